@@ -1,0 +1,147 @@
+"""What a configuration file says, typed. Read once, refused together, never printed with a secret.
+
+The names in brackets are the keys of a MirrorMaker 2 property file that each field comes from.
+Values that go to lanes on other machines (`ClientSettings`) hold everything they need: key and
+trust stores are converted to PEM text on the driver, so that no file is read on an executor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from causeway.naming import ReplicationPolicy
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that `repr`, `str` and format strings never show; `reveal()` is the one way to it."""
+
+    _value: str = field(repr=False)
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __str__(self) -> str:
+        return "********"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
+    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false where
+    `ssl.endpoint.identification.algorithm` is empty."""
+
+    ca_pem: str | None = None
+    cert_pem: str | None = None
+    key_pem: Secret | None = None
+    verify_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """Client credentials grant (RFC 6749, 4.4) against `token_endpoint`."""
+
+    token_endpoint: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    mechanism: SaslMechanism
+    username: str = ""
+    password: Secret = Secret("")
+    oauth: OAuthSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """How one role (source reader, target writer, admin) of one link reaches one cluster."""
+
+    alias: str
+    bootstrap: tuple[tuple[str, int], ...]
+    protocol: SecurityProtocol = "PLAINTEXT"
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    client_id: str = "causeway"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """[consumer.*] of a link: sizes in bytes, waits in milliseconds."""
+
+    read_committed: bool = True
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    max_partition_bytes: int = 4 * 1024 * 1024
+    start: Literal["earliest", "latest"] = "earliest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """One flow `source->target`. Defaults are MirrorMaker 2's unless the field's comment differs."""
+
+    source: ClientSettings  # reads the data and plans ([<source>.*, <source>.consumer.*])
+    target: ClientSettings  # writes the data ([<target>.*, <target>.producer.*])
+    source_admin: ClientSettings
+    target_admin: ClientSettings
+    policy: ReplicationPolicy
+    topics: tuple[re.Pattern[str], ...]
+    topics_exclude: tuple[re.Pattern[str], ...]
+    config_properties_exclude: tuple[re.Pattern[str], ...]
+    use_defaults_from: Literal["source", "target"] = "target"
+    replication_factor: int = 2
+    refresh_topics_enabled: bool = True
+    refresh_topics_interval_s: float = 600
+    sync_topic_configs_enabled: bool = True
+    heartbeats_replication_enabled: bool = True
+    fetch: FetchSettings = FetchSettings()
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    admin_timeout_ms: int = 60_000
+
+    @property
+    def name(self) -> str:
+        """`A->B`, as in the file."""
+        return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def slug(self) -> str:
+        """`A.B`: the name in topic names and ids, where `>` is not allowed."""
+        return f"{self.source.alias}.{self.target.alias}"
+
+    @property
+    def progress_topic(self) -> str:
+        return f"causeway.{self.slug}.progress.internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """[causeway.*]: ours alone. Seconds unless named otherwise."""
+
+    lanes: int | None = None  # None: one a Spark core
+    progress_interval_s: float = 1.0
+    lease_s: float = 10.0
+    connections: int = 2  # to each target broker, a lane
+    in_flight: int = 5  # produce requests unanswered on a connection
+    lane_buffer_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    links: tuple[LinkSettings, ...]
+    run: RunSettings
+    spark: Mapping[str, str]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,111 @@
+"""The one error tree.
+
+    CausewayError                 exit code
+    ├── ConfigError               2   a file, key, option or value that cannot be used
+    ├── UnreachableError          3   no broker answered in the stated time
+    ├── AuthenticationError       4   TLS or SASL refused
+    ├── AuthorizationError        5   an ACL is missing
+    ├── PrerequisiteError         6   Java, Spark or a package is missing or too old
+    ├── PartitionsFailedError     7   the run ended with partitions that stopped or failed
+    ├── BrokerError               8   a broker answered with another Kafka error code
+    └── ProtocolError             1   bytes that do not follow Kafka's protocol
+
+Each says which operation failed, on what, why, what to do about it, and whether trying again can
+help. An error's text never holds a secret.
+"""
+
+from __future__ import annotations
+
+
+class CausewayError(Exception):
+    """Base of every error Causeway raises on purpose.
+
+    `operation` and `subject` say what was attempted on what ("create topic", "A.orders on B"),
+    `cause` why it failed, `remedy` what a person can do. `retriable` tells a supervisor whether the
+    same call may succeed later without anybody's help.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        operation: str,
+        subject: str = "",
+        cause: str = "",
+        *,
+        remedy: str = "",
+        retriable: bool = False,
+    ) -> None:
+        self.operation = operation
+        self.subject = subject
+        self.cause = cause
+        self.remedy = remedy
+        self.retriable = retriable
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = f"{self.operation} {self.subject}".strip()
+        if self.cause:
+            text += f": {self.cause}"
+        if self.remedy:
+            text += f" ({self.remedy})"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.__dict__.copy()))
+
+
+def _rebuild(kind: type[CausewayError], state: dict[str, object]) -> CausewayError:
+    error = kind.__new__(kind)
+    error.__dict__.update(state)
+    Exception.__init__(error, str(error))
+    return error
+
+
+class ConfigError(CausewayError):
+    exit_code = 2
+
+
+class UnreachableError(CausewayError):
+    exit_code = 3
+
+
+class AuthenticationError(CausewayError):
+    exit_code = 4
+
+
+class AuthorizationError(CausewayError):
+    exit_code = 5
+
+
+class PrerequisiteError(CausewayError):
+    exit_code = 6
+
+
+class PartitionsFailedError(CausewayError):
+    exit_code = 7
+
+
+class BrokerError(CausewayError):
+    """A Kafka error code in a response. `code` is the protocol's number, `name` its constant."""
+
+    exit_code = 8
+
+    def __init__(
+        self,
+        operation: str,
+        subject: str = "",
+        cause: str = "",
+        *,
+        code: int,
+        name: str,
+        remedy: str = "",
+        retriable: bool = False,
+    ) -> None:
+        self.code = code
+        self.name = name
+        super().__init__(operation, subject, cause or name, remedy=remedy, retriable=retriable)
+
+
+class ProtocolError(CausewayError):
+    exit_code = 1
