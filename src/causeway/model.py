@@ -1,0 +1,39 @@
+"""Values that every layer speaks of. All frozen; offsets, counts and sequences are plain ints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class State(StrEnum):
+    """Where a mirrored partition stands. Only FAILED and STOPPED carry a reason."""
+
+    WAITING = "waiting"  # assigned to no lane yet
+    RECOVERING = "recovering"  # reading the target's log to find where it stands
+    RUNNING = "running"
+    FAILED = "failed"  # retried by itself, with backoff
+    STOPPED = "stopped"  # a person decides: going on could lose or double records
+    DONE = "done"  # a bounded run has copied this partition's share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One true statement that recovery can start from.
+
+    Of the relayed series, the record with sequence `sequence` is the first that comes from source
+    offset `source` or later, and it lies (or will lie) at target offset `target` or later.
+    """
+
+    source: int
+    target: int
+    sequence: int

@@ -1,0 +1,161 @@
+"""What the driver and its lanes say to each other over the control socket, as JSON objects.
+
+Driver to lane: Clusters, Assign, Revoke, Lease, Drain. Lane to driver: Hello, Report, Drained.
+
+The lease works on the lane's own clock: each Report carries the lane's monotonic time, the driver
+echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
+that lay in a socket buffer while the lane was paused therefore never prolongs anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from causeway.model import Pair, State, TopicPartition
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Outlet(_Message):
+    """One target partition that a source partition feeds, with its producer identity.
+
+    A partition of a mirror has one outlet. Where the target has another partition count
+    (MirrorMaker 1), it has one for each target partition, each with a sequence of its own.
+    `producer_id` is -1 with at-least-once delivery.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str  # of the target topic, 32 hex digits
+    producer_id: int
+    producer_epoch: int
+    pair: Pair
+    exclusive: bool = True  # every answer so far had the expected base offset: no foreign writer
+
+
+class Assignment(_Message):
+    """One source partition, with all a lane needs to relay it."""
+
+    link: str  # `A->B`
+    source: str  # key into Clusters.clusters
+    target: str
+    topic: str
+    partition: int
+    topic_id: str  # of the source topic, 32 hex digits
+    leader_epoch: int  # of the last record relayed, -1 where none was
+    outlets: tuple[Outlet, ...]
+    stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
+    read_committed: bool = True
+    max_message_bytes: int = 1_048_588  # of the target topic
+    sole_writer: bool = True  # an unexpected base offset stops the partition
+    max_wait_ms: int = 500
+    max_partition_bytes: int = 4 * 1024 * 1024
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.link, self.topic, self.partition)
+
+    @property
+    def source_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Clusters(_Message):
+    type: Literal["clusters"] = "clusters"
+    clusters: Mapping[str, dict[str, Any]]  # ClientSettings.__dict__-like, see wire.settings_codec
+    lease_s: float
+    report_interval_s: float
+    connections: int
+    in_flight: int
+    buffer_bytes: int
+
+
+class Assign(_Message):
+    type: Literal["assign"] = "assign"
+    assignments: tuple[Assignment, ...]
+
+
+class Revoke(_Message):
+    """The lane stops these, waits for their answers, reports them once more with `final` set."""
+
+    type: Literal["revoke"] = "revoke"
+    keys: tuple[tuple[str, str, int], ...]
+
+
+class Lease(_Message):
+    type: Literal["lease"] = "lease"
+    lane_time: float  # echoed from a Report
+
+
+class Drain(_Message):
+    type: Literal["drain"] = "drain"
+
+
+class Hello(_Message):
+    type: Literal["hello"] = "hello"
+    lane: int
+    pid: int
+    host: str
+
+
+class PartitionReport(_Message):
+    """What a lane knows of one partition. Counts are since it was assigned to this lane."""
+
+    link: str
+    topic: str
+    partition: int
+    state: State
+    reason: str | None = None
+    position: int  # every source offset below is relayed and acknowledged, or rightly dropped
+    leader_epoch: int
+    source_end: int  # last stable offset (read_committed) or high watermark; -1 while unknown
+    last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
+    outlets: tuple[Outlet, ...]  # with the newest true pairs
+    records: int = 0
+    bytes: int = 0
+    recoveries: int = 0
+    final: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.link, self.topic, self.partition)
+
+
+class Report(_Message):
+    """Once every `report_interval_s`; `partitions` are those that changed since the last one."""
+
+    type: Literal["report"] = "report"
+    lane_time: float
+    partitions: tuple[PartitionReport, ...] = ()
+    rss_bytes: int = 0
+    cpu_s: float = 0.0
+
+
+class Drained(_Message):
+    """The lane's last word: nothing of it is in flight any more."""
+
+    type: Literal["drained"] = "drained"
+
+
+ToLane = Clusters | Assign | Revoke | Lease | Drain
+ToDriver = Hello | Report | Drained
+
+
+@lru_cache(1)
+def _adapter() -> TypeAdapter[ToLane | ToDriver]:
+    return TypeAdapter(ToLane | ToDriver)
+
+
+def encode(message: ToLane | ToDriver) -> bytes:
+    return message.model_dump_json().encode()
+
+
+def decode(data: bytes) -> ToLane | ToDriver:
+    return _adapter().validate_python(json.loads(data))
