@@ -1,0 +1,103 @@
+"""Topic configs of a mirror: those copied from the source, and the limits it needs to accept it all.
+
+Pure. A mirror must take every batch as it lies on the source: its size, its timestamps (which a
+target's clock may find too old or too new) and its codec (another `compression.type` would make
+the target's broker pack every batch anew).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from causeway.wire.cluster import ConfigEntry
+
+LONG_MAX: Final = 2**63 - 1
+
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+COMPRESSION_TYPE: Final = "compression.type"
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+# before/after exist since Kafka 3.6; difference was the only one before and is gone since 4.0.
+TIMESTAMP_LIMITS: Final = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+)
+LIMIT_NAMES: Final = (MAX_MESSAGE_BYTES, COMPRESSION_TYPE, TIMESTAMP_TYPE, *TIMESTAMP_LIMITS)
+
+# The broker's config that is a topic's default, for the few that limits are computed from.
+BROKER_DEFAULTS: Final[Mapping[str, str]] = {
+    "message.max.bytes": MAX_MESSAGE_BYTES,
+    "compression.type": COMPRESSION_TYPE,
+    "log.message.timestamp.type": TIMESTAMP_TYPE,
+    **{f"log.{name}": name for name in TIMESTAMP_LIMITS},
+}
+
+
+def copied(
+    source: Mapping[str, ConfigEntry],
+    exclude: Sequence[re.Pattern[str]],
+    use_defaults_from: Literal["source", "target"],
+) -> dict[str, str]:
+    """The source's configs that a new mirror is created with, by MirrorMaker 2's rules."""
+    return {
+        name: entry.value
+        for name, entry in source.items()
+        if entry.value is not None
+        and not entry.read_only
+        and not entry.sensitive
+        and not entry.static_broker
+        and (not entry.default or use_defaults_from == "source")
+        and not any(pattern.fullmatch(name) for pattern in exclude)
+    }
+
+
+def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """What a topic without configs of its own would have, of the names limits are computed from."""
+    return {
+        topic_name: broker[broker_name].value or ""
+        for broker_name, topic_name in BROKER_DEFAULTS.items()
+        if broker_name in broker
+    }
+
+
+def effective(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """A topic's values as they are in force, whether its own or its broker's."""
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
+def needed(source: Mapping[str, str], target: Mapping[str, str]) -> dict[str, str]:
+    """What must be set on the mirror so that it takes everything `source` holds.
+
+    Both are values in force. Where nothing is known of the target (no right to describe its
+    brokers), all limits are set, timestamp limits by the names the source knows. Values that are
+    wide enough already are left alone, so the result is empty for a mirror in order.
+    """
+    changes: dict[str, str] = {}
+    size = source.get(MAX_MESSAGE_BYTES)
+    if size is not None and _number(target.get(MAX_MESSAGE_BYTES), -1) < int(size):
+        changes[MAX_MESSAGE_BYTES] = size
+    known = [name for name in TIMESTAMP_LIMITS if name in target] or [
+        name for name in TIMESTAMP_LIMITS if name in source
+    ]
+    for name in known:
+        if _number(target.get(name), -1) < LONG_MAX:
+            changes[name] = str(LONG_MAX)
+    if target.get(TIMESTAMP_TYPE) != "CreateTime":
+        changes[TIMESTAMP_TYPE] = "CreateTime"  # LogAppendTime would write over the records' times
+    if target.get(COMPRESSION_TYPE) not in ("producer", source.get(COMPRESSION_TYPE)):
+        changes[COMPRESSION_TYPE] = "producer"
+    return changes
+
+
+def max_message_bytes(values: Mapping[str, str]) -> int:
+    """In bytes, of a whole batch with its header; Kafka's default where the value is unknown."""
+    return _number(values.get(MAX_MESSAGE_BYTES), 1_048_588)
+
+
+def _number(value: str | None, otherwise: int) -> int:
+    try:
+        return int(value) if value is not None else otherwise
+    except ValueError:
+        return otherwise

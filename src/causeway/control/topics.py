@@ -1,0 +1,331 @@
+"""Topics of one link: what is mirrored, under which name, and what the target needs for it.
+
+`observe` asks both clusters, `plan` decides purely, `apply` carries a plan out item by item.
+`causeway plan` is the same code without `apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from causeway.config.settings import LinkSettings
+from causeway.control import limits
+from causeway.errors import BrokerError, CausewayError, ConfigError
+from causeway.filters import decide_topics
+from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, TopicMetadata
+
+_NAME_LIMIT = 249  # characters of a topic name
+# KRaft's controller refuses a request that makes more than 10,000 partitions.
+_PARTITIONS_A_REQUEST = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What both clusters said. Config values are in force (a topic's own or its broker's)."""
+
+    source_topics: Mapping[str, TopicMetadata]
+    source_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
+    target_topics: Mapping[str, TopicMetadata]
+    target_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
+    target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
+    target_brokers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredTopic:
+    """A topic that is, or after `changes` will be, mirrored."""
+
+    source: str
+    target: str
+    partitions: int  # of the source; numbered from 0
+    source_id: str  # 32 hex digits
+    target_id: str | None  # None: to be created
+    target_partitions: int  # once the changes are made
+    max_message_bytes: int  # of the target, once the changes are made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    topic: str
+    partitions: int
+    replication_factor: int  # -1: the broker's default
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowTopic:
+    topic: str
+    partitions: int  # the new total
+    before: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicConfigs:
+    topic: str
+    configs: tuple[tuple[str, str], ...]
+
+
+Change = CreateTopic | GrowTopic | AlterTopicConfigs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something a person should mend. A topic in `TopicPlan.mirrored` is mirrored all the same."""
+
+    topic: str  # on the source
+    error: CausewayError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    mirrored: tuple[MirroredTopic, ...]
+    left_out: tuple[LeftOut, ...]
+    changes: tuple[Change, ...]
+    problems: tuple[Problem, ...]
+
+
+def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
+    """Ask both clusters, in a few bulk requests however many topics there are.
+
+    Raises a CausewayError only where a cluster as a whole cannot be asked; errors of single topics
+    stand in the result.
+    """
+    source_topics = source.metadata(None).topics
+    target_metadata = target.metadata(None)
+    names = [name for name, reason in decide_topics(source_topics, link).items() if reason is None]
+    mirrors = {link.policy.format_remote_topic(link.source.alias, name) for name in names}
+    existing = sorted(mirrors & target_metadata.topics.keys())
+    return Observed(
+        source_topics=source_topics,
+        source_configs=source.describe_configs(names) if names else {},
+        target_topics=target_metadata.topics,
+        target_configs=target.describe_configs(existing) if existing else {},
+        target_defaults=_target_defaults(target, min(target_metadata.brokers, default=-1)),
+        target_brokers=len(target_metadata.brokers),
+    )
+
+
+def _target_defaults(target: Cluster, broker: int) -> dict[str, str]:
+    try:
+        return limits.topic_defaults(target.broker_configs(broker))
+    except CausewayError as error:
+        if error.retriable:
+            raise
+        return {}  # not ours to see: every limit is then set on the topic itself
+
+
+def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
+    """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
+    mirrored: list[MirroredTopic] = []
+    left_out: list[LeftOut] = []
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for name, reason in sorted(decide_topics(observed.source_topics, link).items()):
+        if reason is not None:
+            left_out.append(LeftOut(topic=name, reason=reason))
+            continue
+        decision = _plan_topic(observed.source_topics[name], observed, link)
+        if decision.mirrored is not None:
+            mirrored.append(decision.mirrored)
+        changes += decision.changes
+        problems += [Problem(topic=name, error=error) for error in decision.errors]
+    return TopicPlan(
+        mirrored=tuple(mirrored),
+        left_out=tuple(left_out),
+        changes=tuple(changes),
+        problems=tuple(problems),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    mirrored: MirroredTopic | None = None
+    changes: tuple[Change, ...] = ()
+    errors: tuple[CausewayError, ...] = ()
+
+
+def _plan_topic(topic: TopicMetadata, observed: Observed, link: LinkSettings) -> _Decision:
+    if topic.error is not None:
+        return _Decision(errors=(topic.error,))
+    target = link.policy.format_remote_topic(link.source.alias, topic.name)
+    if len(target) > _NAME_LIMIT:
+        return _Decision(errors=(_name_too_long(target, link),))
+    described = observed.source_configs.get(topic.name, {})
+    errors: tuple[CausewayError, ...] = ()
+    if isinstance(described, CausewayError):
+        errors, described = (described,), {}
+    existing = observed.target_topics.get(target)
+    if existing is None:
+        return _plan_new(topic, target, described, errors, observed, link)
+    return _plan_existing(topic, existing, described, errors, observed, link)
+
+
+def _plan_new(
+    topic: TopicMetadata,
+    target: str,
+    described: Mapping[str, ConfigEntry],
+    errors: tuple[CausewayError, ...],
+    observed: Observed,
+    link: LinkSettings,
+) -> _Decision:
+    if link.replication_factor > observed.target_brokers:
+        return _Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
+    configs = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    in_force = {**observed.target_defaults, **configs}
+    configs |= limits.needed(limits.effective(described), in_force)
+    partitions = len(topic.partitions)
+    return _Decision(
+        mirrored=MirroredTopic(
+            source=topic.name,
+            target=target,
+            partitions=partitions,
+            source_id=topic.topic_id,
+            target_id=None,
+            target_partitions=partitions,
+            max_message_bytes=limits.max_message_bytes({**in_force, **configs}),
+        ),
+        changes=(
+            CreateTopic(
+                topic=target,
+                partitions=partitions,
+                replication_factor=link.replication_factor,
+                configs=tuple(sorted(configs.items())),
+            ),
+        ),
+        errors=errors,
+    )
+
+
+def _plan_existing(
+    topic: TopicMetadata,
+    existing: TopicMetadata,
+    described: Mapping[str, ConfigEntry],
+    errors: tuple[CausewayError, ...],
+    observed: Observed,
+    link: LinkSettings,
+) -> _Decision:
+    if existing.error is not None:
+        return _Decision(errors=(*errors, existing.error))
+    in_force: dict[str, str] = {}
+    altered: dict[str, str] = {}
+    entries = observed.target_configs.get(existing.name, {})
+    if isinstance(entries, CausewayError):
+        # Without a look at its limits nothing is changed; a batch refused by them will say so.
+        errors = (*errors, entries)
+    else:
+        in_force = limits.effective(entries)
+        altered = limits.needed(limits.effective(described), in_force)
+    changes: list[Change] = []
+    if altered:
+        changes.append(
+            AlterTopicConfigs(topic=existing.name, configs=tuple(sorted(altered.items())))
+        )
+    before, wanted = len(existing.partitions), len(topic.partitions)
+    # By key, partition counts may differ, and growing would move keys of local producers too.
+    if wanted > before and not link.by_key:
+        changes.append(GrowTopic(topic=existing.name, partitions=wanted, before=before))
+        before = wanted
+    return _Decision(
+        mirrored=MirroredTopic(
+            source=topic.name,
+            target=existing.name,
+            partitions=wanted,
+            source_id=topic.topic_id,
+            target_id=existing.topic_id,
+            target_partitions=before,
+            max_message_bytes=limits.max_message_bytes({**in_force, **altered}),
+        ),
+        changes=tuple(changes),
+        errors=errors,
+    )
+
+
+def _name_too_long(target: str, link: LinkSettings) -> CausewayError:
+    return ConfigError(
+        "create topic",
+        f"{target} on {link.target.alias}",
+        f"the name has {len(target)} characters, Kafka allows {_NAME_LIMIT}",
+        remedy="exclude the topic with topics.exclude, or shorten the source's alias",
+    )
+
+
+def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayError:
+    return ConfigError(
+        "create topic",
+        f"{target} on {link.target.alias}",
+        f"needs {link.replication_factor} brokers, {link.target.alias} has {brokers}",
+        remedy=f"set replication.factor to {brokers} or less, or start more brokers",
+    )
+
+
+def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
+    """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
+
+    Idempotent: a topic that another driver created meanwhile counts as done. One item's error
+    never keeps the others from being tried, also where a whole request fails.
+    """
+    changes = list(changes)
+    creates = [change for change in changes if isinstance(change, CreateTopic)]
+    alters = [change for change in changes if isinstance(change, AlterTopicConfigs)]
+    grows = [change for change in changes if isinstance(change, GrowTopic)]
+    results: dict[Change, CausewayError | None] = {}
+    for chunk in _chunks(creates):
+        results |= _each(chunk, lambda batch: target.create_topics([_new(c) for c in batch]))
+    results |= _each(
+        alters, lambda batch: target.alter_configs({c.topic: dict(c.configs) for c in batch})
+    )
+    results |= _each(
+        grows, lambda batch: target.create_partitions({c.topic: c.partitions for c in batch})
+    )
+    return results
+
+
+def _new(change: CreateTopic) -> NewTopic:
+    return NewTopic(
+        name=change.topic,
+        partitions=change.partitions,
+        replication_factor=change.replication_factor,
+        configs=dict(change.configs),
+    )
+
+
+def _chunks(creates: list[CreateTopic]) -> Iterator[list[CreateTopic]]:
+    chunk: list[CreateTopic] = []
+    partitions = 0
+    for change in creates:
+        if chunk and partitions + change.partitions > _PARTITIONS_A_REQUEST:
+            yield chunk
+            chunk, partitions = [], 0
+        chunk.append(change)
+        partitions += change.partitions
+    if chunk:
+        yield chunk
+
+
+C = TypeVar("C", CreateTopic, GrowTopic, AlterTopicConfigs)
+
+
+def _each(
+    changes: list[C], call: Callable[[list[C]], Mapping[str, CausewayError | None]]
+) -> dict[Change, CausewayError | None]:
+    if not changes:
+        return {}
+    try:
+        answers = call(changes)
+    except CausewayError as error:
+        return dict.fromkeys(changes, error)
+    return {change: _settled(answers.get(change.topic)) for change in changes}
+
+
+def _settled(error: CausewayError | None) -> CausewayError | None:
+    if isinstance(error, BrokerError) and error.name == "TOPIC_ALREADY_EXISTS":
+        return None
+    return error
