@@ -1,0 +1,97 @@
+"""Kafka's record batch (magic 2): the 61-byte header, its CRC, and a batch ready to be produced.
+
+Layout, from Kafka's DefaultRecordBatch:
+
+    baseOffset 8 | batchLength 4 | partitionLeaderEpoch 4 | magic 1 | crc 4 |      not in the CRC
+    attributes 2 | lastOffsetDelta 4 | baseTimestamp 8 | maxTimestamp 8 |          in the CRC
+    producerId 8 | producerEpoch 2 | baseSequence 4 | recordsCount 4 | records …   in the CRC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from google_crc32c import extend, value
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+MAGIC_AT = 16
+MAGIC = 2
+LENGTH_OVERHEAD = 12  # baseOffset and batchLength themselves are not in batchLength
+CRC_START = 21
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+NO_PRODUCER = -1
+SEQUENCE_SPACE = 1 << 31
+
+_UNCHECKED = Struct(">qiibI")
+_CHECKED = Struct(">hiqqqhii")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A dense run of records from the source, ready to be stamped and produced.
+
+    `payload` is what follows the header, in codec `attributes & 7`, with offset deltas 0 to
+    `count` - 1. `first` is the source offset of its first record; every source offset from there
+    up to, not including, `next` is in it or was rightly dropped. `offsets` lists the source
+    offset of each record where they are not `first`, `first` + 1, …
+    """
+
+    payload: bytes
+    codec: int
+    base_timestamp: int
+    max_timestamp: int
+    count: int
+    first: int
+    next: int
+    leader_epoch: int
+    offsets: Sequence[int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes in the target's log."""
+        return HEADER_SIZE + len(self.payload)
+
+    def source_offset(self, index: int) -> int:
+        """The source offset of the record at `index` (0 to `count` - 1)."""
+        return self.first + index if self.offsets is None else self.offsets[index]
+
+
+def checksum(checked_header: bytes, payload: bytes) -> int:
+    """CRC-32C of the 40 header bytes from `attributes` on, then the records."""
+    crc: int = extend(value(checked_header), payload)
+    return crc
+
+
+def header(batch: Batch, producer_id: int, producer_epoch: int, sequence: int) -> bytes:
+    """The 61 bytes that make `batch` a Produce request's batch: base offset 0, no leader epoch,
+    CreateTime, neither transactional nor control, the given producer state, and the right CRC."""
+    checked = _CHECKED.pack(
+        batch.codec,
+        batch.count - 1,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        batch.count,
+    )
+    length = batch.size - LENGTH_OVERHEAD
+    return _UNCHECKED.pack(0, length, -1, MAGIC, checksum(checked, batch.payload)) + checked
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence `count` records on. Sequences wrap after 2**31 - 1 to 0."""
+    return (sequence + count) % SEQUENCE_SPACE
+
+
+def distance(start: int, end: int) -> int:
+    """How many records on from sequence `start` sequence `end` is."""
+    return (end - start) % SEQUENCE_SPACE

@@ -1,0 +1,162 @@
+"""The record path: batches that cannot be relayed as they are, decoded and built again, dense.
+
+Taken by batches with gaps (compaction, a start in their middle), with append times, in the old
+formats, larger than the target takes, and by runs of small ones, which are merged. aiokafka's
+compiled codec does the work on records; nothing here runs for a batch on the fast path.
+
+Key, value, headers (order, repeats, null values) and timestamps survive exactly. The codec stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatch
+
+from causeway.errors import ProtocolError
+from causeway.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, NO_PRODUCER, Batch
+
+_NO_SIZE_LIMIT = 2**31 - 1
+
+
+class Record(Protocol):
+    """One record as the codec yields it. `timestamp` is in ms, -1 where there is none."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]: ...
+
+
+def decode(raw: bytes | memoryview) -> list[Record]:
+    """The records of one whole batch (header included), with absolute offsets. In a LogAppendTime
+    batch every record has the append time, as a consumer would see it. Raises ProtocolError."""
+    try:
+        return list(DefaultRecordBatch(bytes(raw)))
+    except Exception as error:
+        raise ProtocolError("decode", "record batch", str(error) or type(error).__name__) from error
+
+
+def decode_legacy(raw: bytes | memoryview, magic: int) -> list[Record]:
+    """The records of one message of format 0 or 1 (a compressed one holds several)."""
+    try:
+        batch = LegacyRecordBatch(bytearray(raw), magic)
+        if not batch.validate_crc():
+            raise ProtocolError("decode", f"message of format {magic}", "its CRC is wrong")
+        return list(batch)
+    except ProtocolError:
+        raise
+    except Exception as error:
+        raise ProtocolError("decode", f"message of format {magic}", str(error)) from error
+
+
+def records_of(batch: Batch) -> list[Record]:
+    """The records of a batch, with offsets from 0 on: index them into `batch.source_offset`."""
+    header = HEADER.pack(
+        0,
+        batch.size - LENGTH_OVERHEAD,
+        -1,
+        MAGIC,
+        0,
+        batch.codec,
+        batch.count - 1,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        NO_PRODUCER,
+        -1,
+        -1,
+        batch.count,
+    )
+    return decode(header + batch.payload)
+
+
+def build(
+    records: Sequence[Record],
+    *,
+    codec: int,
+    first: int,
+    next: int,
+    leader_epoch: int,
+    offsets: Sequence[int] | None,
+) -> Batch:
+    """One dense batch of `records` (at least one), in order; the rest as in `Batch`."""
+    # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
+    # runs are built shifted to 0 and the header's two absolute timestamps shifted back.
+    timestamps = [-1 if r.timestamp is None else r.timestamp for r in records]
+    shift = -min(0, min(timestamps))
+    builder = DefaultRecordBatchBuilder(MAGIC, codec, 0, NO_PRODUCER, -1, -1, _NO_SIZE_LIMIT)
+    append = builder.append
+    for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True)):
+        append(index, timestamp + shift, record.key, record.value, record.headers)
+    built = bytes(builder.build())
+    fields = HEADER.unpack_from(built)
+    return Batch(
+        payload=built[HEADER_SIZE:],
+        codec=fields[5],
+        base_timestamp=fields[7] - shift,
+        max_timestamp=fields[8] - shift,
+        count=len(records),
+        first=first,
+        next=next,
+        leader_epoch=leader_epoch,
+        offsets=offsets,
+    )
+
+
+def densify(
+    records: Iterable[Record], position: int, *, codec: int, next: int, leader_epoch: int
+) -> Batch | None:
+    """The records from source offset `position` on as one dense batch, or None if there is none."""
+    kept = [record for record in records if record.offset >= position]
+    if not kept:
+        return None
+    return build(
+        kept,
+        codec=codec,
+        first=kept[0].offset,
+        next=next,
+        leader_epoch=leader_epoch,
+        offsets=[record.offset for record in kept],
+    )
+
+
+def merge(batches: Sequence[Batch]) -> Batch:
+    """Neighbours of one codec as one batch."""
+    records = [record for batch in batches for record in records_of(batch)]
+    contiguous = all(b.offsets is None for b in batches) and all(
+        a.first + a.count == b.first for a, b in zip(batches, batches[1:], strict=False)
+    )
+    offsets = (
+        None
+        if contiguous
+        else [batch.source_offset(i) for batch in batches for i in range(batch.count)]
+    )
+    return build(
+        records,
+        codec=batches[0].codec,
+        first=batches[0].first,
+        next=batches[-1].next,
+        leader_epoch=batches[-1].leader_epoch,
+        offsets=offsets,
+    )
+
+
+def split(batch: Batch, start: int, stop: int) -> Batch:
+    """The records at index `start` to `stop` - 1 as a batch of their own."""
+    offsets = [batch.source_offset(i) for i in range(start, stop)]
+    return build(
+        records_of(batch)[start:stop],
+        codec=batch.codec,
+        first=offsets[0],
+        next=batch.next if stop == batch.count else batch.source_offset(stop),
+        leader_epoch=batch.leader_epoch,
+        offsets=offsets,
+    )
