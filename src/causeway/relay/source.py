@@ -97,9 +97,7 @@ def keep(
                 aborting.discard(producer_id)
         elif count == 0 or (attributes & TRANSACTIONAL and producer_id in aborting):
             pass
-        elif (
-            count == last_delta + 1 and base >= kept.position and not attributes & LOG_APPEND_TIME
-        ):
+        elif count == last_delta + 1 and base >= kept.position and not attributes & LOG_APPEND_TIME:
             batches.append(
                 Batch(
                     payload,

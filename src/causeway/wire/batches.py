@@ -10,8 +10,8 @@ Layout, from Kafka's DefaultRecordBatch:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from google_crc32c import extend, value
 
@@ -34,8 +34,7 @@ _UNCHECKED = Struct(">qiibI")
 _CHECKED = Struct(">hiqqqhii")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """A dense run of records from the source, ready to be stamped and produced.
 
     `payload` is what follows the header, in codec `attributes & 7`, with offset deltas 0 to

@@ -10,6 +10,7 @@ Key, value, headers (order, repeats, null values) and timestamps survive exactly
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -49,13 +50,12 @@ def decode_legacy(raw: bytes | memoryview, magic: int) -> list[Record]:
     """The records of one message of format 0 or 1 (a compressed one holds several)."""
     try:
         batch = LegacyRecordBatch(bytearray(raw), magic)
-        if not batch.validate_crc():
-            raise ProtocolError("decode", f"message of format {magic}", "its CRC is wrong")
-        return list(batch)
-    except ProtocolError:
-        raise
+        records: list[Record] = list(batch)
     except Exception as error:
         raise ProtocolError("decode", f"message of format {magic}", str(error)) from error
+    if not batch.validate_crc():
+        raise ProtocolError("decode", f"message of format {magic}", "its CRC is wrong")
+    return records
 
 
 def records_of(batch: Batch) -> list[Record]:
@@ -91,7 +91,7 @@ def build(
     # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
     # runs are built shifted to 0 and the header's two absolute timestamps shifted back.
     timestamps = [-1 if r.timestamp is None else r.timestamp for r in records]
-    shift = -min(0, min(timestamps))
+    shift = -min(0, *timestamps)
     builder = DefaultRecordBatchBuilder(MAGIC, codec, 0, NO_PRODUCER, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
     for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True)):
@@ -132,7 +132,7 @@ def merge(batches: Sequence[Batch]) -> Batch:
     """Neighbours of one codec as one batch."""
     records = [record for batch in batches for record in records_of(batch)]
     contiguous = all(b.offsets is None for b in batches) and all(
-        a.first + a.count == b.first for a, b in zip(batches, batches[1:], strict=False)
+        a.first + a.count == b.first for a, b in pairwise(batches)
     )
     offsets = (
         None

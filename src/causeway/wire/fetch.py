@@ -1,0 +1,212 @@
+"""The Fetch request and response (API 1, versions 12 and 13), walked by hand over memoryviews.
+
+One of the two hot messages. Version 13 names topics by id, so a topic made anew is refused by the
+broker instead of being read as if it were the old one; version 12 (Kafka 2.7) names them by name.
+Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from causeway.wire.varint import put_uvarint, skip_tags, uvarint
+
+API_KEY = 1
+LOWEST_VERSION = 12
+HIGHEST_VERSION = 13
+_WITH_IDS = 13
+
+_HEADER = Struct(">hhi")
+_BODY = Struct(">iiiibii")
+_PARTITION = Struct(">iiqiqib")
+_INDEX = Struct(">i")
+_RESPONSE = Struct(">ihi")
+_PARTITION_RESPONSE = Struct(">ihqqq")
+_ABORTED = Struct(">qqb")
+_PREFERRED = Struct(">i")
+_EPOCH_AND_OFFSET = Struct(">iq")
+
+_CONSUMER = -1
+_DIVERGING_EPOCH_TAG = 0
+
+SESSION_ERRORS = frozenset({70, 71, 106})  # id not found, wrong epoch, topic id changed
+
+
+class Cursor(NamedTuple):
+    """Where to read one partition. `topic` is what the version names it by: its id's 16 bytes
+    (13) or its name in UTF-8 (12). `last_epoch`: leader epoch of the record before `offset`."""
+
+    topic: bytes
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    max_bytes: int
+
+
+class Fetched(NamedTuple):
+    """One partition of a response. `records` is a view into the response's frame.
+    `diverging_offset` is set where the source's log was truncated below the cursor."""
+
+    topic: bytes
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    aborted: list[tuple[int, int]]
+    records: memoryview
+    diverging_offset: int | None
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """An incremental fetch session (KIP-227): after the first request only what changed is named.
+
+    `version` is the negotiated one. `build` then `parse` alternate, one request at a time.
+    """
+
+    version: int
+    client_id: bytes
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    _id: int = 0
+    _epoch: int = 0
+    _known: dict[tuple[bytes, int], Cursor] | None = None
+
+    def build(
+        self, correlation_id: int, cursors: Mapping[tuple[bytes, int], Cursor], *, wait: bool
+    ) -> bytes:
+        """A framed request for `cursors`; waits at the broker up to `max_wait_ms` if `wait`."""
+        known = self._known if self._known is not None else {}
+        changed = [cursor for key, cursor in cursors.items() if known.get(key) != cursor]
+        forgotten = [key for key in known if key not in cursors]
+        self._known = dict(cursors)
+        out = bytearray(4)
+        out += _HEADER.pack(API_KEY, self.version, correlation_id)
+        out += len(self.client_id).to_bytes(2, "big") + self.client_id
+        out.append(0)  # header tags
+        out += _BODY.pack(
+            _CONSUMER,
+            self.max_wait_ms if wait else 0,
+            self.min_bytes,
+            self.max_bytes,
+            int(self.read_committed),
+            self._id,
+            self._epoch,
+        )
+        by_topic: dict[bytes, list[Cursor]] = {}
+        for cursor in changed:
+            by_topic.setdefault(cursor.topic, []).append(cursor)
+        put_uvarint(out, len(by_topic) + 1)
+        for topic, partitions in by_topic.items():
+            self._put_topic(out, topic)
+            put_uvarint(out, len(partitions) + 1)
+            for cursor in partitions:
+                out += _PARTITION.pack(
+                    cursor.partition,
+                    cursor.leader_epoch,
+                    cursor.offset,
+                    cursor.last_epoch,
+                    -1,  # log start: followers only
+                    cursor.max_bytes,
+                    0,
+                )
+            out.append(0)
+        gone: dict[bytes, list[int]] = {}
+        for topic, partition in forgotten:
+            gone.setdefault(topic, []).append(partition)
+        put_uvarint(out, len(gone) + 1)
+        for topic, indexes in gone.items():
+            self._put_topic(out, topic)
+            put_uvarint(out, len(indexes) + 1)
+            for index in indexes:
+                out += _INDEX.pack(index)
+            out.append(0)
+        out += b"\x01\x00"  # rack id "", tags
+        out[:4] = (len(out) - 4).to_bytes(4, "big")
+        return bytes(out)
+
+    def parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
+        """The response's error code and its partitions. Any error starts a new session."""
+        at = 4  # correlation id
+        at = skip_tags(frame, at)
+        _, error, session = _RESPONSE.unpack_from(frame, at)
+        at += _RESPONSE.size
+        if error or session == 0:
+            self.reset()
+        else:
+            self._id = session
+            self._epoch = self._epoch + 1 if self._epoch < 2**31 - 1 else 1
+        return error, list(self._partitions(frame, at))
+
+    def reset(self) -> None:
+        """The next request is a full one that asks for a new session."""
+        self._id, self._epoch, self._known = 0, 0, None
+
+    def _put_topic(self, out: bytearray, topic: bytes) -> None:
+        if self.version < _WITH_IDS:
+            put_uvarint(out, len(topic) + 1)
+        out += topic
+
+    def _partitions(self, frame: memoryview, at: int) -> Iterator[Fetched]:
+        topics, at = uvarint(frame, at)
+        for _ in range(topics - 1):
+            if self.version < _WITH_IDS:
+                size, at = uvarint(frame, at)
+                size -= 1
+            else:
+                size = 16
+            topic = bytes(frame[at : at + size])
+            at += size
+            partitions, at = uvarint(frame, at)
+            for _ in range(partitions - 1):
+                fetched, at = _partition(frame, at, topic)
+                yield fetched
+            at = skip_tags(frame, at)
+
+
+def _partition(frame: memoryview, at: int, topic: bytes) -> tuple[Fetched, int]:
+    index, error, high_watermark, last_stable, log_start = _PARTITION_RESPONSE.unpack_from(
+        frame, at
+    )
+    at += _PARTITION_RESPONSE.size
+    count, at = uvarint(frame, at)
+    aborted = []
+    for _ in range(count - 1):
+        producer_id, first, tags = _ABORTED.unpack_from(frame, at)
+        at += _ABORTED.size
+        if tags:
+            at = skip_tags(frame, at - 1)
+        aborted.append((producer_id, first))
+    at += _PREFERRED.size
+    size, at = uvarint(frame, at)
+    records = frame[at : at + max(0, size - 1)]
+    at += max(0, size - 1)
+    diverging = None
+    tags, at = uvarint(frame, at)
+    for _ in range(tags):
+        tag, at = uvarint(frame, at)
+        size, at = uvarint(frame, at)
+        if tag == _DIVERGING_EPOCH_TAG:
+            diverging = _EPOCH_AND_OFFSET.unpack_from(frame, at)[1]
+        at += size
+    return (
+        Fetched(
+            topic,
+            index,
+            error,
+            high_watermark,
+            last_stable,
+            log_start,
+            aborted,
+            records,
+            diverging,
+        ),
+        at,
+    )
