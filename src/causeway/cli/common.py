@@ -1,0 +1,66 @@
+"""What several commands share: reading the file, and printing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli.guard import warn
+from causeway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from causeway.config.settings import Settings
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 property file.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def load(path: Path) -> Settings:
+    """The file's settings; its warnings are said once, on stderr."""
+    from causeway.config.mm2 import load_mm2
+
+    settings = load_mm2(path)
+    warn(settings.warnings)
+    return settings
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def console() -> Console:
+    """For tables on stdout. Piped output gets lines as long as they need to be."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=240)
+
+
+def parse_timestamp(text: str) -> int:
+    """Milliseconds since 1970 from `--from`: ISO 8601 (UTC where it names no zone) or ms."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            "read option",
+            f"--from {text}",
+            "neither milliseconds nor ISO 8601",
+            remedy="such as 2026-01-31T12:00:00Z or 1769860800000",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    milliseconds = int(moment.timestamp() * 1000)
+    if milliseconds < 0:
+        raise ConfigError("read option", f"--from {text}", "lies before 1970")
+    return milliseconds

@@ -1,0 +1,71 @@
+"""Every command runs inside `guarded`: an error is one line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+
+import typer
+
+from causeway.errors import CausewayError
+
+INTERRUPTED = 130  # as a shell names a process that SIGINT ended
+
+EXIT_CODES = """Exit codes: 0 done · 1 internal error or bytes that are not Kafka's · 2 a file, option
+or value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · 5 a permission
+is missing · 6 Java, Spark or a package is missing or too old · 7 some partitions stopped or failed ·
+8 a broker answered with another error · 130 interrupted"""
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted: `--debug`, or CAUSEWAY_DEBUG=1."""
+    return os.environ.get("CAUSEWAY_DEBUG", "") not in ("", "0")
+
+
+def guarded(action: Callable[[], int | None]) -> int:
+    """Run `action`; returns the exit code, having said on stderr what went wrong, in one line."""
+    try:
+        code = action() or 0
+        sys.stdout.flush()  # so that a closed pipe shows here, not at the interpreter's end
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): nothing is left to say, nor to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except typer.Abort:
+        return INTERRUPTED
+    except typer.TyperException as error:
+        complain(error.format_message())
+        return 2
+    except CausewayError as error:
+        _trace()
+        complain(str(error))
+        return error.exit_code
+    except Exception as error:
+        _trace()
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        complain(f"internal error: {text} (the same with --debug shows where)")
+        return 1
+    return code
+
+
+def complain(text: str) -> None:
+    _say("error", text)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Each once, however often it was found."""
+    for text in dict.fromkeys(warnings):
+        _say("warning", text)
+
+
+def _say(kind: str, text: str) -> None:
+    print(f"causeway: {kind}: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _trace() -> None:
+    if debugging():
+        traceback.print_exc()

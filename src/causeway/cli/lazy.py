@@ -1,0 +1,24 @@
+"""Sub-commands whose module is imported only when they are used or their help is shown."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+# name -> module that has `app`
+LAZY: Final = {"dev": "causeway.cli.dev"}
+
+
+class LazyGroup(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *LAZY]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in LAZY:
+            return super().get_command(ctx, cmd_name)
+        command = typer.main.get_command(import_module(LAZY[cmd_name]).app)
+        command.name = cmd_name
+        return command

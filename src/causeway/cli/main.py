@@ -1,0 +1,68 @@
+"""The `causeway` command. Modules of a command are imported only when it runs: start-up is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from causeway.cli import plan, run, status
+from causeway.cli.guard import EXIT_CODES, guarded
+from causeway.cli.lazy import LazyGroup
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Mirrors topics between Apache Kafka clusters: byte for byte, exactly once.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", epilog=EXIT_CODES)(run.command)
+app.command("plan", epilog=EXIT_CODES)(plan.command)
+app.command("status", epilog=EXIT_CODES)(status.command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; anywhere on the line.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(
+    "mirror-maker",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _mirror_maker(context: typer.Context) -> int:
+    """MirrorMaker 1's command and options (--consumer.config, --producer.config, --include …)."""
+    from causeway.cli import mirror_maker
+
+    return mirror_maker.command(context.args)
+
+
+@app.command("version")
+def _version() -> None:
+    """Print the version."""
+    from importlib.metadata import version
+
+    typer.echo(f"causeway {version('causeway')}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" in arguments:
+        arguments.remove("--debug")
+        os.environ["CAUSEWAY_DEBUG"] = "1"
+    sys.exit(
+        guarded(lambda: app(args=arguments, prog_name="causeway", standalone_mode=False) or 0)
+    )

@@ -1,0 +1,100 @@
+"""`causeway plan FILE`: a dry run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from causeway.operate.plan import LinkPlan
+
+
+def command(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Show what `run` would mirror, create and change, and why topics are left out.
+
+    Writes nothing anywhere.
+    """
+    from causeway.operate import plan
+
+    plans = plan.plan(load(file))
+    if as_json:
+        print_json(plan.as_json(plans))
+        return
+    out = console()
+    for number, each in enumerate(plans):
+        if number:
+            out.print()
+        _show(out, each)
+
+
+def _show(out: Console, each: LinkPlan) -> None:
+    from rich.table import Table
+
+    topics = each.topics
+    partitions = sum(topic.partitions for topic in topics.mirrored)
+    out.print(
+        f"[bold]{each.link.name}[/bold]: {_count(len(topics.mirrored), 'topic')} with "
+        f"{_count(partitions, 'partition')} would be mirrored, "
+        f"{_count(len(topics.left_out), 'topic')} left out, "
+        f"{_count(len(topics.problems), 'problem')}"
+    )
+    changes = _changes(each)
+    if topics.mirrored:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("topic", overflow="fold")
+        table.add_column("mirrored as", overflow="fold")
+        table.add_column("partitions", justify="right")
+        table.add_column("on the target", overflow="fold")
+        for topic in topics.mirrored:
+            table.add_row(
+                topic.source,
+                topic.target,
+                str(topic.partitions),
+                "; ".join(changes[topic.target]) or "nothing to change",
+            )
+        out.print(table)
+    if each.new_progress_topic:
+        out.print(f"progress topic to create: {each.new_progress_topic}")
+    if topics.left_out:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("left out", overflow="fold")
+        table.add_column("why", overflow="fold")
+        for left in topics.left_out:
+            table.add_row(left.topic, left.reason)
+        out.print(table)
+    for problem in topics.problems:
+        out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
+
+
+def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
+    """What is done to each target topic, in words."""
+    from causeway.control.topics import AlterTopicConfigs, CreateTopic, GrowTopic
+
+    words: defaultdict[str, list[str]] = defaultdict(list)
+    for change in each.topics.changes:
+        match change:
+            case CreateTopic():
+                copies = (
+                    "the default number of copies"
+                    if change.replication_factor == -1
+                    else _count(change.replication_factor, "copy", "copies")
+                )
+                text = f"create: {_count(change.partitions, 'partition')}, {copies}"
+            case GrowTopic():
+                text = f"grow from {change.before} to {change.partitions} partitions"
+            case AlterTopicConfigs():
+                text = "set"
+        configs = () if isinstance(change, GrowTopic) else change.configs
+        if configs:
+            separator = ", " if isinstance(change, CreateTopic) else " "
+            text += separator + " ".join(f"{name}={value}" for name, value in configs)
+        words[change.topic].append(text)
+    return words
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,1 @@
+"""`causeway status FILE`: where every partition stands."""

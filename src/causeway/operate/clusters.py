@@ -1,0 +1,33 @@
+"""Clusters opened for one answer, and closed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from causeway.config.settings import ClientSettings
+from causeway.wire.cluster import Cluster
+
+
+class Connect:
+    """Gives equal client settings the same Cluster, however many links name it."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._open: list[tuple[ClientSettings, Cluster]] = []
+
+    def __call__(self, settings: ClientSettings) -> Cluster:
+        for known, cluster in self._open:
+            if known == settings:
+                return cluster
+        cluster = Cluster(settings)
+        self._stack.callback(cluster.close)
+        self._open.append((settings, cluster))
+        return cluster
+
+
+@contextmanager
+def clusters() -> Iterator[Connect]:
+    """Clusters opened inside are closed at the end."""
+    with ExitStack() as stack:
+        yield Connect(stack)

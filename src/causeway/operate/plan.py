@@ -1,0 +1,102 @@
+"""The dry run: what `causeway run` would mirror, make and change, by the code that does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import topics
+from causeway.control.topics import AlterTopicConfigs, Change, CreateTopic, GrowTopic, TopicPlan
+from causeway.operate.clusters import Connect, clusters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPlan:
+    link: LinkSettings
+    topics: TopicPlan
+    new_progress_topic: str | None  # None: it exists, the link has run before
+
+
+def plan(settings: Settings) -> tuple[LinkPlan, ...]:
+    """Ask the clusters of every link and decide; writes nothing anywhere.
+
+    Raises a CausewayError where a cluster cannot be asked at all; what is wrong with single topics
+    stands in `TopicPlan.problems`.
+    """
+    with clusters() as connect:
+        return tuple(_plan_link(link, connect) for link in settings.links)
+
+
+def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
+    observed = topics.observe(connect(link.source_admin), connect(link.target_admin), link)
+    known = link.progress_topic in observed.target_topics
+    return LinkPlan(
+        link=link,
+        topics=topics.plan(observed, link),
+        new_progress_topic=None if known else link.progress_topic,
+    )
+
+
+def as_json(plans: tuple[LinkPlan, ...]) -> dict[str, Any]:
+    """For `--json`: stable keys, no secrets."""
+    return {"links": [_link_json(each) for each in plans]}
+
+
+def _link_json(each: LinkPlan) -> dict[str, Any]:
+    return {
+        "link": each.link.name,
+        "source": each.link.source.alias,
+        "target": each.link.target.alias,
+        "mirrored": [
+            {
+                "topic": topic.source,
+                "target_topic": topic.target,
+                "partitions": topic.partitions,
+                "target_partitions": topic.target_partitions,
+                "topic_id": topic.source_id,
+                "target_topic_id": topic.target_id,
+            }
+            for topic in each.topics.mirrored
+        ],
+        "changes": [change_json(change) for change in each.topics.changes],
+        "new_progress_topic": each.new_progress_topic,
+        "left_out": [
+            {"topic": left.topic, "reason": left.reason} for left in each.topics.left_out
+        ],
+        "problems": [
+            {
+                "topic": problem.topic,
+                "operation": problem.error.operation,
+                "subject": problem.error.subject,
+                "cause": problem.error.cause,
+                "remedy": problem.error.remedy,
+            }
+            for problem in each.topics.problems
+        ],
+    }
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    match change:
+        case CreateTopic():
+            return {
+                "change": "create topic",
+                "topic": change.topic,
+                "partitions": change.partitions,
+                "replication_factor": change.replication_factor,
+                "configs": dict(change.configs),
+            }
+        case GrowTopic():
+            return {
+                "change": "add partitions",
+                "topic": change.topic,
+                "partitions": change.partitions,
+                "before": change.before,
+            }
+        case AlterTopicConfigs():
+            return {
+                "change": "alter configs",
+                "topic": change.topic,
+                "configs": dict(change.configs),
+            }

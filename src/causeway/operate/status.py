@@ -1,0 +1,265 @@
+"""Where every partition stands, from the clusters alone: no driver needs to run, none is asked.
+
+The position and state come from the progress topic on the target (written about once a second
+while records flow), the ends and times from the source.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import topics
+from causeway.control.topics import MirroredTopic, Problem
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.operate.clusters import Connect, clusters
+from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
+from causeway.wire import batches
+from causeway.wire.cluster import Cluster, OffsetAt
+
+NO_DRIVER: Final = "no running driver"
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_PROBES: Final = 16  # fetches at once, each of one batch
+_PROBE_BYTES: Final = 4096  # a broker sends the first batch whole, however big
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The link's lease as its record says. `last_seen_ms` by the driver's own clock."""
+
+    owner: str
+    running: bool
+    last_seen_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """Offsets are the source's; None where unknown. `mirrored_to`: the first not yet mirrored."""
+
+    topic: str
+    partition: int
+    target: str
+    source_end: int | None
+    mirrored_to: int | None
+    lag_records: int | None  # offsets not yet mirrored; gaps and markers count
+    lag_ms: int | None  # age of the first record not yet mirrored; 0 when caught up
+    state: str  # a model.State, or NO_DRIVER
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    link: LinkSettings
+    driver: Driver | None  # None: the link never ran
+    partitions: tuple[PartitionStatus, ...]
+    problems: tuple[Problem, ...]
+
+
+def status(settings: Settings) -> tuple[LinkStatus, ...]:
+    """Ask the clusters of every link. Raises a CausewayError where one cannot be asked at all."""
+    with clusters() as connect:
+        return tuple(_status_of(link, connect) for link in settings.links)
+
+
+def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
+    source, target = connect(link.source_admin), connect(link.target_admin)
+    planned = topics.plan(topics.observe(source, target, link), link)
+    # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
+    progress = ProgressTopic(target, link.progress_topic)
+    contents = progress.read() if progress.exists() else Contents()
+    mirrored = {
+        TopicPartition(topic.source, number): topic
+        for topic in planned.mirrored
+        for number in range(topic.partitions)
+    }
+    ends = source.list_offsets(list(mirrored), _LATEST, read_committed=link.fetch.read_committed)
+    new = [tp for tp in mirrored if tp not in contents.partitions]
+    starts = source.list_offsets(new, _EARLIEST) if new and link.fetch.start == "earliest" else {}
+    behind = {
+        tp: position
+        for tp in mirrored
+        if (position := _position(tp, contents, starts)) is not None
+        and isinstance(end := ends.get(tp), OffsetAt)
+        and position < end.offset
+    }
+    oldest = _timestamps_at(source, behind)
+    now_ms = int(time.time() * 1000)
+    driver = driver_of(contents.leases, now_ms)
+    return LinkStatus(
+        link=link,
+        driver=driver,
+        partitions=tuple(
+            partition_status(
+                tp,
+                topic,
+                contents.partitions.get(tp),
+                end=ends.get(tp),
+                start=_position(tp, contents, starts),
+                first_unmirrored_ms=oldest.get(tp),
+                driver=driver,
+                now_ms=now_ms,
+            )
+            for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
+        ),
+        problems=planned.problems,
+    )
+
+
+def driver_of(leases: list[LeaseRecord], now_ms: int) -> Driver | None:
+    """Who leads, by the newest lease record.
+
+    A lease is renewed three times as often as it must be. Twice its length is allowed for before
+    the driver counts as gone, since our clock and the driver's may differ.
+    """
+    if not leases:
+        return None
+    newest = leases[-1]
+    fresh = now_ms - newest.written_at <= 2 * newest.lease_s * 1000
+    return Driver(
+        owner=newest.owner,
+        running=fresh and not newest.released,
+        last_seen_ms=newest.written_at,
+    )
+
+
+def partition_status(
+    tp: TopicPartition,
+    topic: MirroredTopic,
+    progress: Progress | None,
+    *,
+    end: OffsetAt | CausewayError | None,
+    start: int | None,
+    first_unmirrored_ms: int | None,
+    driver: Driver | None,
+    now_ms: int,
+) -> PartitionStatus:
+    """Judge one partition. `start`: its position, or where a first run would begin."""
+    source_end = end.offset if isinstance(end, OffsetAt) else None
+    lag = None if source_end is None or start is None else max(0, source_end - start)
+    lag_ms: int | None = None
+    if lag == 0:
+        lag_ms = 0
+    elif lag and first_unmirrored_ms is not None:
+        lag_ms = max(0, now_ms - first_unmirrored_ms)
+    state, reason = _state(topic, progress, source_end, driver)
+    if isinstance(end, CausewayError) and reason is None:
+        reason = str(end)
+    return PartitionStatus(
+        topic=tp.topic,
+        partition=tp.partition,
+        target=topic.target,
+        source_end=source_end,
+        mirrored_to=progress.position if progress else None,
+        lag_records=lag,
+        lag_ms=lag_ms,
+        state=state,
+        reason=reason,
+    )
+
+
+def _state(
+    topic: MirroredTopic, progress: Progress | None, source_end: int | None, driver: Driver | None
+) -> tuple[str, str | None]:
+    running = driver is not None and driver.running
+    if progress is None:
+        return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
+    if progress.state == State.STOPPED:
+        return State.STOPPED, progress.reason
+    if progress.topic_id != topic.source_id:
+        return State.STOPPED, "the source topic was made anew since: its id is another"
+    if source_end is not None and source_end < progress.position:
+        return State.STOPPED, (
+            f"the source was truncated: it ends at {source_end}, below the position "
+            f"{progress.position}"
+        )
+    if not running:
+        # What the last driver said is old news, but why it failed is still worth knowing.
+        return NO_DRIVER, progress.reason
+    return progress.state, progress.reason
+
+
+def _position(
+    tp: TopicPartition,
+    contents: Contents,
+    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
+) -> int | None:
+    if tp in contents.partitions:
+        return contents.partitions[tp].position
+    start = starts.get(tp)
+    return start.offset if isinstance(start, OffsetAt) else None
+
+
+def _timestamps_at(
+    source: Cluster, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The timestamp (ms) of the batch at each position; a partition that fails is left out."""
+    if not positions:
+        return {}
+    with ThreadPoolExecutor(max_workers=_PROBES) as pool:
+        found = pool.map(partial(_timestamp_at, source), positions.keys(), positions.values())
+        return {
+            tp: stamp for tp, stamp in zip(positions, found, strict=True) if stamp is not None
+        }
+
+
+def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | None:
+    try:
+        fetched = source.fetch(tp, position, _PROBE_BYTES)
+    except CausewayError:
+        return None  # the end's own error says why, in the partition's reason
+    return first_timestamp(fetched.records)
+
+
+def first_timestamp(records: bytes) -> int | None:
+    """Of the first batch in a Fetch response: its base timestamp, or its append time."""
+    if len(records) < batches.HEADER_SIZE:
+        return None
+    fields = batches.HEADER.unpack_from(records)
+    attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
+    stamp: int = max_timestamp if attributes & batches.LOG_APPEND_TIME else base_timestamp
+    return stamp
+
+
+def as_json(links: Collection[LinkStatus]) -> dict[str, Any]:
+    """For `--json`: stable keys, no secrets; null where a value is unknown."""
+    return {"links": [_link_json(each) for each in links]}
+
+
+def _link_json(each: LinkStatus) -> dict[str, Any]:
+    return {
+        "link": each.link.name,
+        "source": each.link.source.alias,
+        "target": each.link.target.alias,
+        "driver": None
+        if each.driver is None
+        else {
+            "owner": each.driver.owner,
+            "running": each.driver.running,
+            "last_seen_ms": each.driver.last_seen_ms,
+        },
+        "partitions": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "target_topic": one.target,
+                "source_end": one.source_end,
+                "mirrored_to": one.mirrored_to,
+                "lag_records": one.lag_records,
+                "lag_ms": one.lag_ms,
+                "state": str(one.state),
+                "reason": one.reason,
+            }
+            for one in each.partitions
+        ],
+        "problems": [
+            {"topic": problem.topic, "reason": str(problem.error)} for problem in each.problems
+        ],
+    }
