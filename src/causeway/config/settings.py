@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from causeway.filters import TopicDecision, decide_topic
 from causeway.naming import ReplicationPolicy
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -103,7 +104,7 @@ class LinkSettings:
     topics_exclude: tuple[re.Pattern[str], ...]
     config_properties_exclude: tuple[re.Pattern[str], ...]
     use_defaults_from: Literal["source", "target"] = "target"
-    replication_factor: int = 2
+    replication_factor: int = 2  # -1: the target broker's default
     refresh_topics_enabled: bool = True
     refresh_topics_interval_s: float = 600
     sync_topic_configs_enabled: bool = True
@@ -111,6 +112,13 @@ class LinkSettings:
     fetch: FetchSettings = FetchSettings()
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     admin_timeout_ms: int = 60_000
+    by_key: bool = False  # MirrorMaker 1: where partition counts differ, the key decides
+    # How a source partition maps to the target's. "by-key" (MirrorMaker 1) where the target topic
+    # has another partition count: the key decides, as Java's default partitioner would.
+    partitioning: Literal["same", "by-key"] = "same"
+    # False where others may write to the target topics too (names are not ours alone).
+    sole_writer: bool = True
+    group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
 
     @property
     def name(self) -> str:
@@ -125,6 +133,18 @@ class LinkSettings:
     @property
     def progress_topic(self) -> str:
         return f"causeway.{self.slug}.progress.internal"
+
+    def decide_topic(self, topic: str) -> TopicDecision:
+        """Whether this link mirrors `topic` of its source, under which name, or why not."""
+        return decide_topic(
+            topic,
+            source_alias=self.source.alias,
+            target_alias=self.target.alias,
+            policy=self.policy,
+            topics=self.topics,
+            topics_exclude=self.topics_exclude,
+            heartbeats_replication_enabled=self.heartbeats_replication_enabled,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,5 +163,5 @@ class RunSettings:
 class Settings:
     links: tuple[LinkSettings, ...]
     run: RunSettings
-    spark: Mapping[str, str]
+    spark: Mapping[str, str] = field(repr=False)  # may hold secrets
     warnings: tuple[str, ...] = ()
