@@ -13,10 +13,9 @@ from typing import TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.errors import BrokerError, CausewayError, ConfigError
-from causeway.filters import decide_topics
+from causeway.filters import TopicDecision, decide_topic
 from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, TopicMetadata
 
-_NAME_LIMIT = 249  # characters of a topic name
 # KRaft's controller refuses a request that makes more than 10,000 partitions.
 _PARTITIONS_A_REQUEST = 2_000
 
@@ -50,6 +49,7 @@ class MirroredTopic:
 class LeftOut:
     topic: str
     reason: str
+    code: str  # a filters.Verdict, for machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +100,13 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
     """
     source_topics = source.metadata(None).topics
     target_metadata = target.metadata(None)
-    names = [name for name, reason in decide_topics(source_topics, link).items() if reason is None]
-    mirrors = {link.policy.format_remote_topic(link.source.alias, name) for name in names}
-    existing = sorted(mirrors & target_metadata.topics.keys())
+    mirrors = {
+        name: decision.target_name
+        for name in source_topics
+        if (decision := decide(name, link)).target_name is not None
+    }
+    names = sorted(mirrors)
+    existing = sorted(target_metadata.topics.keys() & mirrors.values())
     return Observed(
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
@@ -122,17 +126,31 @@ def _target_defaults(target: Cluster, broker: int) -> dict[str, str]:
         return {}  # not ours to see: every limit is then set on the topic itself
 
 
+def decide(topic: str, link: LinkSettings) -> TopicDecision:
+    """Whether the link mirrors `topic` of its source, and why not."""
+    return decide_topic(
+        topic,
+        source_alias=link.source.alias,
+        target_alias=link.target.alias,
+        policy=link.policy,
+        topics=link.topics,
+        topics_exclude=link.topics_exclude,
+        heartbeats_replication_enabled=link.heartbeats_replication_enabled,
+    )
+
+
 def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
     """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
     mirrored: list[MirroredTopic] = []
     left_out: list[LeftOut] = []
     changes: list[Change] = []
     problems: list[Problem] = []
-    for name, reason in sorted(decide_topics(observed.source_topics, link).items()):
-        if reason is not None:
-            left_out.append(LeftOut(topic=name, reason=reason))
+    for name, topic in sorted(observed.source_topics.items()):
+        verdict = decide(name, link)
+        if verdict.target_name is None:
+            left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
             continue
-        decision = _plan_topic(observed.source_topics[name], observed, link)
+        decision = _plan_topic(topic, verdict.target_name, observed, link)
         if decision.mirrored is not None:
             mirrored.append(decision.mirrored)
         changes += decision.changes
@@ -152,12 +170,11 @@ class _Decision:
     errors: tuple[CausewayError, ...] = ()
 
 
-def _plan_topic(topic: TopicMetadata, observed: Observed, link: LinkSettings) -> _Decision:
+def _plan_topic(
+    topic: TopicMetadata, target: str, observed: Observed, link: LinkSettings
+) -> _Decision:
     if topic.error is not None:
         return _Decision(errors=(topic.error,))
-    target = link.policy.format_remote_topic(link.source.alias, topic.name)
-    if len(target) > _NAME_LIMIT:
-        return _Decision(errors=(_name_too_long(target, link),))
     described = observed.source_configs.get(topic.name, {})
     errors: tuple[CausewayError, ...] = ()
     if isinstance(described, CausewayError):
@@ -245,15 +262,6 @@ def _plan_existing(
         ),
         changes=tuple(changes),
         errors=errors,
-    )
-
-
-def _name_too_long(target: str, link: LinkSettings) -> CausewayError:
-    return ConfigError(
-        "create topic",
-        f"{target} on {link.target.alias}",
-        f"the name has {len(target)} characters, Kafka allows {_NAME_LIMIT}",
-        remedy="exclude the topic with topics.exclude, or shorten the source's alias",
     )
 
 

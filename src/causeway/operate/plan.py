@@ -62,7 +62,8 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
         "changes": [change_json(change) for change in each.topics.changes],
         "new_progress_topic": each.new_progress_topic,
         "left_out": [
-            {"topic": left.topic, "reason": left.reason} for left in each.topics.left_out
+            {"topic": left.topic, "code": left.code, "reason": left.reason}
+            for left in each.topics.left_out
         ],
         "problems": [
             {
