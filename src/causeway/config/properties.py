@@ -1,0 +1,195 @@
+"""Java property files: syntax by `javaproperties`, then `${...}` resolved as Kafka would.
+
+    ${env:NAME}  ${file:/path/to.properties:key}  ${dir:/path:file}     Kafka's config providers
+    ${NAME}                                                             an environment variable
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import javaproperties
+
+from causeway.config.problems import Problems
+from causeway.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
+_PROVIDER_CLASSES = {
+    "EnvVarConfigProvider": "env",
+    "FileConfigProvider": "file",
+    "DirectoryConfigProvider": "dir",
+}
+_PACKAGE = "org.apache.kafka.common.config.provider."
+_SECRET_KEY = re.compile(
+    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One property. `resolved` is set where the value came from outside the file."""
+
+    key: str
+    value: str = field(repr=False)
+    line: int  # 1-based, of the key; 0 where there is no file
+    resolved: bool = False
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.resolved or _SECRET_KEY.search(self.key) is not None
+
+    @property
+    def shown(self) -> str:
+        """The value as an error message may show it."""
+        return "(hidden)" if self.secret else repr(self.value)
+
+    @property
+    def place(self) -> str:
+        return f"{self.key} (line {self.line})" if self.line else self.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyFile:
+    """The properties of one file, in the file's order; of a key set twice the last counts, as in
+    Java. `repeated` lists the earlier ones."""
+
+    path: Path
+    entries: Mapping[str, Entry]
+    repeated: tuple[Entry, ...] = ()
+
+
+def read_properties(path: Path) -> PropertyFile:
+    """Reads and parses `path`; nothing in it is resolved yet. Raises ConfigError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError("read", str(path), "there is no such file") from None
+    except OSError as error:
+        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
+    entries: dict[str, Entry] = {}
+    repeated: list[Entry] = []
+    for entry in _parse(path, data):
+        if entry.key in entries:
+            repeated.append(entries.pop(entry.key))
+        entries[entry.key] = entry
+    if not entries:
+        raise ConfigError("read", str(path), "the file sets no property")
+    return PropertyFile(path=path, entries=entries, repeated=tuple(repeated))
+
+
+def load_properties(path: Path, environment: Mapping[str, str] | None = None) -> PropertyFile:
+    """Reads `path` and resolves every reference. Raises one ConfigError that names each reference
+    that cannot be resolved, by key and line."""
+    file = read_properties(path)
+    problems = Problems(str(path))
+    resolved = resolve(file.entries, os.environ if environment is None else environment, problems)
+    problems.raise_if_any()
+    return PropertyFile(path=path, entries=resolved, repeated=file.repeated)
+
+
+def resolve(
+    entries: Mapping[str, Entry], environment: Mapping[str, str], problems: Problems
+) -> dict[str, Entry]:
+    """`entries` with their references replaced; what cannot be resolved goes to `problems`."""
+    providers = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
+    providers.update(_declared_providers(entries, problems))
+    resolver = _Resolver(providers=providers, environment=environment, problems=problems)
+    return {key: resolver.entry(entry) for key, entry in entries.items()}
+
+
+def _parse(path: Path, data: bytes) -> Iterator[Entry]:
+    line = 1
+    try:
+        # Java reads property files as ISO-8859-1; anything else is written as \uXXXX.
+        for element in javaproperties.parse(data.decode("latin-1")):
+            if isinstance(element, javaproperties.KeyValue):
+                yield Entry(key=element.key, value=element.value, line=line)
+            line += len(element.source.splitlines())
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(
+            "read", str(path), f"invalid escape {error.escape!r} after line {line - 1}"
+        ) from None
+
+
+def _declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict[str, str]:
+    declared: dict[str, str] = {}
+    listed = entries.get("config.providers")
+    for name in (part.strip() for part in listed.value.split(",")) if listed else ():
+        if not name:
+            continue
+        key = f"config.providers.{name}.class"
+        entry = entries.get(key)
+        if entry is None:
+            problems.add(f"config.providers names {name}, and {key} is missing")
+            continue
+        kind = _PROVIDER_CLASSES.get(entry.value.strip().removeprefix(_PACKAGE))
+        if kind is None:
+            problems.add(
+                f"{entry.place}: {entry.value} is not supported,"
+                f" only {', '.join(_PACKAGE + name for name in _PROVIDER_CLASSES)}"
+            )
+        # An unsupported provider is reported once, not again at each use.
+        declared[name] = kind or "unsupported"
+    return declared
+
+
+@dataclass(slots=True, kw_only=True)
+class _Resolver:
+    providers: Mapping[str, str]
+    environment: Mapping[str, str]
+    problems: Problems
+    files: dict[str, Mapping[str, Entry] | str] = field(default_factory=dict)
+
+    def entry(self, entry: Entry) -> Entry:
+        if "${" not in entry.value:
+            return entry
+        value = _REFERENCE.sub(lambda match: self._value(entry, match), entry.value)
+        changed = value != entry.value
+        return Entry(key=entry.key, value=value, line=entry.line, resolved=changed)
+
+    def _value(self, entry: Entry, match: re.Match[str]) -> str:
+        name, path, key = match.group(1), match.group(2) or "", match.group(3)
+        kind = "env" if name is None else self.providers.get(name, "")
+        if kind == "env":
+            found = self.environment.get(key)
+            cause = f"the environment variable {key} is not set"
+        elif kind == "file":
+            found, cause = self._from_file(path, key)
+        elif kind == "dir":
+            found, cause = self._from_directory(path, key)
+        elif kind == "unsupported":
+            return ""
+        else:
+            found, cause = None, f"there is no config provider called {name}"
+        if found is None:
+            self.problems.add(f"{entry.place}: {cause}")
+            return ""
+        return found
+
+    def _from_file(self, path: str, key: str) -> tuple[str | None, str]:
+        if path not in self.files:
+            try:
+                self.files[path] = read_properties(Path(path)).entries
+            except ConfigError as error:
+                self.files[path] = error.cause
+        content = self.files[path]
+        if isinstance(content, str):
+            return None, f"{path or 'a file without a path'}: {content}"
+        entry = content.get(key)
+        return entry.value if entry else None, f"{path} has no key {key}"
+
+    def _from_directory(self, path: str, name: str) -> tuple[str | None, str]:
+        file = Path(path) / name
+        if Path(name).name != name:
+            return None, f"{name} is not the name of a file in {path}"
+        try:
+            return file.read_text("utf-8"), ""
+        except (OSError, UnicodeDecodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            return None, f"{file}: {cause}"

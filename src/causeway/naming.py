@@ -1,0 +1,165 @@
+"""How a mirrored topic is called, where a topic came from, and which topics are internal.
+
+Follows MirrorMaker 2's `DefaultReplicationPolicy` and `IdentityReplicationPolicy`, since other
+programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the same settings.
+
+    default   orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
+    identity  orders on A  ->  orders on B                             (only heartbeats get one)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from causeway.errors import ConfigError
+
+MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
+HEARTBEATS = "heartbeats"
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_PACKAGE = "org.apache.kafka.connect.mirror."
+_CLASSES: dict[str, Literal["default", "identity"]] = {
+    "DefaultReplicationPolicy": "default",
+    "IdentityReplicationPolicy": "identity",
+}
+
+
+def is_legal_name(text: str) -> bool:
+    """Whether `text` has only characters a topic name may have (length is not looked at)."""
+    return _LEGAL.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationPolicy:
+    """A naming rule for one flow.
+
+    `source_alias` is the flow's source cluster; the identity policy cannot read it from a name, so
+    without it no topic has a source there.
+    """
+
+    kind: Literal["default", "identity"] = "default"
+    separator: str = "."
+    internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
+    source_alias: str | None = None
+
+    @classmethod
+    def from_class(
+        cls,
+        class_name: str,
+        *,
+        separator: str = ".",
+        internal_separator_enabled: bool = True,
+        source_alias: str | None = None,
+    ) -> ReplicationPolicy:
+        """The policy for a Java class name, with or without its package.
+
+        Raises ConfigError for a class that is not one of Kafka's two, and for a separator that
+        cannot be part of a topic name.
+        """
+        kind = _CLASSES.get(class_name.removeprefix(_PACKAGE))
+        if kind is None:
+            raise ConfigError(
+                "use replication.policy.class",
+                class_name,
+                "a policy class of one's own cannot be loaded",
+                remedy=f"supported are {' and '.join(_PACKAGE + name for name in _CLASSES)}",
+            )
+        if not is_legal_name(separator):
+            raise ConfigError(
+                "use replication.policy.separator",
+                repr(separator),
+                "topic names can only hold letters, digits, '.', '_' and '-'",
+            )
+        return cls(
+            kind=kind,
+            separator=separator,
+            internal_separator_enabled=internal_separator_enabled,
+            source_alias=source_alias,
+        )
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """The name that `topic` of cluster `source_alias` gets on the target."""
+        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+            return topic
+        return f"{source_alias}{self.separator}{topic}"
+
+    def topic_source(self, topic: str) -> str | None:
+        """The cluster `topic` was mirrored from, None where its name says nothing.
+
+        The default policy takes the text before the first separator, so a local topic `x.y` counts
+        as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it.
+        """
+        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+            return self.source_alias
+        head, separator, tail = topic.partition(self.separator)
+        # "A." and "A.." have no source: nothing but separators follows.
+        if not separator or not tail.replace(self.separator, ""):
+            return None
+        return head
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """The name on the cluster one hop up, None where `topic` is not a mirrored one."""
+        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+            return topic
+        source = self.topic_source(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
+
+    def original_topic(self, topic: str) -> str:
+        """The name on the cluster where the records were first written, all hops taken off."""
+        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
+            topic = upstream
+        return topic
+
+    def cycle_source(self, topic: str, target_alias: str) -> str | None:
+        """Where a mirror to `target_alias` would be a loop, the name `topic` had on that cluster;
+        None where it is none. The identity policy sees no loops but for heartbeats."""
+        name: str | None = topic
+        while name is not None:
+            source, upstream = self.topic_source(name), self.upstream_topic(name)
+            if source == target_alias:
+                return upstream
+            name = upstream if source is not None and upstream != name else None
+        return None
+
+    def is_cycle(self, topic: str, target_alias: str) -> bool:
+        """Whether `topic` has already been on `target_alias`."""
+        return self.cycle_source(topic, target_alias) is not None
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
+        return topic.startswith(("__", ".")) or topic.endswith(
+            (".internal", "-internal", self._internal_suffix)
+        )
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """`heartbeats` itself or a mirror of it, over any number of hops."""
+        return self.original_topic(topic) == HEARTBEATS
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        return topic.endswith(f"{self._internal_separator}checkpoints{self._internal_suffix}")
+
+    def heartbeats_topic(self) -> str:
+        return HEARTBEATS
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        """`alias` is the cluster at the other end: the target's where the topic is on the source
+        (MirrorMaker 2's default), the source's where it is on the target."""
+        return f"mm2-offset-syncs{self._internal_separator}{alias}{self._internal_suffix}"
+
+    def checkpoints_topic(self, alias: str) -> str:
+        """On the target; `alias` is the source."""
+        return f"{alias}{self._internal_separator}checkpoints{self._internal_suffix}"
+
+    @property
+    def _internal_separator(self) -> str:
+        return self.separator if self.internal_separator_enabled else "."
+
+    @property
+    def _internal_suffix(self) -> str:
+        return f"{self._internal_separator}internal"
+
+
+def _looks_like_heartbeats(topic: str) -> bool:
+    return topic.endswith(HEARTBEATS)
