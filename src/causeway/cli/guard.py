@@ -13,10 +13,13 @@ from causeway.errors import CausewayError
 
 INTERRUPTED = 130  # as a shell names a process that SIGINT ended
 
-EXIT_CODES = """Exit codes: 0 done · 1 internal error or bytes that are not Kafka's · 2 a file, option
-or value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · 5 a permission
-is missing · 6 Java, Spark or a package is missing or too old · 7 some partitions stopped or failed ·
-8 a broker answered with another error · 130 interrupted"""
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
+    "value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · "
+    "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
+    "7 some partitions stopped or failed · 8 a broker answered with another error · "
+    "130 interrupted"
+)
 
 
 def debugging() -> bool:

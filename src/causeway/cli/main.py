@@ -1,4 +1,4 @@
-"""The `causeway` command. Modules of a command are imported only when it runs: start-up is quick."""
+"""The `causeway` command. What a command needs is imported only when it runs."""
 
 from __future__ import annotations
 
@@ -63,6 +63,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "--debug" in arguments:
         arguments.remove("--debug")
         os.environ["CAUSEWAY_DEBUG"] = "1"
-    sys.exit(
-        guarded(lambda: app(args=arguments, prog_name="causeway", standalone_mode=False) or 0)
-    )
+    sys.exit(guarded(lambda: app(args=arguments, prog_name="causeway", standalone_mode=False) or 0))

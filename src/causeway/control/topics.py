@@ -247,7 +247,7 @@ def _plan_existing(
         )
     before, wanted = len(existing.partitions), len(topic.partitions)
     # By key, partition counts may differ, and growing would move keys of local producers too.
-    if wanted > before and not link.by_key:
+    if wanted > before and link.partitioning != "by-key":
         changes.append(GrowTopic(topic=existing.name, partitions=wanted, before=before))
         before = wanted
     return _Decision(

@@ -205,9 +205,7 @@ def _timestamps_at(
         return {}
     with ThreadPoolExecutor(max_workers=_PROBES) as pool:
         found = pool.map(partial(_timestamp_at, source), positions.keys(), positions.values())
-        return {
-            tp: stamp for tp, stamp in zip(positions, found, strict=True) if stamp is not None
-        }
+        return {tp: stamp for tp, stamp in zip(positions, found, strict=True) if stamp is not None}
 
 
 def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | None:
