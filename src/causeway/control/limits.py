@@ -1,6 +1,5 @@
 """Configs of a mirrored topic: those copied from the source, and the limits it needs.
 
-
 Pure. A mirror must take every batch as it lies on the source: its size, its timestamps (which a
 target's clock may find too old or too new) and its codec (another `compression.type` would make
 the target's broker pack every batch anew).

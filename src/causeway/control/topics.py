@@ -13,7 +13,6 @@ from typing import TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.errors import BrokerError, CausewayError, ConfigError
-from causeway.filters import TopicDecision, decide_topic
 from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, TopicMetadata
 
 # KRaft's controller refuses a request that makes more than 10,000 partitions.
@@ -103,7 +102,7 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
     mirrors = {
         name: decision.target_name
         for name in source_topics
-        if (decision := decide(name, link)).target_name is not None
+        if (decision := link.decide_topic(name)).target_name is not None
     }
     names = sorted(mirrors)
     existing = sorted(target_metadata.topics.keys() & mirrors.values())
@@ -126,19 +125,6 @@ def _target_defaults(target: Cluster, broker: int) -> dict[str, str]:
         return {}  # not ours to see: every limit is then set on the topic itself
 
 
-def decide(topic: str, link: LinkSettings) -> TopicDecision:
-    """Whether the link mirrors `topic` of its source, and why not."""
-    return decide_topic(
-        topic,
-        source_alias=link.source.alias,
-        target_alias=link.target.alias,
-        policy=link.policy,
-        topics=link.topics,
-        topics_exclude=link.topics_exclude,
-        heartbeats_replication_enabled=link.heartbeats_replication_enabled,
-    )
-
-
 def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
     """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
     mirrored: list[MirroredTopic] = []
@@ -146,7 +132,7 @@ def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
     changes: list[Change] = []
     problems: list[Problem] = []
     for name, topic in sorted(observed.source_topics.items()):
-        verdict = decide(name, link)
+        verdict = link.decide_topic(name)
         if verdict.target_name is None:
             left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
             continue
