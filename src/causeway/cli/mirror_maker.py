@@ -1,0 +1,169 @@
+"""MirrorMaker 1's command line: `kafka-mirror-maker` and `causeway mirror-maker`.
+
+Options are those of kafka.tools.MirrorMaker, from the oldest release to 3.9, the last that had it;
+as there, `--name value`, `--name=value` and `-name value` are the same. What has no equivalent is
+refused, since a mirror without a message handler would not be the mirror that was asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from causeway.cli.guard import EXIT_CODES, guarded, warn
+from causeway.errors import ConfigError
+
+_REFUSED: Final = {
+    "message.handler": "Java message handlers cannot be loaded: leave it out to mirror records "
+    "as they are",
+    "message.handler.args": "Java message handlers cannot be loaded",
+    "consumer.rebalance.listener": "there is no consumer group whose rebalances could be listened "
+    "to: leave it out",
+    "rebalance.listener": "there is no consumer group whose rebalances could be listened to: "
+    "leave it out",
+    "rebalance.listener.args": "there is no consumer group whose rebalances could be listened to",
+    "blacklist": "it belonged to the consumer of Kafka 0.8: name what to mirror with --include",
+    "queue.size": "it belonged to Kafka 0.8: leave it out",
+    "num.producers": "it belonged to Kafka 0.8: leave it out",
+}
+_NAMES: Final = frozenset(
+    {
+        *_REFUSED,
+        "consumer.config",
+        "producer.config",
+        "include",
+        "whitelist",
+        "num.streams",
+        "offset.commit.interval.ms",
+        "abort.on.send.failure",
+        "new.consumer",
+        "help",
+        "version",
+    }
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError("read options", cause=message, remedy="see kafka-mirror-maker --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="kafka-mirror-maker",
+        description="Continuously copy data between two Kafka clusters, topics keep their names.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+        add_help=False,
+    )
+
+    def option(name: str, **settings: object) -> None:
+        parser.add_argument(f"--{name}", dest=name, **settings)  # type: ignore[arg-type]
+
+    option(
+        "consumer.config",
+        action="append",
+        metavar="FILE",
+        help="consumer properties of a source cluster; repeat it for several sources",
+    )
+    option("producer.config", metavar="FILE", help="producer properties of the target cluster")
+    option("include", metavar="REGEX", help="topics to mirror: Java regex, ',' stands for '|'")
+    option("whitelist", metavar="REGEX", help="the older name of --include")
+    option("num.streams", type=_positive, default=1, metavar="N", help="lanes (default 1)")
+    option(
+        "offset.commit.interval.ms",
+        type=_positive,
+        default=60_000,
+        metavar="MS",
+        help="how often progress is written at the latest (default 60000)",
+    )
+    option(
+        "abort.on.send.failure",
+        type=_boolean,
+        default=True,
+        metavar="BOOL",
+        help="exit on a record that cannot be sent (default true)",
+    )
+    option("new.consumer", action="store_true", help="accepted, has no effect")
+    option("help", action="store_true", help="print this message")
+    option("version", action="store_true", help="print the version")
+    for name in _REFUSED:
+        option(name, nargs="?", const="", help=argparse.SUPPRESS)
+    return parser
+
+
+def _long(argument: str) -> str:
+    """`-name` or `-name=value` of a known option, with two dashes."""
+    name = argument.removeprefix("-").partition("=")[0]
+    return f"-{argument}" if argument.startswith("-") and name in _NAMES else argument
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run with MirrorMaker 1's arguments; returns the exit code. Raises CausewayError."""
+    parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return 0
+    options = vars(parser.parse_args([_long(argument) for argument in arguments]))
+    if options["help"]:
+        parser.print_help()
+        return 0
+    if options["version"]:
+        from importlib.metadata import version
+
+        print(f"causeway {version('causeway')}")
+        return 0
+    for name, why in _REFUSED.items():
+        if options[name] is not None:
+            raise ConfigError("use option", f"--{name}", "it has no equivalent", remedy=why)
+    if options["include"] is not None and options["whitelist"] is not None:
+        raise ConfigError("read options", cause="--include and --whitelist mean the same: give one")
+    include = options["include"] if options["include"] is not None else options["whitelist"]
+    for name, value in (
+        ("consumer.config", options["consumer.config"]),
+        ("producer.config", options["producer.config"]),
+        ("include", include),
+    ):
+        if value is None:
+            raise ConfigError("read options", cause=f"--{name} is missing")
+    return _run(options, include)
+
+
+def _run(options: dict[str, object], include: str) -> int:
+    from causeway.cli.run import run_settings
+    from causeway.config.mirror_maker1 import load_mm1
+
+    settings = load_mm1(
+        consumer_configs=options["consumer.config"],
+        producer_config=options["producer.config"],
+        include=include,
+        num_streams=options["num.streams"],
+        offset_commit_interval_ms=options["offset.commit.interval.ms"],
+        abort_on_send_failure=options["abort.on.send.failure"],
+    )
+    warn(settings.warnings)
+    return run_settings(settings)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if "--debug" in arguments:
+        arguments.remove("--debug")
+        os.environ["CAUSEWAY_DEBUG"] = "1"
+    sys.exit(guarded(lambda: command(arguments)))
