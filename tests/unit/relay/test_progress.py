@@ -1,0 +1,158 @@
+"""The progress topic's records, and a store on a cluster that keeps its one log in memory."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+
+from causeway.errors import BrokerError, ProtocolError
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay import progress
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import (
+    Entry,
+    LeadershipLostError,
+    LeaseRecord,
+    Progress,
+    ProgressTopic,
+    ProgressWriter,
+)
+
+
+def outlet(partition: int = 0, sequence: int = 0) -> Outlet:
+    return Outlet(
+        topic="A.orders",
+        partition=partition,
+        topic_id="ab" * 16,
+        producer_id=7,
+        producer_epoch=0,
+        pair=Pair(source=10, target=5, sequence=sequence),
+    )
+
+
+def standing(partition: int, position: int = 10) -> Progress:
+    return Progress(
+        topic="orders",
+        partition=partition,
+        topic_id="cd" * 16,
+        leader_epoch=3,
+        position=position,
+        outlets=(outlet(partition),),
+        state=State.STOPPED,
+        reason="größer",
+    )
+
+
+LEASE = LeaseRecord(link="A->B", owner="me", producer_id=9, producer_epoch=2, lease_s=10.0)
+
+
+@pytest.mark.parametrize("entry", [standing(3), LEASE])
+def test_entries_survive_the_format(entry: Entry) -> None:
+    key, value = progress.encode(entry, 1234)
+    assert progress.decode(key, value) == replace(entry, written_at=1234)
+
+
+def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
+    assert progress.encode(standing(1), 1)[0] == b'{"topic":"orders","partition":1}'
+    assert progress.encode(standing(1, 99), 2)[0] == b'{"topic":"orders","partition":1}'
+
+
+def test_a_deletion_is_none_and_strangers_are_refused() -> None:
+    assert progress.decode(b'{"topic":"t","partition":0}', None) is None
+    for key, value in [(None, b"{}"), (b"k", b"{}"), (b'{"topic":"t"}', b'{"v":1}')]:
+        with pytest.raises(ProtocolError):
+            progress.decode(key, value)
+    with pytest.raises(ProtocolError, match="newer version"):
+        progress.decode(b'{"lease":"A->B"}', b'{"v":2}')
+
+
+@dataclass
+class Fetched:
+    records: bytes
+    high_watermark: int
+
+
+@dataclass
+class At:
+    offset: int
+
+
+class OneLog:
+    """Stands in for `wire.cluster.Cluster`: appends and fetches whole batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.errors: list[BrokerError] = []
+
+    def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
+        if self.errors:
+            raise self.errors.pop(0)
+        base, count = self.end, struct.unpack_from(">i", batch, 57)[0]
+        self.batches.append(struct.pack(">q", base) + batch[8:])
+        self.end += count
+        return base
+
+    def fetch(self, at: TopicPartition, offset: int, max_bytes: int) -> Fetched:
+        found = [b for b in self.batches if self._last(b) >= offset]
+        return Fetched(b"".join(found[:2]), self.end)
+
+    def _last(self, batch: bytes) -> int:
+        return int(struct.unpack_from(">q", batch, 0)[0] + struct.unpack_from(">i", batch, 23)[0])
+
+    def list_offsets(self, at: list[TopicPartition], timestamp: int) -> dict[TopicPartition, At]:
+        return {at[0]: At(0)}
+
+
+def store() -> tuple[OneLog, ProgressTopic]:
+    log = OneLog()
+    return log, ProgressTopic(cast("Any", log), "causeway.A.B.progress.internal")
+
+
+def test_the_newest_record_of_each_partition_is_read() -> None:
+    log, topic = store()
+    writer = ProgressWriter(topic, 9, 2)
+    writer.write([LEASE])
+    writer.write([standing(0, 1), standing(1, 1)])
+    writer.write([standing(0, 2)])
+    contents = topic.read()
+    assert contents.end == log.end == 4
+    assert {at.partition: p.position for at, p in contents.partitions.items()} == {0: 2, 1: 1}
+    assert [lease.owner for lease in contents.leases] == ["me"]
+    assert topic.read(3).partitions.keys() == {TopicPartition("orders", 0)}
+    assert topic.read(4).partitions == {}
+
+
+def test_many_entries_are_cut_into_batches_with_sequences_in_step() -> None:
+    log, topic = store()
+    writer = ProgressWriter(topic, 9, 2)
+    writer.write([standing(n) for n in range(5000)])
+    assert len(log.batches) > 1
+    sequence = 0
+    for batch in log.batches:
+        producer, epoch, first, count = struct.unpack_from(">qhii", batch, 43)
+        assert (producer, epoch, first) == (9, 2, sequence)
+        assert len(batch) < 1_000_000
+        sequence += count
+    assert len(topic.read().partitions) == 5000
+
+
+def test_an_unanswered_batch_is_sent_again_before_the_next() -> None:
+    log, topic = store()
+    writer = ProgressWriter(topic, 9, 2)
+    log.errors = [BrokerError("produce", code=7, name="REQUEST_TIMED_OUT", retriable=True)]
+    with pytest.raises(BrokerError):
+        writer.write([standing(0, 1)])
+    log.errors = [BrokerError("produce", code=46, name="DUPLICATE_SEQUENCE_NUMBER")]
+    writer.write([standing(0, 2)])
+    assert [struct.unpack_from(">i", batch, 53)[0] for batch in log.batches] == [1]
+
+
+def test_a_fenced_writer_says_so() -> None:
+    log, topic = store()
+    log.errors = [BrokerError("produce", code=47, name="INVALID_PRODUCER_EPOCH")]
+    with pytest.raises(LeadershipLostError):
+        ProgressWriter(topic, 9, 1).write([LEASE])
