@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.words import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,10 +38,10 @@ def _show(out: Console, each: LinkPlan) -> None:
     topics = each.topics
     partitions = sum(topic.partitions for topic in topics.mirrored)
     out.print(
-        f"[bold]{each.link.name}[/bold]: {_count(len(topics.mirrored), 'topic')} with "
-        f"{_count(partitions, 'partition')} would be mirrored, "
-        f"{_count(len(topics.left_out), 'topic')} left out, "
-        f"{_count(len(topics.problems), 'problem')}"
+        f"[bold]{each.link.name}[/bold]: {count(len(topics.mirrored), 'topic')} with "
+        f"{count(partitions, 'partition')} would be mirrored, "
+        f"{count(len(topics.left_out), 'topic')} left out, "
+        f"{count(len(topics.problems), 'problem')}"
     )
     changes = _changes(each)
     if topics.mirrored:
@@ -81,9 +82,9 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
                 copies = (
                     "the default number of copies"
                     if change.replication_factor == -1
-                    else _count(change.replication_factor, "copy", "copies")
+                    else count(change.replication_factor, "copy", "copies")
                 )
-                text = f"create: {_count(change.partitions, 'partition')}, {copies}"
+                text = f"create: {count(change.partitions, 'partition')}, {copies}"
             case GrowTopic():
                 text = f"grow from {change.before} to {change.partitions} partitions"
             case AlterTopicConfigs():
@@ -94,7 +95,3 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
             text += separator + " ".join(f"{name}={value}" for name, value in configs)
         words[change.topic].append(text)
     return words
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

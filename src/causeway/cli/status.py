@@ -1,1 +1,69 @@
 """`causeway status FILE`: where every partition stands."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.words import count, duration, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from causeway.operate.status import LinkStatus
+
+
+def command(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Show where each mirrored partition stands, by asking the clusters alone."""
+    from causeway.operate import status
+
+    links = status.status(load(file))
+    if as_json:
+        print_json(status.as_json(links))
+        return
+    out = console()
+    for place, each in enumerate(links):
+        if place:
+            out.print()
+        _show(out, each)
+
+
+def _show(out: Console, each: LinkStatus) -> None:
+    from rich.table import Table
+
+    topics = {one.topic for one in each.partitions}
+    out.print(
+        f"[bold]{each.link.name}[/bold]: {count(len(topics), 'topic')}, "
+        f"{count(len(each.partitions), 'partition')}; {_driver(each)}"
+    )
+    if each.partitions:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("topic", overflow="fold")
+        for name in ("partition", "source end", "mirrored to", "lag", "lag in time"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("state", no_wrap=True)
+        table.add_column("reason", overflow="fold")
+        for one in each.partitions:
+            table.add_row(
+                one.topic,
+                str(one.partition),
+                number(one.source_end),
+                "–" if one.mirrored_to is None else number(one.mirrored_to),
+                number(one.lag_records),
+                duration(one.lag_ms),
+                one.state,
+                one.reason or "",
+            )
+        out.print(table)
+    for problem in each.problems:
+        out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
+
+
+def _driver(each: LinkStatus) -> str:
+    if each.driver is None:
+        return "no driver has run this link yet"
+    seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))
+    if each.driver.running:
+        return f"driver {each.driver.owner} running, seen {seen} ago"
+    return f"no running driver, the last one ({each.driver.owner}) was seen {seen} ago"

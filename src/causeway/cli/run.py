@@ -1,0 +1,59 @@
+"""`causeway run FILE`: mirror, until told to stop or until caught up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, load, parse_timestamp
+
+if TYPE_CHECKING:
+    from causeway.config.settings import Settings
+
+
+def command(
+    file: FileArgument,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option(
+            "--until-caught-up", help="Copy what is there now, then exit; 0 if all of it arrived."
+        ),
+    ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIMESTAMP",
+            help="Partitions without progress begin at the first record of this time "
+            "(ISO 8601, UTC unless it names a zone, or ms since 1970).",
+            show_default=False,
+        ),
+    ] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt", help="Take over target topics that hold data but have no progress."
+        ),
+    ] = False,
+) -> int:
+    """Mirror every flow of the file until SIGTERM or SIGINT, then drain and exit."""
+    return run_settings(
+        load(file),
+        until_caught_up=until_caught_up,
+        start_from=None if start is None else parse_timestamp(start),
+        adopt=adopt,
+    )
+
+
+def run_settings(
+    settings: Settings,
+    *,
+    until_caught_up: bool = False,
+    start_from: int | None = None,
+    adopt: bool = False,
+) -> int:
+    """Run the daemon with what fits this terminal: a table, a progress bar, or logs."""
+    from causeway.daemon.run import run
+
+    return run(settings, until_caught_up=until_caught_up, start_from=start_from, adopt=adopt)

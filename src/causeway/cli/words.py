@@ -1,0 +1,43 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 topic`, `2,000 topics`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes: `980 B`, `1.2 MB`."""
+    unit = 0
+    while number >= 1000 and unit < len(_UNITS) - 1:
+        number /= 1000
+        unit += 1
+    return f"{number:,.0f} {_UNITS[unit]}" if unit == 0 else f"{number:,.1f} {_UNITS[unit]}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """A time span in its two leading units; `?` where unknown."""
+    if milliseconds is None:
+        return "?"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def number(value: int | None) -> str:
+    """With thousands separated; `?` where unknown."""
+    return "?" if value is None else f"{value:,}"

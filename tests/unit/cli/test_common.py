@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from causeway.cli.common import parse_timestamp
+from causeway.cli.logs import Logfmt
+from causeway.cli.words import count, duration, number, size
+from causeway.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0", 0),
+        ("1700000000123", 1_700_000_000_123),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+    ],
+)
+def test_a_start_time(text: str, milliseconds: int) -> None:
+    assert parse_timestamp(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-1", "1969-12-31T00:00:00Z", "", "12.5"])
+def test_a_start_time_that_is_none(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_timestamp(text)
+
+
+def test_numbers_for_people() -> None:
+    assert (count(1, "copy", "copies"), count(2_000, "topic")) == ("1 copy", "2,000 topics")
+    assert (size(980), size(1_250_000), size(5e15)) == ("980 B", "1.2 MB", "5,000.0 TB")
+    assert (number(None), number(1234)) == ("?", "1,234")
+    assert [duration(ms) for ms in (None, 0, 1500, 61_000, 3_660_000, 90_000_000)] == [
+        "?",
+        "0 ms",
+        "1.5 s",
+        "1 min 1 s",
+        "1 h 1 min",
+        "1 d 1 h",
+    ]
+
+
+def test_a_log_line_can_be_read_by_machines() -> None:
+    record = logging.makeLogRecord(
+        {"msg": "partition failed", "levelname": "WARNING", "created": 0.25, "msecs": 250.0}
+        | {"link": "A->B", "reason": 'said "no"'}
+    )
+
+    assert Logfmt().format(record) == (
+        'time=1970-01-01T00:00:00.250Z level=warning event="partition failed" '
+        'link=A->B reason="said \\"no\\""'
+    )

@@ -1,0 +1,364 @@
+"""What a link's plan decides, for every mix of source and target; no broker takes part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.control.limits import LONG_MAX
+from causeway.control.topics import (
+    AlterTopicConfigs,
+    Change,
+    CreateTopic,
+    GrowTopic,
+    Observed,
+    apply,
+    plan,
+)
+from causeway.errors import AuthorizationError, BrokerError, CausewayError
+from causeway.naming import ReplicationPolicy
+from causeway.wire.cluster import ConfigEntry, NewTopic, PartitionMetadata, TopicMetadata
+
+WIDE = str(LONG_MAX)
+DEFAULTS = {
+    "max.message.bytes": "1048588",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": WIDE,
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+
+def link(**changes: Any) -> LinkSettings:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    settings = LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=(re.compile(".*"),),
+        topics_exclude=(re.compile("secret.*"),),
+        config_properties_exclude=(re.compile(r"min\.insync\.replicas"),),
+        replication_factor=1,
+    )
+    return replace(settings, **changes)
+
+
+def topic(name: str, partitions: int = 1, error: CausewayError | None = None) -> TopicMetadata:
+    return TopicMetadata(
+        name=name,
+        topic_id=name.encode().hex()[:32].ljust(32, "0"),
+        partitions={
+            number: PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=None)
+            for number in range(partitions)
+        },
+        internal=False,
+        error=error,
+    )
+
+
+def entries(own: Mapping[str, str] = {}, **broker: str) -> dict[str, ConfigEntry]:  # noqa: B006
+    """As DescribeConfigs would answer: defaults, then the broker's, then the topic's own."""
+    found = {name: entry(name, value, default=True) for name, value in DEFAULTS.items()}
+    found |= {
+        name.replace("_", "."): entry(name, value, static_broker=True)
+        for name, value in broker.items()
+    }
+    return found | {name: entry(name, value) for name, value in own.items()}
+
+
+def observed(
+    source: Mapping[str, int],
+    target: Mapping[str, int] = {},  # noqa: B006
+    *,
+    source_configs: Mapping[str, Any] = {},  # noqa: B006
+    target_configs: Mapping[str, Any] = {},  # noqa: B006
+    **changes: Any,
+) -> Observed:
+    base = Observed(
+        source_topics={name: topic(name, count) for name, count in source.items()},
+        source_configs={name: entries() for name in source} | dict(source_configs),
+        target_topics={name: topic(name, count) for name, count in target.items()},
+        target_configs={name: entries() for name in target} | dict(target_configs),
+        target_defaults=DEFAULTS,
+        target_brokers=3,
+    )
+    return replace(base, **changes)
+
+
+def only(changes: tuple[Change, ...]) -> Change:
+    assert len(changes) == 1
+    return changes[0]
+
+
+def test_a_new_topic_is_created_with_the_source_s_partitions_and_own_configs() -> None:
+    seen = observed(
+        {"orders": 4},
+        source_configs={
+            "orders": entries({"retention.ms": "1000", "min.insync.replicas": "2"}),
+        },
+    )
+
+    planned = plan(seen, link(replication_factor=3))
+
+    created = only(planned.changes)
+    assert isinstance(created, CreateTopic)
+    assert (created.topic, created.partitions, created.replication_factor) == ("A.orders", 4, 3)
+    assert dict(created.configs) == {"retention.ms": "1000", "message.timestamp.after.max.ms": WIDE}
+    (mirrored,) = planned.mirrored
+    assert (mirrored.source, mirrored.target) == ("orders", "A.orders")
+    assert (mirrored.partitions, mirrored.target_partitions, mirrored.target_id) == (4, 4, None)
+
+
+def test_read_only_sensitive_and_static_broker_values_are_not_copied() -> None:
+    configs = {
+        "plain": entry("plain", "1"),
+        "fixed": entry("fixed", "1", read_only=True),
+        "hidden": entry("hidden", None, sensitive=True),
+        "server": entry("server", "1", static_broker=True),
+        "usual": entry("usual", "1", default=True),
+    }
+    seen = observed({"t": 1}, source_configs={"t": configs}, target_defaults={})
+
+    names = {
+        use: {name for name, _ in _created(plan(seen, link(use_defaults_from=use))).configs}
+        for use in ("target", "source")
+    }
+
+    assert names["target"] & configs.keys() == {"plain"}
+    assert names["source"] & configs.keys() == {"plain", "usual"}
+
+
+def test_the_mirror_takes_the_largest_batch_of_the_source_whoever_allows_it() -> None:
+    for configs in (
+        entries({"max.message.bytes": "5000000"}),
+        entries(max_message_bytes="5000000"),
+    ):
+        seen = observed({"t": 1}, source_configs={"t": configs})
+
+        planned = plan(seen, link())
+
+        assert dict(_created(planned).configs)["max.message.bytes"] == "5000000"
+        assert planned.mirrored[0].max_message_bytes == 5_000_000
+
+
+def test_a_larger_limit_on_the_target_stays() -> None:
+    seen = observed(
+        {"t": 1},
+        {"A.t": 1},
+        target_configs={
+            "A.t": entries({"max.message.bytes": "9000000", "message.timestamp.after.max.ms": WIDE})
+        },
+    )
+
+    planned = plan(seen, link())
+
+    assert planned.changes == ()
+    assert planned.mirrored[0].max_message_bytes == 9_000_000
+    assert planned.mirrored[0].target_id is not None
+
+
+def test_of_an_existing_topic_only_the_needed_limits_are_altered() -> None:
+    seen = observed(
+        {"t": 1},
+        {"A.t": 1},
+        source_configs={"t": entries({"retention.ms": "5", "max.message.bytes": "2000000"})},
+        target_configs={
+            "A.t": entries({"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"})
+        },
+    )
+
+    altered = only(plan(seen, link()).changes)
+
+    assert altered == AlterTopicConfigs(
+        topic="A.t",
+        configs=(
+            ("compression.type", "producer"),
+            ("max.message.bytes", "2000000"),
+            ("message.timestamp.after.max.ms", WIDE),
+            ("message.timestamp.type", "CreateTime"),
+        ),
+    )
+
+
+def test_the_same_codec_on_both_sides_needs_no_change() -> None:
+    own = {"compression.type": "zstd", "message.timestamp.after.max.ms": WIDE}
+    seen = observed(
+        {"t": 1},
+        {"A.t": 1},
+        source_configs={"t": entries(own)},
+        target_configs={"A.t": entries(own)},
+    )
+
+    assert plan(seen, link()).changes == ()
+
+
+def test_a_target_before_kafka_3_6_gets_its_own_name_of_the_timestamp_limit() -> None:
+    old = {
+        name: value
+        for name, value in DEFAULTS.items()
+        if not name.startswith("message.timestamp.") or name == "message.timestamp.type"
+    } | {"message.timestamp.difference.max.ms": "1000"}
+    seen = observed({"t": 1}, target_defaults=old)
+
+    configs = dict(_created(plan(seen, link())).configs)
+
+    assert configs == {"message.timestamp.difference.max.ms": WIDE}
+
+
+def test_without_a_look_at_the_target_s_brokers_every_limit_is_set() -> None:
+    seen = observed({"t": 1}, target_defaults={})
+
+    assert set(dict(_created(plan(seen, link())).configs)) == {
+        "compression.type",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "partitioning", "grown", "after"),
+    [
+        (6, 4, "same", 6, 6),
+        (4, 6, "same", None, 6),
+        (4, 4, "same", None, 4),
+        (6, 4, "by-key", None, 4),
+    ],
+)
+def test_partitions_only_grow_and_never_where_keys_decide(
+    source: int, target: int, partitioning: str, grown: int | None, after: int
+) -> None:
+    wide = {"A.t": entries({"message.timestamp.after.max.ms": WIDE})}
+    seen = observed({"t": source}, {"A.t": target}, target_configs=wide)
+
+    planned = plan(seen, link(partitioning=partitioning))
+
+    expected = () if grown is None else (GrowTopic(topic="A.t", partitions=grown, before=target),)
+    assert planned.changes == expected
+    assert planned.mirrored[0].partitions == source
+    assert planned.mirrored[0].target_partitions == after
+
+
+def test_too_few_brokers_say_how_many_are_there_and_what_to_set() -> None:
+    planned = plan(observed({"t": 1}, target_brokers=1), link(replication_factor=2))
+
+    assert planned.mirrored == planned.changes == ()
+    assert str(planned.problems[0].error) == (
+        "create topic A.t on B: needs 2 brokers, B has 1 "
+        "(set replication.factor to 1 or less, or start more brokers)"
+    )
+
+
+def test_the_broker_s_own_replication_factor_needs_no_count() -> None:
+    planned = plan(observed({"t": 1}), link(replication_factor=-1))
+
+    assert _created(planned).replication_factor == -1
+
+
+def test_topics_left_out_say_why() -> None:
+    planned = plan(observed({"secret-1": 1, "__consumer_offsets": 1, "B.x": 1, "t": 1}), link())
+
+    assert {left.topic: left.code for left in planned.left_out} == {
+        "secret-1": "excluded",
+        "__consumer_offsets": "internal",
+        "B.x": "cycle",
+    }
+    assert all(left.reason for left in planned.left_out)
+    assert [topic.source for topic in planned.mirrored] == ["t"]
+
+
+def test_a_topic_in_error_leaves_the_others_alone() -> None:
+    denied = AuthorizationError("describe topic", "bad", "Describe on topic bad is denied")
+    seen = observed({"good": 1})
+    seen = replace(seen, source_topics={**seen.source_topics, "bad": topic("bad", 0, denied)})
+
+    planned = plan(seen, link())
+
+    assert [topic.source for topic in planned.mirrored] == ["good"]
+    assert [(problem.topic, problem.error) for problem in planned.problems] == [("bad", denied)]
+
+
+def test_unreadable_configs_are_a_problem_but_the_topic_is_mirrored() -> None:
+    denied = AuthorizationError("describe configs", "t", "DescribeConfigs on topic t is denied")
+    for seen in (
+        observed({"t": 1}, source_configs={"t": denied}),
+        observed({"t": 1}, {"A.t": 1}, target_configs={"A.t": denied}),
+    ):
+        planned = plan(seen, link())
+
+        assert [topic.target for topic in planned.mirrored] == ["A.t"]
+        assert [problem.error for problem in planned.problems] == [denied]
+
+
+class FakeCluster:
+    """Answers as told, and remembers what it was asked."""
+
+    def __init__(self, answers: Mapping[str, CausewayError] | CausewayError) -> None:
+        self._answers = answers
+        self.calls: list[list[str]] = []
+
+    def create_topics(self, new: list[NewTopic]) -> dict[str, CausewayError | None]:
+        return self._answer([each.name for each in new])
+
+    def create_partitions(self, counts: dict[str, int]) -> dict[str, CausewayError | None]:
+        return self._answer(list(counts))
+
+    def alter_configs(self, configs: dict[str, Any]) -> dict[str, CausewayError | None]:
+        return self._answer(list(configs))
+
+    def _answer(self, names: list[str]) -> dict[str, CausewayError | None]:
+        self.calls.append(names)
+        if isinstance(self._answers, CausewayError):
+            raise self._answers
+        return {name: self._answers.get(name) for name in names}
+
+
+def create(name: str, partitions: int = 1) -> CreateTopic:
+    return CreateTopic(topic=name, partitions=partitions, replication_factor=1, configs=())
+
+
+def apply_to(fake: FakeCluster, *changes: Change) -> dict[Change, CausewayError | None]:
+    return apply(changes, fake)  # type: ignore[arg-type]
+
+
+def test_apply_answers_for_each_change() -> None:
+    exists = BrokerError("create topic", "a", code=36, name="TOPIC_ALREADY_EXISTS")
+    denied = AuthorizationError("create topic", "b", "Create on topic b is denied")
+    grow = GrowTopic(topic="c", partitions=2, before=1)
+    alter = AlterTopicConfigs(topic="d", configs=(("x", "1"),))
+
+    done = apply_to(FakeCluster({"a": exists, "b": denied}), create("a"), create("b"), grow, alter)
+
+    assert done == {create("a"): None, create("b"): denied, grow: None, alter: None}
+
+
+def test_thousands_of_partitions_are_created_in_several_requests() -> None:
+    fake = FakeCluster({})
+
+    apply_to(fake, *(create(f"t{number}", 500) for number in range(9)))
+
+    assert [len(call) for call in fake.calls] == [4, 4, 1]
+
+
+def test_a_request_that_fails_as_a_whole_is_the_error_of_each_of_its_changes() -> None:
+    broken = CausewayError("create topics", "on B", "no answer", retriable=True)
+
+    assert apply_to(FakeCluster(broken), create("a"), create("b")) == {
+        create("a"): broken,
+        create("b"): broken,
+    }
+
+
+def _created(planned: Any) -> CreateTopic:
+    created = only(planned.changes)
+    assert isinstance(created, CreateTopic)
+    return created
