@@ -1,0 +1,263 @@
+"""Apache Kafka's jars in the user's cache, fetched once with the Ivy that PySpark ships.
+
+    <cache>/causeway/kafka/<version>/lib/          a broker          (about 45 MB)
+    <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 70 MB, only when asked)
+
+`<cache>` is XDG_CACHE_HOME or ~/.cache. CAUSEWAY_KAFKA_VERSION picks another version, and
+CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from causeway.errors import PrerequisiteError
+
+DEFAULT_VERSION = "4.3.0"
+MINIMUM_JAVA = 17
+
+# Kafka's jars log through slf4j 1.7, and bring log4j but not the bridge between the two.
+_BRIDGE = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JarSet:
+    """`modules` is how many to expect, for the progress bar alone."""
+
+    folder: str
+    title: str
+    roots: tuple[str, ...]
+    modules: int
+
+
+_BROKER = _JarSet(folder="lib", title="Apache Kafka", roots=("kafka_2.13",), modules=46)
+_CONNECT = _JarSet(
+    folder="connect-lib",
+    title="MirrorMaker 2",
+    roots=("connect-mirror", "connect-runtime", "kafka-tools"),
+    modules=90,
+)
+
+
+def kafka_version() -> str:
+    return os.environ.get("CAUSEWAY_KAFKA_VERSION") or DEFAULT_VERSION
+
+
+def cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "causeway"
+
+
+def broker_classpath() -> str:
+    """Java class path of a broker; fetches it if it is not in the cache yet.
+
+    PrerequisiteError: Java is missing or too old, or the download failed twice."""
+    return f"{_provide(_BROKER)}/*"
+
+
+def connect_classpath() -> str:
+    """Class path of MirrorMaker 2 (it holds no broker); fetched as `broker_classpath`."""
+    return f"{_provide(_CONNECT)}/*"
+
+
+def find_java(tool: str = "java") -> Path:
+    """The `java` of JAVA_HOME, else of PATH, which is at least MINIMUM_JAVA; or a `tool` beside it.
+
+    JAVA_HOME decides alone when it is set, as it does for Spark. PrerequisiteError otherwise."""
+    remedy = f"install Java {MINIMUM_JAVA} or later, and set JAVA_HOME or PATH"
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None:
+        raise PrerequisiteError("find Java", "", "it is not on the PATH", remedy=remedy)
+    try:
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        cause = f"{found}: {error.strerror}" + (" (from JAVA_HOME)" if home else "")
+        raise PrerequisiteError("find Java", "", cause, remedy=remedy) from error
+    major = parse_java_version(answer.stderr + answer.stdout)
+    if major is None:
+        cause = f"{found} -version does not say its version"
+        raise PrerequisiteError("find Java", "", cause, remedy=remedy)
+    if major < MINIMUM_JAVA:
+        cause = f"{found} is version {major}, older than {MINIMUM_JAVA}"
+        raise PrerequisiteError("find Java", "", cause, remedy=remedy)
+    if tool == "java":
+        return Path(found)
+    # A link on the PATH (/usr/bin/java) points into the installation that has the other tools.
+    for folder in (Path(found).parent, Path(found).resolve().parent):
+        if (folder / tool).exists():
+            return folder / tool
+    raise PrerequisiteError("find Java", "", f"there is no {tool} beside {found}", remedy=remedy)
+
+
+def parse_java_version(text: str) -> int | None:
+    """The feature number in the output of `java -version`: 8 for "1.8.0_392", 21 for "21-ea"."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _provide(jars: _JarSet) -> Path:
+    version = kafka_version()
+    root = cache_directory() / "kafka" / version
+    folder = root / jars.folder
+    if folder.is_dir():
+        return folder
+    java = find_java()
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / ".lock"):
+        if folder.is_dir():  # another process has fetched it while we waited
+            return folder
+        # The rename is what makes the folder appear: whole, or not at all.
+        with tempfile.TemporaryDirectory(dir=root, prefix=".fetching-") as temporary:
+            _fetch(jars, version, java, Path(temporary))
+            (Path(temporary) / "lib").rename(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
+    """Fill `temporary/lib`. A registry that hiccups is asked again; what it gave stays in Ivy's
+    own cache, so a second attempt goes on where the first one stopped."""
+    command = _ivy_command(jars, version, java, temporary)
+    cause = ""
+    for _ in range(_ATTEMPTS):
+        with _IvyProgress(jars, version) as progress:
+            ivy = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            assert ivy.stdout is not None
+            for line in ivy.stdout:
+                progress.read(line)
+        if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-clients-*.jar")):
+            return
+        cause = progress.failure()
+    raise PrerequisiteError(
+        "fetch",
+        f"{jars.title} {version}",
+        cause,
+        remedy="check the network, or name an Ivy settings file for your mirror or proxy in "
+        "CAUSEWAY_IVY_SETTINGS",
+        retriable=True,
+    )
+
+
+def _ivy_command(jars: _JarSet, version: str, java: Path, temporary: Path) -> list[str]:
+    modules = [("org.apache.kafka", name, version) for name in jars.roots] + [_BRIDGE]
+    dependencies = "".join(
+        f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
+        ' conf="default->runtime(*),master(*)"/>'
+        for org, name, revision in modules
+    )
+    recipe = temporary / "ivy.xml"
+    recipe.write_text(
+        '<ivy-module version="2.0"><info organisation="causeway" module="kafka"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+    settings = os.environ.get("CAUSEWAY_IVY_SETTINGS")
+    return [
+        *(str(java), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *(["-settings", settings] if settings else []),
+        *("-ivy", str(recipe), "-cache", str(cache_directory() / "ivy")),
+        *("-types", "jar", "bundle"),
+        *("-retrieve", str(temporary / "lib" / "[artifact]-[revision](-[classifier]).[ext]")),
+    ]
+
+
+def _ivy_jar() -> Path:
+    pyspark = find_spec("pyspark")  # found, not imported: importing it takes a second
+    folders = pyspark.submodule_search_locations if pyspark else None
+    found = sorted(Path(folders[0]).glob("jars/ivy-*.jar")) if folders else []
+    if not found:
+        raise PrerequisiteError(
+            "find Ivy", "", "PySpark's folder has no jars/ivy-*.jar", remedy="reinstall pyspark"
+        )
+    return found[-1]
+
+
+class _IvyProgress:
+    """Shows what Ivy's output tells, on standard error, and keeps why it failed.
+
+    Ivy first finds every module, one line each, then downloads every jar, one line each and its
+    size; a jar that its cache has is not mentioned again."""
+
+    def __init__(self, jars: _JarSet, version: str) -> None:
+        self._title = f"{jars.title} {version}"
+        self._expected = jars.modules
+        self._modules = self._jars = self._kilobytes = 0
+        self._problems: list[str] = []
+        console = Console(stderr=True)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        if not console.is_terminal:
+            console.print(f"Fetching {self._title} into {cache_directory()}, once.")
+
+    def __enter__(self) -> _IvyProgress:
+        self._bar.start()
+        self._task = self._bar.add_task(f"Fetching {self._title}", detail="", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def read(self, line: str) -> None:
+        text = line.strip()
+        if text.startswith("found "):
+            self._modules += 1
+        elif text.startswith("[SUCCESSFUL"):
+            self._jars += 1
+        elif size := re.fullmatch(r"\.* ?\((\d+)kB\)", text):
+            self._kilobytes += int(size[1])
+        elif re.search(r"error|exception|not found|problem|failed|timed out", text, re.IGNORECASE):
+            self._problems.append(text)
+        self._show()
+
+    def _show(self) -> None:
+        total = max(self._expected, self._modules)
+        detail = f"{self._modules} modules"
+        if self._jars:
+            detail = f"{self._jars} of {total} jars, {self._kilobytes / 1024:.1f} MB"
+        self._bar.update(
+            self._task, total=2 * total, completed=self._modules + self._jars, detail=detail
+        )
+
+    def failure(self) -> str:
+        """The most telling line Ivy gave, without addresses."""
+        told = [problem for problem in self._problems if "::" not in problem[:4]]
+        line = (told or self._problems or ["Ivy failed and gave no reason"])[0]
+        line = re.sub(r"\w+://\S*/", "", line)
+        return re.sub(r"^\W+|\s+", " ", line).strip()[:300]

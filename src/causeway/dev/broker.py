@@ -1,0 +1,166 @@
+"""One KRaft node, broker and controller in one, as a child process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from causeway.dev.artifacts import broker_classpath, find_java
+from causeway.dev.metadata import brokers_known
+from causeway.dev.process import Process, spawn
+from causeway.errors import CausewayError
+
+# Serial collection costs the least on the two cores that everything shares, and a heap this small
+# is collected in a few milliseconds. The page cache is what makes a broker fast, not its heap.
+_JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+_SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+_LOG4J = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %m (%c)%n%throwable
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """All on loopback. `client` speaks the cluster's security protocol; `internal` is always
+    plain text, for the brokers among themselves and for the tools that look after them."""
+
+    client: int
+    internal: int
+    controller: int
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class Broker:
+    """`start` may be called again after `stop` or `kill`: same ports, same data.
+
+    Files: `server.properties`, `data/`, `broker.log` (what Kafka logs), `console.log` (what the
+    Java machine says) in `directory`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        ports: BrokerPorts,
+        *,
+        jvm_options: Sequence[str] = (),
+        process: Process | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self.ports = ports
+        self.process = process
+        self._jvm_options = tuple(jvm_options)
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.process.alive() else None
+
+    def configure(self, properties: Mapping[str, str], log_level: str = "WARN") -> None:
+        """Write the node's files. `properties` are complete but for `log.dirs`."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = {**properties, "log.dirs": str(self.directory / "data")}
+        path = self.directory / "server.properties"
+        path.touch(mode=0o600)  # it may hold passwords
+        path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        log4j = _LOG4J.format(file=self.log_file, level=log_level)
+        (self.directory / "log4j2.properties").write_text(log4j)
+
+    def begin_format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """Start Kafka's storage tool on the node's empty data directory; give what it returns to
+        `end_format`. Two calls, so that nodes are formatted side by side."""
+        return subprocess.Popen(
+            [
+                *self._java(_SHORT_JVM),
+                *("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id),
+                *("--config", str(self.directory / "server.properties"), *options),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def end_format(self, tool: subprocess.Popen[str]) -> None:
+        output, _ = tool.communicate()
+        if tool.returncode != 0:
+            raise CausewayError("format the storage of", self._name, _last_line(output))
+
+    def start(self, *, detached: bool = False) -> None:
+        """Start the process; `ready` tells when it serves."""
+        if self.pid is not None:
+            return
+        self.process = spawn(
+            [*self._java(_JVM), "kafka.Kafka", self.directory / "server.properties"],
+            output=self.directory / "console.log",
+            detached=detached,
+        )
+
+    def ready(self, brokers: int) -> bool:
+        """True once it answers and knows all `brokers` of its cluster. CausewayError if it died."""
+        if self.process is None or not self.process.alive():
+            code = self.process.exit_code if self.process is not None else None
+            raise CausewayError("start", self._name, f"exit code {code}; {self.last_words()}")
+        return brokers_known(self.ports.internal) >= brokers
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """An orderly end: leaders move away first."""
+        if self.process is not None:
+            self.process.stop(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.process is not None:
+            self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        if self.process is not None:
+            self.process.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.send(signal.SIGCONT)
+
+    def last_words(self) -> str:
+        """The end of its log, or of its console, and where to read on."""
+        for file in (self.log_file, self.directory / "console.log"):
+            if file.exists() and (text := file.read_text(errors="replace").strip()):
+                lines = text.splitlines()
+                problems = [line for line in lines if " ERROR " in line or "Exception" in line]
+                return f"{(problems or lines)[-1].strip()} (see {file})"
+        return f"it wrote no log in {self.directory}"
+
+    @property
+    def _name(self) -> str:
+        return f"broker {self.node_id} in {self.directory}"
+
+    def _java(self, options: Sequence[str]) -> list[str]:
+        return [
+            str(find_java()),
+            *options,
+            *self._jvm_options,
+            f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
+            *("-cp", broker_classpath()),
+        ]
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

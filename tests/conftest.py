@@ -1,0 +1,54 @@
+"""Fixtures for every test. A cluster starts only when a test asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster, start_all
+from tests.harness.kafka_tools import KafkaTools
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def _clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    pair = (LocalCluster("A"), LocalCluster("B"))
+    try:
+        start_all(pair)
+        yield pair
+    finally:
+        for cluster in pair:
+            cluster.destroy()
+
+
+@pytest.fixture(scope="session")
+def source_cluster(_clusters: tuple[LocalCluster, LocalCluster]) -> LocalCluster:
+    """One broker, plain text, shared by the whole session: do not break it, do not reconfigure it.
+    A test that kills or needs settings of its own starts a LocalCluster of its own."""
+    return _clusters[0]
+
+
+@pytest.fixture(scope="session")
+def target_cluster(_clusters: tuple[LocalCluster, LocalCluster]) -> LocalCluster:
+    """As `source_cluster`, the other side."""
+    return _clusters[1]
+
+
+@pytest.fixture(scope="session")
+def source(source_cluster: LocalCluster) -> KafkaTools:
+    return KafkaTools(source_cluster.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def target(target_cluster: LocalCluster) -> KafkaTools:
+    return KafkaTools(target_cluster.bootstrap)
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """A start for topic, group and transactional names that no other test of the session uses."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:60]
+    return f"t{next(_numbers)}-{name}-"

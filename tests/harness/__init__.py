@@ -1,0 +1,1 @@
+"""What the tests share: an independent Kafka client, waiting by condition, a proxy that stalls."""
