@@ -1,0 +1,290 @@
+"""One connection to one broker.
+
+    open    TCP -> TLS -> ApiVersions -> SASL
+    call    a request and its answer, blocking                       (control work)
+    queue, flush, receive    frames, non-blocking, for a poll loop   (lanes)
+
+The socket is non-blocking from the end of the TLS handshake; blocking calls wait with poll. Not
+thread-safe. After any error a connection is of no more use: close it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from causeway import __version__
+from causeway.config.settings import ClientSettings
+from causeway.errors import AuthenticationError, BrokerError, ProtocolError, UnreachableError
+from causeway.wire import codes
+from causeway.wire.deadline import Deadline
+from causeway.wire.frames import Buffer, FrameReader, Outbox, wait
+from causeway.wire.handshake import authenticate
+from causeway.wire.sockets import USER_TIMEOUT_S, connect, describe_loss
+
+_API_VERSIONS = 18
+
+
+class Connection:
+    """See the module. `host`, `port`: the broker's advertised address; `settings`: the cluster."""
+
+    def __init__(self, settings: ClientSettings, host: str, port: int, sock: socket.socket) -> None:
+        """For tests and `open`: takes over a connected, non-blocking socket."""
+        self.settings = settings
+        self.host = host
+        self.port = port
+        self.socket = sock
+        self.client_id_bytes = settings.client_id.encode()
+        # Monotonic time from which to use another connection, or `reauthenticate` this one: nine
+        # tenths of the session's life as the broker states it (KIP-368). None: no limit.
+        self.session_expires_at: float | None = None
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._outbox = Outbox(sock)
+        self._reader = FrameReader(sock, str(self))
+        self._answered = False  # past ApiVersions: the broker takes our requests
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        settings: ClientSettings,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float | None = None,
+        user_timeout_s: float = USER_TIMEOUT_S,
+    ) -> Self:
+        """Connects and authenticates, within `timeout_s` (the settings' connect timeout).
+
+        `user_timeout_s`: how long sent bytes may stay unacknowledged by the peer's kernel before
+        the connection counts as dead (TCP_USER_TIMEOUT). Raises UnreachableError (retriable) or
+        AuthenticationError.
+        """
+        if timeout_s is None:
+            timeout_s = settings.connect_timeout_ms / 1000
+        deadline = Deadline(timeout_s)
+        sock = connect(settings, host, port, deadline, user_timeout_s)
+        connection = cls(settings, host, port, sock)
+        try:
+            connection._negotiate(deadline)
+            if settings.protocol.startswith("SASL"):
+                connection.reauthenticate(timeout_s=deadline.left())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def __str__(self) -> str:
+        return f"{self.settings.alias} {self.host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Resets the connection: what is queued or unsent in the kernel is thrown away."""
+        if not self._closed:
+            self._closed = True
+            self.socket.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    # -- requests and answers ---------------------------------------------------------------------
+
+    def api_version(self, api_key: int, highest: int, lowest: int = 0) -> int:
+        """The highest that the broker has of lowest..highest. Raises BrokerError if none."""
+        broker_lowest, broker_highest = self._versions.get(api_key, (0, -1))
+        version = min(highest, broker_highest)
+        if version < max(lowest, broker_lowest):
+            raise BrokerError(
+                "call",
+                f"API {api_key} of {self}",
+                f"the broker has versions {broker_lowest} to {broker_highest}, "
+                f"this program {lowest} to {highest}"
+                if broker_highest >= 0
+                else "the broker does not have it",
+                code=codes.UNSUPPORTED_VERSION,
+                name=codes.name(codes.UNSUPPORTED_VERSION),
+                remedy="Causeway needs Kafka 2.7 or newer",
+            )
+        return version
+
+    def has_api(self, api_key: int) -> bool:
+        return api_key in self._versions
+
+    def next_correlation_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    def call(self, request: Any, timeout_s: float | None = None) -> Any:
+        """Sends an unversioned kafka-python request and returns its decoded response.
+
+        The version is the highest that both sides have, within the request's own `min_version` and
+        `max_version`. Only while nothing else is unanswered. Raises UnreachableError (retriable;
+        the request may or may not have been carried out), BrokerError without a common version.
+        """
+        return self.call_many([request], timeout_s)[0]
+
+    def call_many(self, requests: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
+        """`call`, pipelined: all are sent without waiting; answers in the order of the requests."""
+        expected: list[tuple[int, Any, int]] = []
+        for request in requests:
+            highest = request.max_version if request._max_version is None else request._max_version
+            version = self.api_version(request.API_KEY, highest, request._min_version or 0)
+            expected.append(self._send(request, version))
+        if timeout_s is None:
+            timeout_s = self.settings.request_timeout_ms / 1000
+        subject = requests[0].name if requests else ""
+        return self._answers(expected, Deadline(timeout_s), subject)
+
+    def _send(self, request: Any, version: int) -> tuple[int, Any, int]:
+        correlation_id = self.next_correlation_id()
+        request.API_VERSION = version
+        request.with_header(correlation_id=correlation_id, client_id=self.settings.client_id)
+        self.queue([request.encode(header=True, framed=True)])
+        return correlation_id, ResponseClassRegistry.get_response_class(request.header), version
+
+    def _answers(
+        self, expected: list[tuple[int, Any, int]], deadline: Deadline, subject: str
+    ) -> list[Any]:
+        answers: list[Any] = []
+        try:
+            while len(answers) < len(expected):
+                self.flush()
+                frames = self.receive()
+                for frame in frames:
+                    answers.append(_decode(frame, *expected[len(answers)], str(self)))
+                if not frames:
+                    self._wait(deadline, subject)
+        except OSError as error:
+            self.close()
+            raise describe_loss(
+                self.settings, self.host, self.port, error, subject, started=self._answered
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        return answers
+
+    def _wait(self, deadline: Deadline, subject: str) -> None:
+        if deadline.passed():
+            raise UnreachableError(
+                subject,
+                f"on {self}",
+                f"no answer within {deadline.seconds:.3g} s",
+                retriable=True,
+            )
+        wait(self.socket, write=self.wants_write, timeout_s=deadline.left())
+
+    # -- frames, for lanes ------------------------------------------------------------------------
+
+    def set_nonblocking(self) -> None:
+        """Says that a poll loop takes over. The socket is non-blocking already."""
+        self.socket.setblocking(False)
+
+    def queue(self, buffers: Sequence[Buffer]) -> None:
+        """Appends to what `flush` sends, uncopied: don't change the buffers until it is sent."""
+        self._outbox.queue(buffers)
+
+    def flush(self) -> bool:
+        """Sends what the socket takes; True when nothing is left. Raises ConnectionError."""
+        return self._outbox.flush()
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether to poll for writing: something is queued that the socket did not take yet."""
+        return bool(self._outbox)
+
+    def receive(self) -> list[memoryview]:
+        """The complete answers that arrived, in order, none if none; never waits.
+
+        Each is a frame after its length: it begins with the correlation id, and owns its memory.
+        One call reads a few megabytes at most; poll tells when there is more, over TLS too. Raises
+        ConnectionError when the broker is gone.
+        """
+        return self._reader.read()
+
+    # -- hand-shakes ------------------------------------------------------------------------------
+
+    def reauthenticate(self, *, timeout_s: float | None = None) -> None:
+        """Runs the SASL exchange (again) and sets `session_expires_at`.
+
+        Only while nothing is unanswered. Raises AuthenticationError or UnreachableError.
+        """
+        if timeout_s is None:
+            timeout_s = self.settings.connect_timeout_ms / 1000
+        started = time.monotonic()
+        lifetime_s = authenticate(self, Deadline(timeout_s))
+        self._answered = True
+        self.session_expires_at = started + 0.9 * lifetime_s if lifetime_s > 0 else None
+
+    def _negotiate(self, deadline: Deadline) -> None:
+        """Learns the broker's API versions.
+
+        A broker that does not know our version of the question answers in version 0.
+        """
+        response: Any = None
+        for version in (3, 0):
+            request = ApiVersionsRequest(
+                client_software_name="causeway", client_software_version=__version__
+            )
+            expected = [self._send(request, version)]
+            response = self._answers(expected, deadline, "ApiVersions")[0]
+            if response.error_code != codes.UNSUPPORTED_VERSION:
+                break
+        if response.error_code:
+            raise AuthenticationError(
+                "connect to", str(self), f"ApiVersions: {codes.name(response.error_code)}"
+            )
+        self._versions = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+
+
+def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, where: str) -> Any:
+    """The response in a frame. Skips its header: correlation id, then tags if it is flexible."""
+    found = int.from_bytes(frame[:4])
+    if found != correlation_id:
+        raise ProtocolError(
+            "read a response", f"from {where}", f"correlation id {found}, expected {correlation_id}"
+        )
+    body = frame[4:]
+    if kind.API_KEY != _API_VERSIONS and kind.flexible_version_q(version):
+        body = _skip_tags(body)
+    try:
+        return kind.decode(body, version=version)
+    except Exception as error:
+        raise ProtocolError(
+            "read a response", f"from {where}", f"{kind.name} v{version} can't be decoded: {error}"
+        ) from error
+
+
+def _skip_tags(body: memoryview) -> memoryview:
+    count, body = _varint(body)
+    for _ in range(count):
+        _, body = _varint(body)
+        size, body = _varint(body)
+        body = body[size:]
+    return body
+
+
+def _varint(body: memoryview) -> tuple[int, memoryview]:
+    value = shift = at = 0
+    while True:
+        byte = body[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return value, body[at:]

@@ -1,0 +1,31 @@
+"""Retries: until when, and how long to wait between them."""
+
+from __future__ import annotations
+
+import random
+import time
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+
+class Deadline:
+    """A moment on the monotonic clock."""
+
+    __slots__ = ("_at", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        return max(0.0, self._at - time.monotonic())
+
+    def passed(self) -> bool:
+        return time.monotonic() >= self._at
+
+
+def pause_s(attempt: int) -> float:
+    """Seconds to wait after the `attempt`-th failure (from 0): doubling, jittered by a fifth."""
+    longest: float = min(FIRST_PAUSE_S * 2 ** min(attempt, 16), LONGEST_PAUSE_S)
+    return longest * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing

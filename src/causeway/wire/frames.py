@@ -1,0 +1,223 @@
+"""Bytes in and out of one non-blocking socket, with as few copies and system calls as it allows.
+
+    queue -> [memoryview, ...] -> sendmsg                     Outbox
+    recvmsg_into([rest of a big frame, scratch]) -> frames    FrameReader
+
+A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
+scratch buffer, and are copied out of it; a frame that does not fit is given a bytearray of its full
+size as soon as its length is known, and the kernel writes the rest straight into that. Over TLS the
+same, with one buffer a read, and small buffers joined to full TLS records before they are sent.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections import deque
+from collections.abc import Sequence
+
+from causeway.errors import ProtocolError
+
+SCRATCH_BYTES = 64 * 1024
+TLS_RECORD_BYTES = 16 * 1024
+MAX_FRAME_BYTES = 1 << 30
+# One read call stops here, so that a fast connection can't starve its neighbours in a loop.
+READ_BUDGET_BYTES = 8 * 1024 * 1024
+# The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
+MAX_VECTORS = 1024
+SEND_BYTES = 4 * 1024 * 1024
+
+Buffer = bytes | bytearray | memoryview
+
+
+def wait(sock: socket.socket, *, write: bool, timeout_s: float) -> bool:
+    """Sleeps until the socket can be read (or written, if asked); false when time ran out."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | (select.POLLOUT if write else 0))
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
+def lost(error: OSError) -> ConnectionError:
+    """Any socket or TLS failure as a ConnectionError, with its own text."""
+    if isinstance(error, ConnectionError):
+        return error
+    return ConnectionAbortedError(error.errno or 0, error.strerror or str(error))
+
+
+class Outbox:
+    """What waits to be sent. Buffers are not copied: leave them alone until `flush` is done."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._tls = isinstance(sock, ssl.SSLSocket)
+        self._queue: deque[memoryview] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def queue(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+            if view.nbytes:
+                self._queue.append(view)
+
+    def flush(self) -> bool:
+        """Sends what the socket takes. True when nothing is left. Raises ConnectionError."""
+        try:
+            return self._flush_tls() if self._tls else self._flush_plain()
+        except OSError as error:
+            raise lost(error) from error
+
+    def _flush_plain(self) -> bool:
+        queue, sendmsg = self._queue, self._sock.sendmsg
+        while queue:
+            vectors: list[memoryview] = []
+            size = 0
+            for view in queue:
+                vectors.append(view)
+                size += view.nbytes
+                if size >= SEND_BYTES or len(vectors) == MAX_VECTORS:
+                    break
+            try:
+                sent = sendmsg(vectors)
+            except BlockingIOError:
+                return False
+            self._drop(sent)
+            if sent < size:
+                return False
+        return True
+
+    def _flush_tls(self) -> bool:
+        queue = self._queue
+        while queue:
+            if queue[0].nbytes < TLS_RECORD_BYTES and len(queue) > 1:
+                self._join()
+            try:
+                # After SSLWantWrite OpenSSL insists on the same bytes again: the head stays.
+                sent = self._sock.send(queue[0])
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return False
+            self._drop(sent)
+        return True
+
+    def _join(self) -> None:
+        """Makes the head one full TLS record, of the small buffers it begins with."""
+        record = bytearray()
+        queue = self._queue
+        while queue and len(record) < TLS_RECORD_BYTES:
+            part = queue[0][: TLS_RECORD_BYTES - len(record)]
+            record += part
+            self._drop(part.nbytes)
+        queue.appendleft(memoryview(record))
+
+    def _drop(self, count: int) -> None:
+        queue = self._queue
+        while count:
+            head = queue[0]
+            if head.nbytes > count:
+                queue[0] = head[count:]
+                return
+            count -= head.nbytes
+            queue.popleft()
+
+
+class FrameReader:
+    """Cuts what arrives into frames, each a memoryview over a bytearray of its own."""
+
+    def __init__(
+        self, sock: socket.socket, peer: str, max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        """`peer`: for errors."""
+        self._peer = peer
+        self._sock = sock
+        self._ssl = sock if isinstance(sock, ssl.SSLSocket) else None
+        self._max = max_frame_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._kept = 0  # bytes of an unfinished length at the scratch's start
+        self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
+        self._frame = memoryview(b"")
+
+    def read(self) -> list[memoryview]:
+        """The frames that are complete now; empty when none is.
+
+        Raises ConnectionError when the peer is gone, but only after every frame that arrived before
+        was handed out, and ProtocolError for a length that can't be one.
+        """
+        frames: list[memoryview] = []
+        budget = READ_BUDGET_BYTES
+        while budget > 0 or (self._ssl is not None and self._ssl.pending()):
+            asked = SCRATCH_BYTES - self._kept
+            if self._rest is not None:
+                asked += self._rest.nbytes
+            try:
+                got = self._receive()
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except OSError as error:
+                if frames:
+                    break
+                raise lost(error) from error
+            if not got:
+                if frames:
+                    break
+                raise ConnectionResetError("the broker closed the connection")
+            budget -= got
+            if self._rest is None:
+                self._cut(self._kept + got, frames)
+            elif got < self._rest.nbytes:
+                self._rest = self._rest[got:]
+            else:
+                extra = got - self._rest.nbytes
+                self._rest = None
+                frames.append(self._frame)
+                self._cut(extra, frames)
+            # A short read has emptied a plain socket; TLS hands out a record at a time.
+            if self._ssl is None and got < asked:
+                break
+        return frames
+
+    def _receive(self) -> int:
+        if self._rest is None:
+            return self._sock.recv_into(self._scratch[self._kept :])
+        if self._ssl is None:
+            return self._sock.recvmsg_into([self._rest, self._scratch])[0]
+        return self._sock.recv_into(self._rest)
+
+    def _cut(self, end: int, frames: list[memoryview]) -> None:
+        """Takes the frames from scratch[:end], and keeps or moves over what is unfinished."""
+        scratch = self._scratch
+        at = 0
+        self._kept = 0
+        while end - at >= 4:
+            size = int.from_bytes(scratch[at : at + 4])
+            if size < 4 or size > self._max:
+                raise self._not_kafka(bytes(scratch[at : at + 4]), size)
+            at += 4
+            have = min(size, end - at)
+            if have == size:
+                frames.append(memoryview(bytearray(scratch[at : at + size])))
+            else:
+                self._frame = memoryview(bytearray(size))
+                self._frame[:have] = scratch[at : at + have]
+                self._rest = self._frame[have:]
+            at += have
+        if at < end:
+            self._kept = end - at
+            scratch[: self._kept] = bytes(scratch[at:end])
+
+    def _not_kafka(self, start: bytes, size: int) -> ProtocolError:
+        subject = f"from {self._peer}"
+        if start[:2] == b"\x15\x03":  # an alert of TLS 1.x
+            return ProtocolError(
+                "read an answer",
+                subject,
+                "the port speaks TLS",
+                remedy="set security.protocol to SSL or SASL_SSL",
+            )
+        return ProtocolError(
+            "read an answer",
+            subject,
+            f"a frame of {size} bytes is not Kafka's protocol",
+            remedy="is it a Kafka port? check bootstrap.servers and security.protocol",
+        )

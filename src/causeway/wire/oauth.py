@@ -1,0 +1,156 @@
+"""OAuth access tokens by the client credentials grant (RFC 6749, 4.4), cached and refreshed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from causeway.config.settings import OAuthSettings
+from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+
+# A token is replaced when this share of its life is over.
+REFRESH_AT = 0.8
+MAX_ANSWER_BYTES = 1 << 20
+
+
+class TokenSource:
+    """One client's tokens. Thread-safe: however many ask, one request is under way at a time."""
+
+    def __init__(self, settings: OAuthSettings, ca_pem: str | None) -> None:
+        self._settings = settings
+        self._ca_pem = ca_pem
+        self._lock = threading.Lock()
+        self._token = ""
+        self._refresh_at = 0.0  # monotonic
+
+    def token(self, timeout_s: float) -> str:
+        """A token with at least a fifth of its life left.
+
+        Raises AuthenticationError if the endpoint refuses the client, UnreachableError (retriable)
+        if it does not answer in `timeout_s` or has a fault of its own.
+        """
+        with self._lock:
+            if time.monotonic() >= self._refresh_at:
+                asked_at = time.monotonic()
+                self._token, lifetime_s = self._fetch(timeout_s)
+                self._refresh_at = asked_at + lifetime_s * REFRESH_AT
+            return self._token
+
+    def _fetch(self, timeout_s: float) -> tuple[str, float]:
+        answer = self._ask(timeout_s)
+        token = answer.get("access_token")
+        if not isinstance(token, str) or not token:
+            raise self._error(AuthenticationError, "its answer has no access_token")
+        try:
+            # A token with no stated lifetime is used once.
+            lifetime_s = max(0.0, float(answer.get("expires_in") or 0))
+        except (TypeError, ValueError):
+            lifetime_s = 0.0
+        return token, lifetime_s
+
+    def _ask(self, timeout_s: float) -> dict[str, Any]:
+        opener = urllib.request.build_opener(
+            _NoRedirect(), urllib.request.HTTPSHandler(context=_context(self._ca_pem))
+        )
+        try:
+            request = self._request()
+            with opener.open(request, timeout=max(0.1, timeout_s)) as response:
+                answer = json.loads(response.read(MAX_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            raise self._refused(error) from None
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise self._error(
+                    AuthenticationError, f"its certificate is not trusted: {reason.verify_message}"
+                ) from None
+            raise self._error(UnreachableError, f"no answer: {reason}", retriable=True) from None
+        except ValueError:
+            raise self._error(UnreachableError, "its answer is not JSON") from None
+        if not isinstance(answer, dict):
+            raise self._error(UnreachableError, "its answer is not a JSON object")
+        return answer
+
+    def _request(self) -> urllib.request.Request:
+        settings = self._settings
+        form = {"grant_type": "client_credentials"}
+        if settings.scope:
+            form["scope"] = settings.scope
+        credentials = f"{settings.client_id}:{settings.client_secret.reveal()}".encode()
+        return urllib.request.Request(  # noqa: S310 - the configuration admits http and https only
+            settings.token_endpoint,
+            data=urllib.parse.urlencode(form).encode(),
+            headers={
+                "Authorization": "Basic " + base64.b64encode(credentials).decode(),
+                "Accept": "application/json",
+                "Content-Type": "application/x-www-form-urlencoded",
+            },
+        )
+
+    def _refused(self, error: urllib.error.HTTPError) -> CausewayError:
+        cause = f"HTTP {error.code}"
+        try:
+            code = json.loads(error.read(MAX_ANSWER_BYTES)).get("error")
+        except (ValueError, AttributeError, OSError):
+            code = None
+        # RFC 6749, 5.2: a short ASCII word. The description beside it may quote the request.
+        if isinstance(code, str) and code.replace("_", "").isalnum():
+            cause += f", {code}"
+        if error.code >= 500 or error.code == 429:
+            return self._error(UnreachableError, cause, retriable=True)
+        return self._error(
+            AuthenticationError, cause, remedy="check the client id, its secret and the scope"
+        )
+
+    def _error(
+        self,
+        kind: type[CausewayError],
+        cause: str,
+        *,
+        remedy: str = "check sasl.oauthbearer.token.endpoint.url",
+        retriable: bool = False,
+    ) -> CausewayError:
+        parts = urllib.parse.urlsplit(self._settings.token_endpoint)
+        # Neither user information nor a query: either may hold a secret.
+        port = f":{parts.port}" if parts.port else ""
+        url = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the client's secret to another host."""
+
+    def redirect_request(self, *_args: object, **_kwargs: object) -> None:
+        return None
+
+
+def _context(ca_pem: str | None) -> ssl.SSLContext:
+    """Trusts the system's certificates, and the cluster's trust store beside them."""
+    context = ssl.create_default_context()
+    if ca_pem is not None:
+        context.load_verify_locations(cadata=ca_pem)
+    return context
+
+
+_sources: dict[tuple[object, ...], TokenSource] = {}
+_sources_lock = threading.Lock()
+
+
+def token_source(settings: OAuthSettings, ca_pem: str | None) -> TokenSource:
+    """The one source of this process for these credentials, so that connections share tokens."""
+    key = (
+        settings.token_endpoint,
+        settings.client_id,
+        settings.client_secret,
+        settings.scope,
+        ca_pem,
+    )
+    with _sources_lock:
+        return _sources.setdefault(key, TokenSource(settings, ca_pem))

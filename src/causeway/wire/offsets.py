@@ -1,0 +1,196 @@
+"""Positions in logs: looking offsets up, and reading raw batches where speed does not matter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.wire.codes import STALE_METADATA, broker_error
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.wire.cluster import Cluster
+
+LATEST, EARLIEST = -1, -2
+PARTITIONS_A_REQUEST = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAt:
+    """`offset` is -1 where a timestamp was asked for that no record reaches; `timestamp` (ms) is
+    the found record's, -1 for the ends of a log; `leader_epoch` -1 if the broker does not say."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """`records`: batches as they lie in the log, from the one that holds the offset; the last may
+    be cut off. `aborted`: (producer id, first offset) of aborted transactions in that range, for
+    isolation 1 only."""
+
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    aborted: tuple[tuple[int, int], ...]
+    records: bytes
+
+
+def list_offsets(
+    cluster: Cluster,
+    tps: Collection[TopicPartition],
+    timestamp: int,
+    read_committed: bool = False,
+) -> dict[TopicPartition, OffsetAt | CausewayError]:
+    """The end of each log (LATEST), its start (EARLIEST), or the first record at or after a time.
+
+    `timestamp` in milliseconds since 1970 for the last of these. With `read_committed`, LATEST is
+    the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
+    a few seconds.
+    """
+
+    def attempt(
+        left: list[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, OffsetAt | CausewayError]:
+        results: dict[TopicPartition, OffsetAt | CausewayError] = {}
+        by_node: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        for tp, leader in cluster.leaders(left).items():
+            if isinstance(leader, CausewayError):
+                results[tp] = leader
+            else:
+                by_node[leader.node_id].append((tp, leader.epoch))
+        for node_id, wanted in by_node.items():
+            for start in range(0, len(wanted), PARTITIONS_A_REQUEST):
+                chunk = wanted[start : start + PARTITIONS_A_REQUEST]
+                results.update(_ask(cluster, node_id, chunk, timestamp, read_committed, deadline))
+        return results
+
+    return cluster.retry_each(list(dict.fromkeys(tps)), attempt, topic_of=lambda tp: tp.topic)
+
+
+def _ask(
+    cluster: Cluster,
+    node_id: int,
+    wanted: list[tuple[TopicPartition, int]],
+    timestamp: int,
+    read_committed: bool,
+    deadline: Deadline,
+) -> Mapping[TopicPartition, OffsetAt | CausewayError]:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for tp, epoch in wanted:
+        by_topic[tp.topic].append(
+            kind.ListOffsetsPartition(
+                partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
+            )
+        )
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(read_committed),
+        topics=[kind(name=name, partitions=parts) for name, parts in by_topic.items()],
+        timeout_ms=int(deadline.left() * 1000),
+        min_version=4,
+    )
+    try:
+        response = cluster.once(request, node_id, deadline)
+    except CausewayError as error:
+        return {tp: error for tp, _ in wanted}
+    return {
+        TopicPartition(topic.name, part.partition_index): _offset(cluster, topic.name, part)
+        for topic in response.topics
+        for part in topic.partitions
+    }
+
+
+def _offset(cluster: Cluster, topic: str, part: Any) -> OffsetAt | CausewayError:
+    if part.error_code:
+        return broker_error(
+            part.error_code,
+            "look up an offset of",
+            f"{topic}-{part.partition_index} on {cluster}",
+            needs=f"DESCRIBE on topic {topic}",
+        )
+    return OffsetAt(offset=part.offset, timestamp=part.timestamp, leader_epoch=part.leader_epoch)
+
+
+def fetch(
+    cluster: Cluster,
+    tp: TopicPartition,
+    offset: int,
+    max_bytes: int,
+    isolation: int,
+    max_wait_ms: int,
+) -> FetchedPartition:
+    """Reads from `offset`; waits up to `max_wait_ms` for a first byte. `isolation` 1: committed.
+
+    At least one batch comes if there is one, however large. Raises BrokerError: code 1
+    (OFFSET_OUT_OF_RANGE) if the offset is not in the log; AuthorizationError.
+    """
+    deadline = Deadline(cluster.timeout_s)
+    return cluster.retry(
+        deadline,
+        lambda: _fetch(cluster, tp, offset, max_bytes, isolation, max_wait_ms, deadline),
+    )
+
+
+def _fetch(
+    cluster: Cluster,
+    tp: TopicPartition,
+    offset: int,
+    max_bytes: int,
+    isolation: int,
+    max_wait_ms: int,
+    deadline: Deadline,
+) -> FetchedPartition:
+    leader = cluster.leaders([tp])[tp]
+    if isinstance(leader, CausewayError):
+        cluster.forget([tp.topic])
+        raise leader
+    kind = FetchRequest.FetchTopic
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[
+            kind(
+                topic=tp.topic,
+                partitions=[
+                    kind.FetchPartition(
+                        partition=tp.partition,
+                        current_leader_epoch=leader.epoch,
+                        fetch_offset=offset,
+                        partition_max_bytes=max_bytes,
+                    )
+                ],
+            )
+        ],
+        forgotten_topics_data=[],
+        min_version=11,
+        max_version=12,  # later ones name topics by id
+    )
+    response = cluster.once(request, leader.node_id, deadline)
+    part = None if response.error_code else response.responses[0].partitions[0]
+    code = response.error_code if part is None else part.error_code
+    if part is None or code:
+        if code in STALE_METADATA:
+            cluster.forget([tp.topic])
+        raise broker_error(
+            code, "read", f"{tp} on {cluster} at offset {offset}", needs=f"READ on topic {tp.topic}"
+        )
+    return FetchedPartition(
+        high_watermark=part.high_watermark,
+        last_stable=part.last_stable_offset,
+        log_start=part.log_start_offset,
+        aborted=tuple((a.producer_id, a.first_offset) for a in part.aborted_transactions or ()),
+        records=bytes(part.records or b""),
+    )

@@ -1,0 +1,74 @@
+"""Connections kept for the next request, by broker address."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+from causeway.config.settings import ClientSettings
+from causeway.wire.connection import Connection
+from causeway.wire.frames import wait
+
+MAX_IDLE = 4  # a broker
+# Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
+MAX_IDLE_S = 240.0
+
+Address = tuple[str, int]
+
+
+class Pool:
+    """Thread-safe. A connection is given out to one user at a time."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
+        self._closed = False
+
+    def take(self, address: Address, timeout_s: float) -> Connection:
+        """An idle connection that is alive as far as its socket tells, or a new one."""
+        while True:
+            with self._lock:
+                idle = self._idle[address]
+                since, connection = idle.pop() if idle else (0.0, None)
+            if connection is None:
+                break
+            if _usable(connection, since):
+                return connection
+            connection.close()
+        limit_s = min(timeout_s, self._settings.connect_timeout_ms / 1000)
+        return Connection.open(self._settings, *address, timeout_s=max(0.001, limit_s))
+
+    def give_back(self, connection: Connection) -> None:
+        """For a connection with nothing unanswered; a closed one is dropped."""
+        address = (connection.host, connection.port)
+        with self._lock:
+            idle = self._idle[address]
+            if not self._closed and not connection.closed and len(idle) < MAX_IDLE:
+                idle.append((time.monotonic(), connection))
+                return
+        connection.close()
+
+    def known(self) -> set[Address]:
+        """Addresses with an idle connection."""
+        with self._lock:
+            return {address for address, idle in self._idle.items() if idle}
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            connections = [c for idle in self._idle.values() for _, c in idle]
+            self._idle.clear()
+        for connection in connections:
+            connection.close()
+
+
+def _usable(connection: Connection, idle_since: float) -> bool:
+    now = time.monotonic()
+    if now - idle_since > MAX_IDLE_S:
+        return False
+    if connection.session_expires_at is not None and now >= connection.session_expires_at:
+        return False
+    # Nothing is unanswered, so readable means that the broker has hung up.
+    return not wait(connection.socket, write=False, timeout_s=0)

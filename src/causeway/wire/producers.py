@@ -1,0 +1,161 @@
+"""Producer ids, and writing single batches where speed does not matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+
+from causeway.errors import CausewayError, UnreachableError
+from causeway.model import TopicPartition
+from causeway.wire.codes import (
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    REQUEST_TIMED_OUT,
+    STALE_METADATA,
+    broker_error,
+)
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.wire.cluster import Cluster
+
+IDS_A_FLIGHT = 500
+TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION = 1
+# The broker has, or may have, appended the batch all the same.
+_DOUBTFUL = frozenset((REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+
+
+def init_producer_ids(cluster: Cluster, count: int) -> list[tuple[int, int]]:
+    """`count` fresh (producer id, epoch), that no transactional id owns."""
+    deadline = Deadline(cluster.timeout_s)
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        wanted = min(count - len(found), IDS_A_FLIGHT)
+        found += cluster.retry(deadline, lambda wanted=wanted: _ids(cluster, wanted, deadline))  # type: ignore[misc]
+    return found
+
+
+def _ids(cluster: Cluster, count: int, deadline: Deadline) -> list[tuple[int, int]]:
+    """At least one, at most `count`."""
+    requests = [_init_request(None) for _ in range(count)]
+    with cluster.lease(None, deadline) as connection:
+        answers = connection.call_many(requests, deadline.left())
+    good = [(a.producer_id, a.producer_epoch) for a in answers if not a.error_code]
+    if good:
+        return good
+    raise broker_error(
+        answers[0].error_code,
+        "get a producer id on",
+        str(cluster),
+        needs="IDEMPOTENT_WRITE on the cluster, or WRITE on the topics",
+    )
+
+
+def init_transactional_id(cluster: Cluster, transactional_id: str) -> tuple[int, int]:
+    """(producer id, epoch) of the transactional id, the epoch one higher than any before.
+
+    From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
+    """
+    deadline = Deadline(cluster.timeout_s)
+    return cluster.retry(deadline, lambda: _init_transactional(cluster, transactional_id, deadline))
+
+
+def _init_transactional(
+    cluster: Cluster, transactional_id: str, deadline: Deadline
+) -> tuple[int, int]:
+    node_id = cluster.coordinator(TRANSACTION, transactional_id)
+    answer = cluster.once(_init_request(transactional_id), node_id, deadline)
+    if answer.error_code:
+        raise broker_error(
+            answer.error_code,
+            "take over transactional id",
+            f"{transactional_id} on {cluster}",
+            needs=f"WRITE on transactional id {transactional_id}",
+        )
+    return answer.producer_id, answer.producer_epoch
+
+
+def _init_request(transactional_id: str | None) -> Any:
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        max_version=5,
+    )
+
+
+def produce_batch(cluster: Cluster, tp: TopicPartition, batch: bytes) -> int:
+    """Appends one record batch as it is, acks=all; returns its base offset.
+
+    Sent again only while the broker says that it appended nothing. Where that is in doubt (a lost
+    connection, a time-out) it raises, and the caller looks at the log: UnreachableError, or
+    BrokerError with code 7 or 20. Other codes: BrokerError, AuthorizationError.
+    """
+    deadline = Deadline(cluster.timeout_s)
+    failure: list[CausewayError] = []
+
+    def attempt() -> int | None:
+        try:
+            return _produce(cluster, tp, batch, deadline)
+        except _DoubtError as doubt:
+            failure.append(doubt.error)
+            return None
+
+    offset = cluster.retry(deadline, attempt)
+    if offset is None:
+        raise failure[0]
+    return offset
+
+
+class _DoubtError(Exception):
+    """The batch may be in the log."""
+
+    def __init__(self, error: CausewayError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _produce(cluster: Cluster, tp: TopicPartition, batch: bytes, deadline: Deadline) -> int:
+    leader = cluster.leaders([tp])[tp]
+    if isinstance(leader, CausewayError):
+        cluster.forget([tp.topic])
+        raise leader
+    kind = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=int(cluster.timeout_s * 1000),
+        topic_data=[
+            kind(
+                name=tp.topic,
+                partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
+            )
+        ],
+        min_version=7,
+        max_version=12,  # later ones name topics by id
+    )
+    with cluster.lease(leader.node_id, deadline) as connection:
+        try:
+            response = connection.call(request, deadline.left())
+        except UnreachableError as lost:
+            raise _DoubtError(lost) from lost
+    part = response.responses[0].partition_responses[0]
+    if not part.error_code:
+        return int(part.base_offset)
+    message = part.error_message
+    for record in part.record_errors or ():
+        message = record.batch_index_error_message or message
+    error = broker_error(
+        part.error_code,
+        "write to",
+        f"{tp} on {cluster}",
+        message,
+        needs=f"WRITE on topic {tp.topic}",
+    )
+    if part.error_code in _DOUBTFUL:
+        raise _DoubtError(error)
+    if part.error_code in STALE_METADATA:
+        cluster.forget([tp.topic])
+    raise error

@@ -1,0 +1,134 @@
+"""TLS contexts and SASL mechanisms from settings. No secret leaves this module in any text."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from causeway.config.settings import ClientSettings, SaslSettings, TlsSettings
+from causeway.errors import AuthenticationError, ConfigError
+from causeway.wire.oauth import token_source
+
+
+class Mechanism(Protocol):
+    """One SASL conversation, as kafka-python's mechanisms hold it."""
+
+    def auth_bytes(self) -> bytes: ...
+    def receive(self, auth_bytes: bytes) -> object: ...
+    def is_done(self) -> bool: ...
+    def is_authenticated(self) -> bool: ...
+
+
+@lru_cache(maxsize=32)
+def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
+    """A client context: TLS 1.2 or newer, the broker's certificate always checked.
+
+    Any certificate in `ca_pem` is an anchor of trust, an intermediate or the broker's own too, as
+    in a Java trust store. Raises ConfigError for PEM text that can't be used.
+    """
+    tls = tls or TlsSettings()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = tls.verify_hostname
+    if tls.ca_pem is None:
+        context.load_default_certs()
+    else:
+        try:
+            context.load_verify_locations(cadata=tls.ca_pem)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                "use", "the trust store", f"no usable certificate in it: {_reason(error)}"
+            ) from None
+    if tls.cert_pem is not None:
+        _load_client_certificate(context, tls)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
+    key = tls.key_pem.reveal() if tls.key_pem else ""
+    pem = f"{tls.cert_pem}\n{key}\n".encode()
+    try:
+        with _Unlisted(pem) as path:
+            # Without a password function OpenSSL would ask the terminal for one.
+            context.load_cert_chain(path, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            "use",
+            "the key store",
+            f"its certificate and key can't be used: {_reason(error)}",
+            remedy="the key must be unencrypted and belong to the first certificate",
+        ) from None
+
+
+class _Unlisted:
+    """A path with the given bytes, for OpenSSL, which reads certificates from files only.
+
+    Memory without a name where the system has it; else a private file, gone right after.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._file: Any = None
+
+    def __enter__(self) -> str:
+        if hasattr(os, "memfd_create"):
+            self._file = os.fdopen(os.memfd_create("client-certificate"), "wb")
+            path = f"/proc/self/fd/{self._file.fileno()}"
+        else:
+            self._file = tempfile.NamedTemporaryFile()
+            path = self._file.name
+        self._file.write(self._content)
+        self._file.flush()
+        return path
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or type(error).__name__
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str, extensions: dict[str, str]) -> None:
+        super().__init__()
+        self._token = token
+        self._extensions = extensions
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return self._extensions
+
+
+def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mechanism:
+    """A fresh conversation for `settings.sasl`.
+
+    OAUTHBEARER fetches its token here: raises AuthenticationError or UnreachableError if the token
+    endpoint refuses or does not answer.
+    """
+    sasl = settings.sasl or SaslSettings(mechanism="PLAIN")
+    options: dict[str, object] = {"sasl_mechanism": sasl.mechanism, "host": host}
+    if sasl.mechanism == "OAUTHBEARER":
+        if sasl.oauth is None:
+            raise AuthenticationError("authenticate to", settings.alias, "no token endpoint is set")
+        source = token_source(sasl.oauth, settings.tls.ca_pem if settings.tls else None)
+        options["sasl_oauth_token_provider"] = _TokenProvider(
+            source.token(timeout_s), dict(sasl.oauth.extensions)
+        )
+    else:
+        username = sasl.username
+        if sasl.mechanism.startswith("SCRAM"):
+            # RFC 5802's "saslname". Kafka, unlike the RFC, leaves out SASLprep: so do we.
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        options["sasl_plain_username"] = username
+        options["sasl_plain_password"] = sasl.password.reveal()
+    return cast(Mechanism, get_sasl_mechanism(sasl.mechanism)(**options))

@@ -1,0 +1,173 @@
+"""Opening sockets: TCP, its options, TLS, and what their failures mean to a person."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import struct
+
+from causeway.config.settings import ClientSettings
+from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.wire.deadline import Deadline
+from causeway.wire.frames import lost
+from causeway.wire.security import ssl_context
+
+USER_TIMEOUT_S = 10.0
+_CONNECT = "connect to"
+
+
+def connect(
+    settings: ClientSettings, host: str, port: int, deadline: Deadline, user_timeout_s: float
+) -> socket.socket:
+    """A connected, non-blocking socket, TLS done where the protocol has it.
+
+    Tries each address of the name in turn. Raises UnreachableError or AuthenticationError.
+    """
+    subject = f"{settings.alias} {host}:{port}"
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UnreachableError(
+            _CONNECT,
+            subject,
+            f"the name can't be resolved: {getattr(error, 'strerror', None) or error}",
+            remedy="check bootstrap.servers, or the broker's advertised.listeners",
+            retriable=True,
+        ) from error
+    failure: OSError | None = None
+    for position, (family, kind, protocol, _, address) in enumerate(addresses):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            _set_options(sock, user_timeout_s)
+            # One dead address of several must not use up the time of the others.
+            sock.settimeout(max(0.001, deadline.left() / (len(addresses) - position)))
+            sock.connect(address)
+        except OSError as error:
+            failure = error
+            sock.close()
+            continue
+        except BaseException:
+            sock.close()
+            raise
+        if settings.protocol.endswith("SSL"):
+            sock = _start_tls(settings, host, port, sock, deadline)
+        sock.setblocking(False)
+        return sock
+    raise UnreachableError(
+        _CONNECT,
+        subject,
+        _cause(failure, deadline),
+        remedy="is the broker up, and may this machine reach it?",
+        retriable=True,
+    ) from failure
+
+
+def _set_options(sock: socket.socket, user_timeout_s: float) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # close() resets: a lane that has lost its lease must not have its bytes sent after it.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 10),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", int(user_timeout_s * 1000)),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _start_tls(
+    settings: ClientSettings, host: str, port: int, sock: socket.socket, deadline: Deadline
+) -> ssl.SSLSocket:
+    try:
+        context = ssl_context(settings.tls)
+        sock.settimeout(max(0.001, deadline.left()))
+        return context.wrap_socket(sock, server_hostname=host)
+    except OSError as error:
+        sock.close()
+        raise describe_loss(settings, host, port, error, _CONNECT, started=False) from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def describe_loss(
+    settings: ClientSettings,
+    host: str,
+    port: int,
+    error: OSError,
+    operation: str,
+    *,
+    started: bool,
+) -> CausewayError:
+    """The error for a connection that broke. `started`: the broker had answered us before, so
+    that the protocol and the listener do agree."""
+    subject = f"{settings.alias} {host}:{port}"
+    if operation != _CONNECT:
+        subject = f"on {subject}"
+    refused = _tls_refusal(settings, host, error)
+    if refused is not None:
+        cause, remedy = refused
+        return AuthenticationError(operation, subject, cause, remedy=remedy)
+    remedy = "" if started else _listener_hint(settings)
+    return UnreachableError(operation, subject, _cause(error), remedy=remedy, retriable=True)
+
+
+def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[str, str] | None:
+    """Cause and remedy where TLS itself said no."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if "ostname" in cause.verify_message or "IP address" in cause.verify_message:
+            return (
+                f"the broker's certificate is not for {host}",
+                "use a name that is in the certificate, or set "
+                "ssl.endpoint.identification.algorithm to nothing",
+            )
+        return (
+            f"the broker's certificate is not trusted: {cause.verify_message}",
+            "check ssl.truststore.location"
+            if settings.tls and settings.tls.ca_pem
+            else "name the authority that signed it in ssl.truststore.location",
+        )
+    if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+        return None
+    reason = (cause.reason or "").replace("_", " ").lower()
+    if "certificate" in reason:
+        return (
+            f"the broker refuses our certificate, or wants one: {reason}",
+            "check ssl.keystore.location",
+        )
+    if "wrong version" in reason or "record layer" in reason or "packet length" in reason:
+        return (
+            "the port does not speak TLS",
+            "check security.protocol and the port",
+        )
+    if "alert" in reason or "protocol" in reason or "cipher" in reason:
+        return f"no common TLS version or cipher: {reason}", "check the broker's ssl.* settings"
+    return None
+
+
+def _listener_hint(settings: ClientSettings) -> str:
+    if settings.protocol.endswith("SSL"):
+        return "is it a TLS port? check security.protocol and, if it wants one, the key store"
+    if settings.protocol == "PLAINTEXT":
+        return "does the listener want TLS or SASL? check security.protocol"
+    return "does the listener want TLS? check security.protocol"
+
+
+def _cause(error: OSError | None, deadline: Deadline | None = None) -> str:
+    if error is None:
+        return "the name has no address"
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return f"no answer within {deadline.seconds:.3g} s" if deadline else "timed out"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the broker closed the connection"
+    if isinstance(error, ConnectionResetError) and error.errno == errno.ECONNRESET:
+        return "the broker reset the connection"
+    loss = lost(error)
+    return loss.strerror or str(loss)
