@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from causeway.wire.cluster import ConfigEntry
+from causeway.wire.admin import ConfigEntry
 
 LONG_MAX: Final = 2**63 - 1
 
@@ -47,7 +47,7 @@ def copied(
         if entry.value is not None
         and not entry.read_only
         and not entry.sensitive
-        and not entry.static_broker
+        and entry.source != "STATIC_BROKER_CONFIG"
         and (not entry.default or use_defaults_from == "source")
         and not any(pattern.fullmatch(name) for pattern in exclude)
     }

@@ -6,17 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.errors import BrokerError, CausewayError, ConfigError
-from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, TopicMetadata
-
-# KRaft's controller refuses a request that makes more than 10,000 partitions.
-_PARTITIONS_A_REQUEST = 2_000
+from causeway.wire.admin import ConfigEntry, NewTopic
+from causeway.wire.cluster import Cluster
+from causeway.wire.metadata import TopicMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,7 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
         target_topics=target_metadata.topics,
-        target_configs=target.describe_configs(existing) if existing else {},
+        target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
         target_defaults=_target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
     )
@@ -271,8 +270,7 @@ def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayEr
     alters = [change for change in changes if isinstance(change, AlterTopicConfigs)]
     grows = [change for change in changes if isinstance(change, GrowTopic)]
     results: dict[Change, CausewayError | None] = {}
-    for chunk in _chunks(creates):
-        results |= _each(chunk, lambda batch: target.create_topics([_new(c) for c in batch]))
+    results |= _each(creates, lambda batch: target.create_topics([_new(c) for c in batch]))
     results |= _each(
         alters, lambda batch: target.alter_configs({c.topic: dict(c.configs) for c in batch})
     )
@@ -289,19 +287,6 @@ def _new(change: CreateTopic) -> NewTopic:
         replication_factor=change.replication_factor,
         configs=dict(change.configs),
     )
-
-
-def _chunks(creates: list[CreateTopic]) -> Iterator[list[CreateTopic]]:
-    chunk: list[CreateTopic] = []
-    partitions = 0
-    for change in creates:
-        if chunk and partitions + change.partitions > _PARTITIONS_A_REQUEST:
-            yield chunk
-            chunk, partitions = [], 0
-        chunk.append(change)
-        partitions += change.partitions
-    if chunk:
-        yield chunk
 
 
 C = TypeVar("C", CreateTopic, GrowTopic, AlterTopicConfigs)

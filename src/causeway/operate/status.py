@@ -21,12 +21,11 @@ from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
 from causeway.wire import batches
-from causeway.wire.cluster import Cluster, OffsetAt
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
 
-_LATEST: Final = -1
-_EARLIEST: Final = -2
 _PROBES: Final = 16  # fetches at once, each of one batch
 _PROBE_BYTES: Final = 4096  # a broker sends the first batch whole, however big
 
@@ -80,9 +79,9 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
         for topic in planned.mirrored
         for number in range(topic.partitions)
     }
-    ends = source.list_offsets(list(mirrored), _LATEST, read_committed=link.fetch.read_committed)
+    ends = source.list_offsets(list(mirrored), LATEST, read_committed=link.fetch.read_committed)
     new = [tp for tp in mirrored if tp not in contents.partitions]
-    starts = source.list_offsets(new, _EARLIEST) if new and link.fetch.start == "earliest" else {}
+    starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
     behind = {
         tp: position
         for tp in mirrored
