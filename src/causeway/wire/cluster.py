@@ -27,6 +27,19 @@ from causeway.wire.metadata import ClusterMetadata, TopicMetadata, parse_metadat
 from causeway.wire.offsets import FetchedPartition, OffsetAt
 from causeway.wire.pool import Address, Pool
 
+__all__ = [
+    "GROUP",
+    "TRANSACTION",
+    "Cluster",
+    "ClusterMetadata",
+    "ConfigEntry",
+    "FetchedPartition",
+    "Leader",
+    "NewTopic",
+    "OffsetAt",
+    "TopicMetadata",
+]
+
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
 # is unknown for good. So long is long enough to tell.
 UNKNOWN_TOPIC_GRACE_S = 5.0
@@ -360,11 +373,12 @@ class Cluster:
         tp: TopicPartition,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: int = 0,
-        max_wait_ms: int = 500,
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int = 100,
     ) -> FetchedPartition:
         """See offsets.fetch."""
-        return offsets.fetch(self, tp, offset, max_bytes, isolation, max_wait_ms)
+        return offsets.fetch(self, tp, offset, max_bytes, read_committed, max_wait_ms)
 
     def describe_configs(
         self, topics: Collection[str], names: Collection[str] | None = None

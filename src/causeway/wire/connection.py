@@ -25,7 +25,7 @@ from causeway.wire import codes
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import Buffer, FrameReader, Outbox, wait
 from causeway.wire.handshake import authenticate
-from causeway.wire.sockets import USER_TIMEOUT_S, connect, describe_loss
+from causeway.wire.sockets import connect, describe_loss
 
 _API_VERSIONS = 18
 
@@ -58,12 +58,12 @@ class Connection:
         port: int,
         *,
         timeout_s: float | None = None,
-        user_timeout_s: float = USER_TIMEOUT_S,
+        user_timeout_s: float | None = None,
     ) -> Self:
         """Connects and authenticates, within `timeout_s` (the settings' connect timeout).
 
-        `user_timeout_s`: how long sent bytes may stay unacknowledged by the peer's kernel before
-        the connection counts as dead (TCP_USER_TIMEOUT). Raises UnreachableError (retriable) or
+        `user_timeout_s`: how long the peer may leave bytes of ours untaken before the connection
+        counts as dead; see sockets.connect. Raises UnreachableError (retriable) or
         AuthenticationError.
         """
         if timeout_s is None:

@@ -35,7 +35,7 @@ class OffsetAt:
 class FetchedPartition:
     """`records`: batches as they lie in the log, from the one that holds the offset; the last may
     be cut off. `aborted`: (producer id, first offset) of aborted transactions in that range, for
-    isolation 1 only."""
+    a committed read only."""
 
     high_watermark: int
     last_stable: int
@@ -126,10 +126,12 @@ def fetch(
     tp: TopicPartition,
     offset: int,
     max_bytes: int,
-    isolation: int,
+    read_committed: bool,
     max_wait_ms: int,
 ) -> FetchedPartition:
-    """Reads from `offset`; waits up to `max_wait_ms` for a first byte. `isolation` 1: committed.
+    """Reads from `offset`; waits up to `max_wait_ms` for a first byte.
+
+    `read_committed` stops at the last stable offset, and tells which transactions were aborted.
 
     At least one batch comes if there is one, however large. Raises BrokerError: code 1
     (OFFSET_OUT_OF_RANGE) if the offset is not in the log; AuthorizationError.
@@ -137,7 +139,7 @@ def fetch(
     deadline = Deadline(cluster.timeout_s)
     return cluster.retry(
         deadline,
-        lambda: _fetch(cluster, tp, offset, max_bytes, isolation, max_wait_ms, deadline),
+        lambda: _fetch(cluster, tp, offset, max_bytes, read_committed, max_wait_ms, deadline),
     )
 
 
@@ -146,7 +148,7 @@ def _fetch(
     tp: TopicPartition,
     offset: int,
     max_bytes: int,
-    isolation: int,
+    read_committed: bool,
     max_wait_ms: int,
     deadline: Deadline,
 ) -> FetchedPartition:
@@ -160,7 +162,7 @@ def _fetch(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
-        isolation_level=isolation,
+        isolation_level=int(read_committed),
         topics=[
             kind(
                 topic=tp.topic,

@@ -13,17 +13,27 @@ from causeway.wire.deadline import Deadline
 from causeway.wire.frames import lost
 from causeway.wire.security import ssl_context
 
-USER_TIMEOUT_S = 10.0
 _CONNECT = "connect to"
 
 
 def connect(
-    settings: ClientSettings, host: str, port: int, deadline: Deadline, user_timeout_s: float
+    settings: ClientSettings,
+    host: str,
+    port: int,
+    deadline: Deadline,
+    user_timeout_s: float | None = None,
 ) -> socket.socket:
     """A connected, non-blocking socket, TLS done where the protocol has it.
 
     Tries each address of the name in turn. Raises UnreachableError or AuthenticationError.
+
+    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection whose bytes the peer
+    does not take. The kernel counts a peer that lives but does not read as well, and a broker stops
+    reading while an acks=all write waits for a slow replica, or a quota throttles us. So it must be
+    longer than a request may take: a little more than the request timeout, if not given.
     """
+    if user_timeout_s is None:
+        user_timeout_s = settings.request_timeout_ms / 1000 + 5
     subject = f"{settings.alias} {host}:{port}"
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
