@@ -38,7 +38,7 @@ class Batch(NamedTuple):
     """A dense run of records from the source, ready to be stamped and produced.
 
     `payload` is what follows the header, in codec `attributes & 7`, with offset deltas 0 to
-    `count` - 1. `first` is the source offset of its first record; every source offset from there
+    `records` - 1. `first` is the source offset of its first record; every source offset from there
     up to, not including, `next` is in it or was rightly dropped. `offsets` lists the source
     offset of each record where they are not `first`, `first` + 1, …
     """
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     codec: int
     base_timestamp: int
     max_timestamp: int
-    count: int
+    records: int
     first: int
     next: int
     leader_epoch: int
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
         return HEADER_SIZE + len(self.payload)
 
     def source_offset(self, index: int) -> int:
-        """The source offset of the record at `index` (0 to `count` - 1)."""
+        """The source offset of the record at `index` (0 to `records` - 1)."""
         return self.first + index if self.offsets is None else self.offsets[index]
 
 
@@ -74,13 +74,13 @@ def header(batch: Batch, producer_id: int, producer_epoch: int, sequence: int) -
     CreateTime, neither transactional nor control, the given producer state, and the right CRC."""
     checked = _CHECKED.pack(
         batch.codec,
-        batch.count - 1,
+        batch.records - 1,
         batch.base_timestamp,
         batch.max_timestamp,
         producer_id,
         producer_epoch,
         sequence,
-        batch.count,
+        batch.records,
     )
     length = batch.size - LENGTH_OVERHEAD
     return _UNCHECKED.pack(0, length, -1, MAGIC, checksum(checked, batch.payload)) + checked

@@ -80,9 +80,9 @@ class FetchSession:
     _known: dict[tuple[bytes, int], Cursor] | None = None
 
     def build(
-        self, correlation_id: int, cursors: Mapping[tuple[bytes, int], Cursor], *, wait: bool
+        self, correlation_id: int, cursors: Mapping[tuple[bytes, int], Cursor], *, wait_ms: int
     ) -> bytes:
-        """A framed request for `cursors`; waits at the broker up to `max_wait_ms` if `wait`."""
+        """A framed request for `cursors`, which waits at the broker for up to `wait_ms`."""
         known = self._known if self._known is not None else {}
         changed = [cursor for key, cursor in cursors.items() if known.get(key) != cursor]
         forgotten = [key for key in known if key not in cursors]
@@ -93,7 +93,7 @@ class FetchSession:
         out.append(0)  # header tags
         out += _BODY.pack(
             _CONSUMER,
-            self.max_wait_ms if wait else 0,
+            wait_ms,
             self.min_bytes,
             self.max_bytes,
             int(self.read_committed),

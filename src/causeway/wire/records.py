@@ -67,13 +67,13 @@ def records_of(batch: Batch) -> list[Record]:
         MAGIC,
         0,
         batch.codec,
-        batch.count - 1,
+        batch.records - 1,
         batch.base_timestamp,
         batch.max_timestamp,
         NO_PRODUCER,
         -1,
         -1,
-        batch.count,
+        batch.records,
     )
     return decode(header + batch.payload)
 
@@ -103,7 +103,7 @@ def build(
         codec=fields[5],
         base_timestamp=fields[7] - shift,
         max_timestamp=fields[8] - shift,
-        count=len(records),
+        records=len(records),
         first=first,
         next=next,
         leader_epoch=leader_epoch,
@@ -132,12 +132,12 @@ def merge(batches: Sequence[Batch]) -> Batch:
     """Neighbours of one codec as one batch."""
     records = [record for batch in batches for record in records_of(batch)]
     contiguous = all(b.offsets is None for b in batches) and all(
-        a.first + a.count == b.first for a, b in pairwise(batches)
+        a.first + a.records == b.first for a, b in pairwise(batches)
     )
     offsets = (
         None
         if contiguous
-        else [batch.source_offset(i) for batch in batches for i in range(batch.count)]
+        else [batch.source_offset(i) for batch in batches for i in range(batch.records)]
     )
     return build(
         records,
@@ -156,7 +156,7 @@ def split(batch: Batch, start: int, stop: int) -> Batch:
         records_of(batch)[start:stop],
         codec=batch.codec,
         first=offsets[0],
-        next=batch.next if stop == batch.count else batch.source_offset(stop),
+        next=batch.next if stop == batch.records else batch.source_offset(stop),
         leader_epoch=batch.leader_epoch,
         offsets=offsets,
     )

@@ -1,0 +1,203 @@
+"""The state of one source partition on a lane, and of each target partition it feeds.
+
+               assign
+                 │
+           ┌─ RECOVERING ◄───────────┐  any doubt: a lost connection with unanswered batches,
+retriable  │     │ found its place   │  a refused sequence, a time-out, a new leader
+error,     ▼     ▼                   │
+back-off FAILED RUNNING ─────────────┘
+                 │ stop_at reached         no safe way on
+                DONE                       STOPPED
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.model import Pair, State
+from causeway.relay.messages import Assignment, Outlet, PartitionReport
+from causeway.wire.batches import Batch, advance
+
+UNKNOWN = -1
+
+
+class Sent(NamedTuple):
+    """A batch that was sent and not answered yet. `expected`: the base offset it must get where
+    nobody else writes, UNKNOWN elsewhere. `next`: the source offset after it."""
+
+    sequence: int
+    records: int
+    expected: int
+    next: int
+    leader_epoch: int
+    max_timestamp: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class OutletState:
+    """What a lane knows of one target partition of a flow.
+
+    `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
+    should get, while exclusive. Records below source offset `start` are in the target already.
+    """
+
+    spec: Outlet
+    pair: Pair
+    sequence: int
+    start: int
+    end: int
+    exclusive: bool
+    node: int = UNKNOWN
+    pending: deque[Batch] = field(default_factory=deque)
+    pending_bytes: int = 0
+    unanswered: int = 0
+
+    @classmethod
+    def of(cls, spec: Outlet) -> OutletState:
+        pair = spec.pair
+        return cls(
+            spec=spec,
+            pair=pair,
+            sequence=pair.sequence,
+            start=pair.source,
+            end=pair.target,
+            exclusive=spec.exclusive,
+        )
+
+    @property
+    def idempotent(self) -> bool:
+        return self.spec.producer_id >= 0
+
+    def put(self, batch: Batch) -> None:
+        self.pending.append(batch)
+        self.pending_bytes += batch.size
+
+    def put_back(self, batch: Batch) -> None:
+        self.pending.appendleft(batch)
+        self.pending_bytes += batch.size
+
+    def take(self) -> Batch:
+        batch = self.pending.popleft()
+        self.pending_bytes -= batch.size
+        return batch
+
+    def drop_pending(self) -> None:
+        self.pending.clear()
+        self.pending_bytes = 0
+
+    def sent(self, batch: Batch) -> Sent:
+        """Account for `batch` as sent with the current sequence."""
+        sent = Sent(
+            self.sequence,
+            batch.records,
+            self.end if self.exclusive else UNKNOWN,
+            batch.next,
+            batch.leader_epoch,
+            batch.max_timestamp,
+            batch.size,
+        )
+        self.unanswered += 1
+        if self.idempotent:
+            self.sequence = advance(self.sequence, batch.records)
+        self.end += batch.records
+        return sent
+
+    def acknowledged(self, sent: Sent, base_offset: int) -> None:
+        sequence = advance(sent.sequence, sent.records) if self.idempotent else 0
+        self.pair = Pair(source=sent.next, target=base_offset + sent.records, sequence=sequence)
+
+    def report(self) -> Outlet:
+        return self.spec.model_copy(update={"pair": self.pair, "exclusive": self.exclusive})
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """One source partition on this lane. `position`: the next source offset to fetch."""
+
+    assignment: Assignment
+    outlets: list[OutletState]
+    position: int
+    leader_epoch: int  # of the batch before `position`
+    relayed_epoch: int  # of the last acknowledged batch
+    state: State = State.RECOVERING
+    reason: str | None = None
+    source_node: int = UNKNOWN
+    source_end: int = UNKNOWN
+    last_timestamp: int = UNKNOWN
+    records: int = 0
+    bytes: int = 0
+    recoveries: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
+    unsettled: bool = True  # batches may have reached the target that nobody told us of
+    recovering: bool = False  # a recovery job has it
+    leaving: bool = False  # revoked or draining: nothing new is sent
+    changed: bool = True
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> Flow:
+        outlets = [OutletState.of(spec) for spec in assignment.outlets]
+        return cls(
+            assignment=assignment,
+            outlets=outlets,
+            position=min(outlet.start for outlet in outlets),
+            leader_epoch=assignment.leader_epoch,
+            relayed_epoch=assignment.leader_epoch,
+        )
+
+    @property
+    def subject(self) -> str:
+        return f"{self.assignment.link} {self.assignment.source_partition}"
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(outlet.pending_bytes for outlet in self.outlets)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing fetched waits to be sent, nothing sent waits for its answer."""
+        return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
+
+    @property
+    def unanswered(self) -> int:
+        return sum(outlet.unanswered for outlet in self.outlets)
+
+    def settle(self) -> None:
+        """Move the pairs of a running flow's idle outlets up to the position: what lies between
+        was dropped, so the statement stays true and recovery has less to read."""
+        if self.state is not State.RUNNING:
+            return
+        for outlet in self.outlets:
+            if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.position:
+                outlet.pair = Pair(
+                    source=self.position,
+                    target=outlet.pair.target,
+                    sequence=outlet.pair.sequence,
+                )
+                self.changed = True
+        if self.idle:
+            self.relayed_epoch = self.leader_epoch
+
+    def report(self, *, final: bool = False) -> PartitionReport:
+        self.settle()
+        self.changed = False
+        assignment = self.assignment
+        return PartitionReport(
+            link=assignment.link,
+            topic=assignment.topic,
+            partition=assignment.partition,
+            state=self.state,
+            reason=self.reason,
+            position=min(outlet.pair.source for outlet in self.outlets),
+            leader_epoch=self.relayed_epoch,
+            source_end=self.source_end,
+            last_timestamp=self.last_timestamp,
+            outlets=tuple(outlet.report() for outlet in self.outlets),
+            records=self.records,
+            bytes=self.bytes,
+            recoveries=self.recoveries,
+            final=final,
+        )

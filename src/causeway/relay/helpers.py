@@ -1,0 +1,67 @@
+"""A few threads for what blocks, so that a lane's loop never does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from causeway.errors import CausewayError, ProtocolError
+
+T = TypeVar("T")
+
+
+class Helpers:
+    """Work goes to a thread; its result comes back to the loop that calls `finish`."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lane-helper")
+        self._finished: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+
+    def fileno(self) -> int:
+        """Readable when there is something to `finish`."""
+        return self._woken.fileno()
+
+    def submit(self, work: Callable[[], T], then: Callable[[T | CausewayError], None]) -> None:
+        """Run `work` in a thread, then `then` with its result, or its error, in the loop."""
+
+        def run() -> None:
+            answer: T | CausewayError
+            try:
+                answer = work()
+            except CausewayError as error:
+                answer = error
+            except Exception as error:
+                # A fault of ours must show in the partition's state, not vanish in a thread.
+                answer = ProtocolError("work", "", f"{type(error).__name__}: {error}")
+            self._finished.put(lambda: then(answer))
+            try:
+                self._wake.send(b"\0")
+            except OSError:
+                pass  # full: the loop is awake anyway; closed: nobody waits
+
+        self._threads.submit(run)
+
+    def finish(self) -> None:
+        """Call what waits for finished work."""
+        try:
+            while self._woken.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                then = self._finished.get_nowait()
+            except Empty:
+                return
+            then()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._wake.close()
+        self._woken.close()

@@ -1,0 +1,472 @@
+"""Where does a flow stand? Read it off the target's log; never guess, never resend blindly.
+
+    source  ──S────────────────────●──────────►      S, T, q: the pair (progress, or newer)
+              │ walk `count` records on     ▲        count: from q to the last sequence found
+    target  ──T────────[ours]──[ours]───●──end►      ●: must be the same record
+
+The last batch in the target's log from T on that bears our producer id says, by its last sequence,
+how many records since S are there. The source is walked that many relayed records on; the last
+one must equal the last one found in the target. A mismatch stops the partition.
+
+Where the source was compacted meanwhile, counting walks too far; then both logs are walked
+side by side: what the target has and the source lacks was compacted away after it was copied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.model import Pair, TopicPartition
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.source import keep
+from causeway.wire.batches import (
+    CONTROL,
+    HEADER,
+    LENGTH_OVERHEAD,
+    SEQUENCE_SPACE,
+    Batch,
+    advance,
+    distance,
+)
+from causeway.wire.cluster import Cluster
+from causeway.wire.records import Record, decode, records_of
+
+SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
+SETTLE_TIMEOUT_S = 30.0
+READ_BYTES = 8 * 1024 * 1024
+_EARLIEST, _LATEST = -2, -1
+
+Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedOutlet:
+    """`pair` starts right after the last record found; `node` leads the target partition."""
+
+    pair: Pair
+    end: int
+    exclusive: bool
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    outlets: tuple[ResumedOutlet, ...]
+    leader_epoch: int
+    source_node: int
+    source_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A flow to recover: its assignment with the newest outlets, and whether batches may have
+    reached the target that nobody told us of."""
+
+    assignment: Assignment
+    unsettled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _LastOfOurs:
+    """The last record of ours that the target still has after the pair. `count`: how many of our
+    records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
+    is; None where compaction left no record of ours."""
+
+    count: int
+    index: int
+    content: Content | None
+    foreign: bool
+
+
+def recover(
+    requests: Sequence[Request], source: Cluster, target: Cluster
+) -> dict[TopicPartition, Resumption | CausewayError]:
+    """Find the place of each request's flow (all of one link). Blocks; keyed by source partition.
+
+    A DivergedError needs a person; any other error can be tried again.
+    """
+    answers: dict[TopicPartition, Resumption | CausewayError] = {}
+    try:
+        view = _View.take(requests, source, target)
+    except CausewayError as error:
+        return {request.assignment.source_partition: error for request in requests}
+    for request in requests:
+        try:
+            answer: Resumption | CausewayError = _recover_one(request, view, source, target)
+        except CausewayError as error:
+            answer = error
+        answers[request.assignment.source_partition] = answer
+    return answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """What both clusters say of all requests' partitions, asked in bulk."""
+
+    source_nodes: Mapping[TopicPartition, int | CausewayError]
+    target_nodes: Mapping[TopicPartition, int | CausewayError]
+    source_ends: Mapping[TopicPartition, int | CausewayError]
+    target_ends: Mapping[TopicPartition, int | CausewayError]
+
+    @classmethod
+    def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> _View:
+        sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
+        targets = {_place(o): o.topic_id for r in requests for o in r.assignment.outlets}
+        unsettled = {_place(o) for r in requests if r.unsettled for o in r.assignment.outlets}
+        read_committed = all(r.assignment.read_committed for r in requests)
+        source_nodes = _leaders(source, sources, "source")
+        target_nodes = _leaders(target, targets, "target")
+        return cls(
+            source_nodes=source_nodes,
+            target_nodes=target_nodes,
+            source_ends=_offsets(source, sources, _LATEST, read_committed=read_committed),
+            target_ends=_settled_ends(target, set(targets), unsettled),
+        )
+
+
+def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster) -> Resumption:
+    assignment = request.assignment
+    place = assignment.source_partition
+    source_node = _value(view.source_nodes[place])
+    source_end = _value(view.source_ends[place])
+    resumed, epochs = [], []
+    for outlet in assignment.outlets:
+        node = _value(view.target_nodes[_place(outlet)])
+        end = _value(view.target_ends[_place(outlet)])
+        pair, epoch, exclusive = _find_place(assignment, outlet, end, source, target)
+        epochs.append(epoch)
+        resumed.append(ResumedOutlet(pair=pair, end=end, exclusive=exclusive, node=node))
+    position = min(outlet.pair.source for outlet in resumed)
+    if source_end < position:
+        raise DivergedError(
+            "resume",
+            f"{assignment.link} {place}",
+            f"the source ends at offset {source_end}, below {position}, which was mirrored: "
+            "it was truncated",
+            remedy="decide what the target should keep, then start with --adopt or --from",
+        )
+    first = min(range(len(resumed)), key=lambda i: resumed[i].pair.source)
+    return Resumption(
+        outlets=tuple(resumed),
+        leader_epoch=epochs[first],
+        source_node=source_node,
+        source_end=source_end,
+    )
+
+
+def _find_place(
+    assignment: Assignment, outlet: Outlet, end: int, source: Cluster, target: Cluster
+) -> tuple[Pair, int, bool]:
+    """The pair after the last record of ours, its leader epoch, whether nobody else writes."""
+    pair, epoch = outlet.pair, assignment.leader_epoch
+    if outlet.producer_id < 0 or end == pair.target:
+        return pair, epoch, outlet.exclusive
+    if end < pair.target:
+        return _count_back(assignment, outlet, end, source, target)
+    last = _last_of_ours(outlet, end, target)
+    exclusive = outlet.exclusive and not last.foreign
+    if last.count == 0:
+        return Pair(source=pair.source, target=end, sequence=pair.sequence), epoch, exclusive
+    following, epoch = _walk_source(assignment, pair, last, outlet, source, target)
+    sequence = advance(pair.sequence, last.count)
+    return Pair(source=following, target=end, sequence=sequence), epoch, exclusive
+
+
+def _count_back(
+    assignment: Assignment, outlet: Outlet, end: int, source: Cluster, target: Cluster
+) -> tuple[Pair, int, bool]:
+    """The place in a target that lost what it had acknowledged (an unclean election): its last
+    record of ours tells by its sequence how many relayed records before the pair to go back."""
+    pair = outlet.pair
+    lost_from = _last_sequence_before(outlet, end, target)
+    lost = distance(lost_from, pair.sequence)
+    position = max(0, pair.source - lost)
+    while True:
+        batches = list(_relayed_between(source, assignment, position, pair.source, outlet))
+        count = sum(batch.records for batch in batches)
+        if count >= lost or position == 0:
+            break
+        position = max(0, position - (lost - count))
+    if count != lost:
+        raise DivergedError(
+            "resume",
+            f"{assignment.link} {assignment.source_partition}",
+            f"the target lost {lost} records that it had acknowledged, and the source no longer "
+            "has them all",
+            remedy="start with --from to go on with what is left",
+        )
+    epoch = batches[0].leader_epoch if batches else assignment.leader_epoch
+    return Pair(source=position, target=end, sequence=lost_from), epoch, outlet.exclusive
+
+
+def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
+    """The sequence after the last batch of ours below target offset `end`, 0 where there is none:
+    then all of the series is gone."""
+    window = 1
+    while True:
+        found = None
+        start = max(0, end - window)
+        for raw in _raw_batches(target, _place(outlet), start, end):
+            fields = HEADER.unpack_from(raw)
+            if fields[9] == outlet.producer_id and not fields[5] & CONTROL:
+                found = advance(fields[11], fields[6] + 1)
+        if found is not None or start == 0:
+            return found or 0
+        window *= 16
+
+
+def _relayed_between(
+    source: Cluster, assignment: Assignment, start: int, stop: int, outlet: Outlet
+) -> Iterator[Batch]:
+    """The relayed series in source offsets `start` to `stop` - 1; `stop` ends a batch."""
+    for batch in _relayed(source, assignment, start, outlet):
+        if batch.first >= stop:
+            return
+        yield batch
+
+
+def _last_of_ours(outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
+    pair = outlet.pair
+    count, index, raw, foreign = 0, -1, None, False
+    for batch in _raw_batches(target, _place(outlet), pair.target, end):
+        fields = HEADER.unpack_from(batch)
+        attributes, last_delta, producer_id, sequence, records = (
+            fields[5],
+            fields[6],
+            fields[9],
+            fields[11],
+            fields[12],
+        )
+        if producer_id != outlet.producer_id or attributes & CONTROL:
+            foreign = True
+            continue
+        reached = distance(pair.sequence, advance(sequence, last_delta + 1))
+        if reached > SEQUENCE_SPACE // 2 or reached <= count:
+            continue  # it lies before the pair
+        count = reached
+        if records:
+            raw, index = batch, reached
+    if count == 0 and not foreign and outlet.exclusive:
+        # Retention at the target may have deleted all that came after the pair. Nobody else wrote,
+        # so each offset was one record of ours.
+        return _LastOfOurs(end - pair.target, -1, None, foreign)
+    if outlet.exclusive and not foreign and count != end - pair.target:
+        raise DivergedError(
+            "resume",
+            str(_place(outlet)),
+            f"the target grew by {end - pair.target} offsets since {pair.target}, though only "
+            f"{count} records were sent: it holds some twice, or somebody else's",
+            remedy="compare both topics, then start with --adopt or --from",
+        )
+    if raw is None:
+        return _LastOfOurs(count, -1, None, foreign)
+    found = decode(raw)
+    fields = HEADER.unpack_from(raw)
+    missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
+    return _LastOfOurs(count, index - 1 - missing, _content(found[-1]), foreign)
+
+
+def _walk_source(
+    assignment: Assignment,
+    pair: Pair,
+    last: _LastOfOurs,
+    outlet: Outlet,
+    source: Cluster,
+    target: Cluster,
+) -> tuple[int, int]:
+    """The source offset after the last record that the target has, and that record's epoch."""
+    seen = 0
+    content: Content | None = None
+    following: int | None = None
+    epoch = -1
+    for batch in _relayed(source, assignment, pair.source, outlet):
+        if seen <= last.index < seen + batch.records:
+            content = _content(records_of(batch)[last.index - seen])
+        if seen + batch.records >= last.count:
+            left = last.count - seen
+            following = batch.next if left == batch.records else batch.source_offset(left - 1) + 1
+            epoch = batch.leader_epoch
+            break
+        seen += batch.records
+    if following is not None and (last.content is None or content == last.content):
+        return following, epoch
+    if "compact" in _cleanup_policy(source, assignment.topic):
+        return _walk_side_by_side(assignment, pair, outlet, source, target)
+    raise DivergedError(
+        "resume",
+        f"{assignment.link} {assignment.source_partition}",
+        f"the target holds {last.count} records since source offset {pair.source}, and "
+        + (
+            "the source no longer has as many"
+            if following is None
+            else "the last of them is not the source's record at that place"
+        ),
+        remedy="compare both topics, then start with --adopt or --from",
+    )
+
+
+def _walk_side_by_side(
+    assignment: Assignment, pair: Pair, outlet: Outlet, source: Cluster, target: Cluster
+) -> tuple[int, int]:
+    """As _walk_source, for a source that was compacted after it was copied: the first source
+    record that does not continue the target's series is the next to send."""
+    end = _value(_offsets(target, [_place(outlet)], _LATEST)[_place(outlet)])
+    copied = (
+        _content(record)
+        for raw in _raw_batches(target, _place(outlet), pair.target, end)
+        if HEADER.unpack_from(raw)[9] == outlet.producer_id
+        for record in decode(raw)
+    )
+    following, epoch = pair.source, assignment.leader_epoch
+    for batch in _relayed(source, assignment, pair.source, outlet):
+        for index, record in enumerate(records_of(batch)):
+            wanted = _content(record)
+            if not any(wanted == content for content in copied):
+                return following, epoch
+            following = batch.source_offset(index) + 1
+            epoch = batch.leader_epoch
+    return following, epoch
+
+
+def _relayed(
+    source: Cluster, assignment: Assignment, position: int, outlet: Outlet
+) -> Iterator[Batch]:
+    """The relayed series from source offset `position` to the log's end, for one outlet."""
+    place = assignment.source_partition
+    while True:
+        fetched = source.fetch(
+            place, position, READ_BYTES, read_committed=assignment.read_committed
+        )
+        aborted = fetched.aborted if assignment.read_committed else ()
+        kept = keep(memoryview(fetched.records), position, aborted, str(place))
+        yield from kept.batches
+        if kept.position == position:
+            return
+        position = kept.position
+
+
+def _raw_batches(
+    cluster: Cluster, place: TopicPartition, position: int, end: int
+) -> Iterator[bytes]:
+    """Whole batches, header included, from `position` (or the log's start) below `end`."""
+    start = _value(_offsets(cluster, [place], _EARLIEST)[place])
+    position = max(position, start)
+    while position < end:
+        fetched = cluster.fetch(place, position, READ_BYTES, read_committed=False)
+        data, at = fetched.records, 0
+        before = position
+        while at + LENGTH_OVERHEAD < len(data):
+            stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + 12], "big")
+            if stop > len(data):
+                break
+            fields = HEADER.unpack_from(data, at)
+            last = fields[0] + fields[6]
+            if last >= position:
+                yield bytes(data[at:stop])
+                position = last + 1
+            at = stop
+        if position == before:
+            return
+
+
+def _settled_ends(
+    target: Cluster, places: Collection[TopicPartition], unsettled: Collection[TopicPartition]
+) -> dict[TopicPartition, int | CausewayError]:
+    """Log ends; those in `unsettled` are asked again until they stand still for SETTLE_S: a
+    request whose connection died may still lie in the broker's queue."""
+    ends = _offsets(target, places, _LATEST)
+    moving = set(unsettled)
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while moving and time.monotonic() < deadline:
+        time.sleep(SETTLE_S)
+        again = _offsets(target, moving, _LATEST)
+        moving = {place for place in moving if again[place] != ends[place]}
+        ends.update(again)
+    for place in moving:
+        ends[place] = BrokerError(
+            "resume",
+            str(place),
+            "its end keeps moving: another writer is at work",
+            code=-1,
+            name="UNSETTLED",
+            retriable=True,
+        )
+    return ends
+
+
+def _offsets(
+    cluster: Cluster,
+    places: Collection[TopicPartition],
+    timestamp: int,
+    *,
+    read_committed: bool = False,
+) -> dict[TopicPartition, int | CausewayError]:
+    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
+    return {
+        place: answer if isinstance(answer, CausewayError) else answer.offset
+        for place, answer in answers.items()
+    }
+
+
+def _leaders(
+    cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
+) -> dict[TopicPartition, int | CausewayError]:
+    """The leader of each partition, whose topic must still bear the expected id."""
+    topics = cluster.metadata({place.topic for place in expected}).topics
+    leaders: dict[TopicPartition, int | CausewayError] = {}
+    for place, topic_id in expected.items():
+        topic = topics.get(place.topic)
+        partition = topic.partitions.get(place.partition) if topic else None
+        if topic is not None and topic.error is None and topic.topic_id != topic_id:
+            leaders[place] = DivergedError(
+                "resume",
+                str(place),
+                f"the {side} topic was deleted and made anew",
+                remedy="start with --adopt or --from to mirror the new one",
+            )
+        elif topic is None or partition is None or topic.error is not None:
+            leaders[place] = BrokerError(
+                "resume",
+                str(place),
+                f"the {side} topic does not exist",
+                code=3,
+                name="UNKNOWN_TOPIC_OR_PARTITION",
+                retriable=True,
+            )
+        elif partition.leader < 0:
+            leaders[place] = BrokerError(
+                "resume",
+                str(place),
+                f"the {side} partition has no leader",
+                code=5,
+                name="LEADER_NOT_AVAILABLE",
+                retriable=True,
+            )
+        else:
+            leaders[place] = partition.leader
+    return leaders
+
+
+def _cleanup_policy(cluster: Cluster, topic: str) -> str:
+    entries = cluster.describe_configs([topic])[topic]
+    if isinstance(entries, CausewayError):
+        raise entries
+    entry = entries.get("cleanup.policy")
+    return (entry.value or "") if entry else ""
+
+
+def _content(record: Record) -> Content:
+    return record.timestamp, record.key, record.value, tuple(record.headers)
+
+
+def _place(outlet: Outlet) -> TopicPartition:
+    return TopicPartition(outlet.topic, outlet.partition)
+
+
+def _value(answer: int | CausewayError) -> int:
+    if isinstance(answer, CausewayError):
+        raise answer
+    return answer

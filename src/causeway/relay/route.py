@@ -1,0 +1,70 @@
+"""Which target partition each record goes to."""
+
+from __future__ import annotations
+
+from kafka.partitioner.default import murmur2
+
+from causeway.relay.flow import Flow, OutletState
+from causeway.wire.batches import Batch
+from causeway.wire.records import Record, build, records_of
+
+KEYLESS_RUN = 128  # source offsets without a key that stay together, so that batches stay large
+
+
+def route(flow: Flow, batch: Batch) -> list[OutletState]:
+    """Put `batch` to the outlets it is for; those that have something new.
+
+    With one outlet it goes as it is. With several, each record's key decides by the hash of Java's
+    default partitioner; where there is no key, the source offset does, so that whoever relays the
+    record sends it to the same place.
+    """
+    outlets = flow.outlets
+    if len(outlets) == 1:
+        outlets[0].put(batch)
+        return outlets
+    touched = []
+    for outlet, part in zip(outlets, partition(batch, len(outlets)), strict=True):
+        part_from_start = None if part is None else _from(part, outlet.start)
+        if part_from_start is not None:
+            outlet.put(part_from_start)
+            touched.append(outlet)
+    return touched
+
+
+def partition(batch: Batch, count: int) -> list[Batch | None]:
+    """The records for each of `count` target partitions, as batches in the same codec."""
+    shares: list[list[tuple[Record, int]]] = [[] for _ in range(count)]
+    for index, record in enumerate(records_of(batch)):
+        offset = batch.source_offset(index)
+        shares[partition_of(record.key, offset, count)].append((record, offset))
+    return [_batch(share, batch) if share else None for share in shares]
+
+
+def partition_of(key: bytes | None, source_offset: int, count: int) -> int:
+    if key is None:
+        return (source_offset // KEYLESS_RUN) % count
+    hashed: int = murmur2(key)
+    return (hashed & 0x7FFFFFFF) % count
+
+
+def _from(batch: Batch, start: int) -> Batch | None:
+    """The records from source offset `start` on: an outlet may be further on than the others."""
+    if batch.first >= start:
+        return batch
+    kept = [
+        (record, offset)
+        for index, record in enumerate(records_of(batch))
+        if (offset := batch.source_offset(index)) >= start
+    ]
+    return _batch(kept, batch) if kept else None
+
+
+def _batch(share: list[tuple[Record, int]], whole: Batch) -> Batch:
+    return build(
+        [record for record, _ in share],
+        codec=whole.codec,
+        first=share[0][1],
+        next=whole.next,
+        leader_epoch=whole.leader_epoch,
+        offsets=[offset for _, offset in share],
+    )
