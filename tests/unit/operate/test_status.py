@@ -1,0 +1,158 @@
+"""How a partition is judged from what the clusters say; no broker takes part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from causeway.control.topics import MirroredTopic
+from causeway.errors import AuthorizationError
+from causeway.model import State, TopicPartition
+from causeway.operate.status import (
+    NO_DRIVER,
+    Driver,
+    PartitionStatus,
+    driver_of,
+    first_timestamp,
+    partition_status,
+)
+from causeway.relay.progress import LeaseRecord, Progress
+from causeway.wire.batches import HEADER
+from causeway.wire.offsets import OffsetAt
+
+NOW = 1_700_000_000_000
+TOPIC = MirroredTopic(
+    source="orders",
+    target="A.orders",
+    partitions=1,
+    source_id="a" * 32,
+    target_id="b" * 32,
+    target_partitions=1,
+    max_message_bytes=1_048_588,
+)
+PROGRESS = Progress(
+    topic="orders",
+    partition=0,
+    topic_id="a" * 32,
+    leader_epoch=0,
+    position=70,
+    outlets=(),
+    state=State.RUNNING,
+)
+RUNNING = Driver(owner="host-1", running=True, last_seen_ms=NOW)
+GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
+
+
+def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStatus:
+    given: dict[str, Any] = {
+        "end": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
+        "start": progress.position if progress else 0,
+        "first_unmirrored_ms": NOW - 2_000,
+        "driver": RUNNING,
+        "now_ms": NOW,
+    }
+    return partition_status(TopicPartition("orders", 0), TOPIC, progress, **(given | changes))
+
+
+def test_lag_in_records_and_in_time() -> None:
+    one = judge()
+
+    assert (one.source_end, one.mirrored_to, one.lag_records, one.lag_ms) == (100, 70, 30, 2_000)
+    assert (one.state, one.reason) == (State.RUNNING, None)
+
+
+def test_caught_up_means_no_lag_however_old_the_last_record() -> None:
+    one = judge(replace(PROGRESS, position=100), first_unmirrored_ms=None)
+
+    assert (one.lag_records, one.lag_ms) == (0, 0)
+
+
+def test_records_of_the_future_have_no_negative_lag() -> None:
+    assert judge(first_unmirrored_ms=NOW + 5_000).lag_ms == 0
+
+
+def test_what_could_not_be_read_is_unknown_and_says_why() -> None:
+    denied = AuthorizationError("look up an offset of", "orders-0", "denied")
+
+    one = judge(end=denied)
+
+    assert (one.source_end, one.lag_records, one.lag_ms) == (None, None, None)
+    assert one.reason == str(denied)
+
+
+@pytest.mark.parametrize("driver", [None, GONE])
+def test_without_a_driver_no_partition_runs(driver: Driver | None) -> None:
+    failed = replace(PROGRESS, state=State.FAILED, reason="no leader")
+
+    assert judge(driver=driver).state == NO_DRIVER
+    assert judge(None, driver=driver).state == NO_DRIVER
+    assert (judge(failed, driver=driver).state, judge(failed, driver=driver).reason) == (
+        NO_DRIVER,
+        "no leader",
+    )
+
+
+def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None:
+    stopped = replace(PROGRESS, state=State.STOPPED, reason="made anew")
+
+    for driver in (RUNNING, GONE, None):
+        assert (judge(stopped, driver=driver).state, judge(stopped, driver=driver).reason) == (
+            State.STOPPED,
+            "made anew",
+        )
+
+
+def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> None:
+    anew = judge(replace(PROGRESS, topic_id="c" * 32), driver=None)
+    truncated = judge(replace(PROGRESS, position=200), driver=None)
+
+    assert (anew.state, truncated.state) == (State.STOPPED, State.STOPPED)
+    assert "made anew" in (anew.reason or "")
+    assert "truncated" in (truncated.reason or "")
+    assert truncated.lag_records == 0
+
+
+def test_a_partition_not_begun_lags_by_all_there_is() -> None:
+    one = judge(None)
+
+    assert (one.state, one.reason, one.mirrored_to, one.lag_records) == (
+        State.WAITING,
+        "not begun",
+        None,
+        100,
+    )
+
+
+@pytest.mark.parametrize(
+    ("age_s", "released", "running"),
+    [(0, False, True), (19, False, True), (21, False, False), (0, True, False)],
+)
+def test_a_lease_that_is_old_or_given_back_means_no_driver(
+    age_s: int, released: bool, running: bool
+) -> None:
+    lease = LeaseRecord(
+        link="A->B",
+        owner="host-1",
+        producer_id=1,
+        producer_epoch=0,
+        lease_s=10,
+        released=released,
+        written_at=NOW - age_s * 1000,
+    )
+
+    driver = driver_of([lease], NOW)
+
+    assert driver is not None
+    assert driver.running is running
+    assert driver_of([], NOW) is None
+
+
+def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
+    def header(attributes: int) -> bytes:
+        return HEADER.pack(0, 49, 0, 2, 0, attributes, 0, 111, 222, -1, -1, -1, 1)
+
+    assert first_timestamp(header(0)) == 111
+    assert first_timestamp(header(0x08)) == 222
+    assert first_timestamp(b"") is None
