@@ -14,6 +14,7 @@ from causeway.errors import ConfigError
 from causeway.java_regex import translate
 from causeway.naming import MAX_TOPIC_LENGTH, ReplicationPolicy
 
+Pattern = re.Pattern[str]
 _SEPARATOR = re.compile(r"\s*,\s*")
 
 
@@ -48,7 +49,7 @@ def split_list(value: str) -> tuple[str, ...]:
     return tuple(item for item in _SEPARATOR.split(value.strip()) if item)
 
 
-def compile_patterns(value: str) -> tuple[re.Pattern[str], ...]:
+def compile_patterns(value: str) -> tuple[Pattern, ...]:
     """The patterns of a comma-separated list. Raises ConfigError that quotes the faulty one.
 
     MirrorMaker 2 joins the list with `|`, so a flag such as `(?i)` set by one pattern holds for
@@ -62,7 +63,7 @@ def compile_patterns(value: str) -> tuple[re.Pattern[str], ...]:
     return tuple(patterns)
 
 
-def compile_mm1_include(value: str) -> tuple[re.Pattern[str], ...]:
+def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
     """MirrorMaker 1's `--whitelist`: one regular expression in which `,` stands for `|`, blanks and
     quotes around it are dropped, and `*` alone means all topics."""
     text = value.strip().strip("\"'").replace(" ", "").replace(",", "|").strip("|")
@@ -71,7 +72,7 @@ def compile_mm1_include(value: str) -> tuple[re.Pattern[str], ...]:
     return (_compile(".*" if text == "*" else text, "")[0],)
 
 
-def first_match(patterns: Iterable[re.Pattern[str]], name: str) -> re.Pattern[str] | None:
+def first_match(patterns: Iterable[Pattern], name: str) -> Pattern | None:
     """The first pattern that matches the whole of `name`."""
     return next((pattern for pattern in patterns if pattern.fullmatch(name)), None)
 
@@ -82,8 +83,8 @@ def decide_topic(
     source_alias: str,
     target_alias: str,
     policy: ReplicationPolicy,
-    topics: tuple[re.Pattern[str], ...],
-    topics_exclude: tuple[re.Pattern[str], ...],
+    topics: tuple[Pattern, ...],
+    topics_exclude: tuple[Pattern, ...],
     heartbeats_replication_enabled: bool = True,
 ) -> TopicDecision:
     """Whether `name` of the source is mirrored, and under which name.
@@ -124,7 +125,7 @@ def _left_out(verdict: Verdict, reason: str) -> TopicDecision:
     return TopicDecision(verdict=verdict, target_name=None, reason=reason)
 
 
-def _compile(item: str, flags: str) -> tuple[re.Pattern[str], str]:
+def _compile(item: str, flags: str) -> tuple[Pattern, str]:
     text, flags = translate(item, flags)
     try:
         return re.compile(text, re.ASCII), flags

@@ -390,9 +390,7 @@ class _Translator:
 
 
 # A class that means the same in both languages.
-_SAME_CLASS = re.compile(
-    r"\[\^?(?:\\[dDwWsS.\-_+*?|()\[\]{}^$/]|(?!&&|--|\|\||~~)[^\\\[\]])+\]"
-)
+_SAME_CLASS = re.compile(r"\[\^?(?:\\[dDwWsS.\-_+*?|()\[\]{}^$/]|(?!&&|--|\|\||~~)[^\\\[\]])+\]")
 _ASCII = frozenset(chr(code) for code in range(128))
 _CODE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))"

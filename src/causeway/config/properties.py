@@ -1,7 +1,7 @@
 """Java property files: syntax by `javaproperties`, then `${...}` resolved as Kafka would.
 
-    ${env:NAME}  ${file:/path/to.properties:key}  ${dir:/path:file}     Kafka's config providers
-    ${NAME}                                                             an environment variable
+${env:NAME}  ${file:/path/to.properties:key}  ${dir:/path:file}     Kafka's config providers
+${NAME}                                                             an environment variable
 """
 
 from __future__ import annotations

@@ -108,6 +108,7 @@ class LinkSettings:
     refresh_topics_enabled: bool = True
     refresh_topics_interval_s: float = 600
     sync_topic_configs_enabled: bool = True
+    sync_topic_configs_interval_s: float = 600
     heartbeats_replication_enabled: bool = True
     fetch: FetchSettings = FetchSettings()
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"

@@ -1,0 +1,178 @@
+"""What becomes of each key of a MirrorMaker 2 file: acted on, known, misplaced or unknown.
+
+None is silently dropped: all but the first kind are named in the warnings.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from causeway.config import known
+from causeway.config.keys import (
+    IN_SECONDS,
+    OLD_NAMES,
+    SECURITY,
+    ClientKeys,
+    ConsumerKeys,
+    FlowKeys,
+    RunKeys,
+)
+from causeway.config.properties import Entry
+
+_RUN = RunKeys.names() | frozenset(IN_SECONDS)
+_FLOW = FlowKeys.names() | frozenset(OLD_NAMES)
+_CLIENT = ClientKeys.names() | frozenset(SECURITY)
+_ROLE = {
+    "consumer": _CLIENT | ConsumerKeys.names(),
+    "producer": _CLIENT,
+    "admin": _CLIENT,
+}
+
+
+class Effect(Enum):
+    ACTED_ON = auto()
+    NOT_YET = auto()  # known to MirrorMaker 2, Connect or Kafka's clients
+    MISPLACED = auto()  # has an effect elsewhere, none where it stands
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`hint` says where a misplaced key belongs, or what an unknown one may be meant to be."""
+
+    effect: Effect
+    hint: str = ""
+
+
+_FINE = Finding(effect=Effect.ACTED_ON)
+_NOT_YET = Finding(effect=Effect.NOT_YET)
+
+
+def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
+    """`(prefix, rest)`, the prefix being `A->B`, an alias (the longest that fits) or empty."""
+    flow, dot, rest = key.partition(".")
+    while "->" in key and dot:
+        source, _, target = flow.partition("->")
+        if source in aliases and target in aliases:
+            return flow, rest
+        more, dot, rest = rest.partition(".")
+        flow = f"{flow}.{more}"
+    if "->" in key:
+        return "", key
+    for alias in sorted(aliases, key=len, reverse=True):
+        if key.startswith(f"{alias}."):
+            return alias, key[len(alias) + 1 :]
+    return "", key
+
+
+def audit_key(key: str, aliases: Iterable[str]) -> Finding:
+    """What becomes of `key` (its value not considered)."""
+    prefix, rest = split_key(key, aliases)
+    if not prefix:
+        return _top_level(rest, aliases)
+    return _of_flow(rest, prefix) if "->" in prefix else _of_cluster(rest, prefix)
+
+
+def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
+    """At most one line for each kind of finding, naming every key with its line."""
+    places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
+    for entry in entries.values():
+        finding = audit_key(entry.key, aliases)
+        base = split_key(entry.key, aliases)[1]
+        if finding.effect is Effect.NOT_YET and _agreed(base, entry.value):
+            continue
+        hint = f" ({finding.hint})" if finding.hint else ""
+        places[finding.effect].append(f"{entry.place}{hint}")
+    texts = {
+        Effect.NOT_YET: "not acted on in this version",
+        Effect.MISPLACED: "without effect where they stand",
+        Effect.UNKNOWN: "unknown keys",
+    }
+    return [
+        f"{text}: {', '.join(places[effect])}" for effect, text in texts.items() if places[effect]
+    ]
+
+
+def _agreed(name: str, value: str) -> bool:
+    """Whether `name=value` only says what Causeway does anyway."""
+    for prefix in ("source.", "target.", "consumer.", "producer.", "admin.", "cluster."):
+        name = name.removeprefix(prefix)
+    return value.replace(" ", "") in known.AGREED.get(name, ())
+
+
+def _top_level(name: str, aliases: Iterable[str]) -> Finding:
+    if name in _TOP_FINE or name.startswith(("spark.", "config.providers.")):
+        return _FINE
+    if name in known.FLOW or name in known.CLUSTER or _is_worker(name):
+        return _NOT_YET
+    role, _, rest = name.partition(".")
+    if rest in known.ROLES.get(role, ()):
+        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
+    for role, names in known.ROLES.items():
+        if name in names:
+            return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{role}.{name}")
+    with_alias = {f"{alias}.{word}" for alias in aliases for word in SECURITY}
+    return _unknown(name, _TOP_FINE | known.FLOW | with_alias)
+
+
+def _of_cluster(name: str, alias: str) -> Finding:
+    role, _, rest = name.partition(".")
+    if role in known.ROLES:
+        return _of_role(role, rest, f"{alias}.")
+    if name in SECURITY:
+        return _FINE
+    if name in known.CLUSTER or _is_worker(name):
+        return _NOT_YET
+    if name in _FLOW | known.FLOW:
+        return Finding(
+            effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
+        )
+    for role, names in known.ROLES.items():
+        if name in names:
+            return Finding(effect=Effect.MISPLACED, hint=f"write it as {alias}.{role}.{name}")
+    return _unknown(name, known.CLUSTER | _WORDS_WITH_ROLE, f"{alias}.")
+
+
+def _of_flow(name: str, flow: str) -> Finding:
+    if name in _FLOW:
+        return _FINE
+    if name in known.FLOW:
+        return _NOT_YET
+    if name in _RUN:
+        return Finding(effect=Effect.MISPLACED, hint=f"it is for all flows: write it as {name}")
+    side = next((side for side in ("source.", "target.") if name.startswith(side)), "")
+    role, _, rest = name.removeprefix(side).partition(".")
+    if side and role == "cluster":
+        return _FINE if rest in SECURITY else _of_cluster(rest, f"{flow}.{side}cluster")
+    if role in known.ROLES:
+        # The source's producer and the target's consumer serve offset syncs and checkpoints only.
+        idle = (side, role) in (("source.", "producer"), ("target.", "consumer"))
+        finding = _of_role(role, rest, f"{flow}.{side}")
+        return _NOT_YET if idle and finding is _FINE else finding
+    if _is_worker(name) or name in known.CLUSTER:
+        return _NOT_YET
+    return _unknown(name, _FLOW | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
+
+
+def _of_role(role: str, name: str, prefix: str) -> Finding:
+    if name in _ROLE[role]:
+        return _FINE
+    if name in known.ROLES[role]:
+        return _NOT_YET
+    return _unknown(name, known.ROLES[role], f"{prefix}{role}.")
+
+
+def _is_worker(name: str) -> bool:
+    return name in known.WORKER or name.startswith(known.WORKER_PREFIXES)
+
+
+def _unknown(name: str, words: Iterable[str], prefix: str = "") -> Finding:
+    near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.8)
+    return Finding(effect=Effect.UNKNOWN, hint=f"did you mean {prefix}{near[0]}?" if near else "")
+
+
+_TOP_FINE = _RUN | _FLOW | frozenset(SECURITY) | {"clusters", "config.providers"}
+_WORDS_WITH_ROLE = frozenset(f"{role}.{name}" for role, names in _ROLE.items() for name in names)

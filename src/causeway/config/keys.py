@@ -1,0 +1,243 @@
+"""The keys this version acts on: name, type, default and meaning. One table; docs are made of it.
+
+Every model is read by typed.read(), which reports a wrong value with its key and line.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+_T = TypeVar("_T")
+
+
+class Keys(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """The keys, as they stand in a file."""
+        return frozenset(field.alias for field in cls.model_fields.values() if field.alias)
+
+
+def key(name: str, default: Any, meaning: str) -> Any:
+    return Field(default, alias=name, description=meaning)
+
+
+def _boolean(value: Any) -> Any:
+    """As Java: `true` or `false` in any case, nothing else."""
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text in ("true", "false"):
+        return text == "true"
+    if isinstance(value, bool):
+        return value
+    raise ValueError("true or false")
+
+
+def _whole(low: int, high: int, allowed: tuple[int, ...] = ()) -> BeforeValidator:
+    expected = f"a whole number of at least {low}" if high >= _INT_MAX else f"{low} to {high}"
+    if allowed:
+        expected += "".join(f", or {number}" for number in allowed)
+
+    def parse(value: Any) -> Any:
+        text = str(value).strip()
+        digits = text.removeprefix("-").removeprefix("+")
+        if digits.isascii() and digits.isdecimal() and len(digits) < 20:
+            number = int(text)
+            if low <= number <= high or number in allowed:
+                return number
+        raise ValueError(expected)
+
+    return BeforeValidator(parse)
+
+
+def _word(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
+Bool = Annotated[bool, BeforeValidator(_boolean)]
+Count = Annotated[int, _whole(1, _INT_MAX)]
+Size = Annotated[int, _whole(0, _INT_MAX)]
+Millis = Annotated[int, _whole(1, _LONG_MAX)]
+Seconds = Annotated[int, _whole(1, _LONG_MAX)]
+Text = Annotated[str, BeforeValidator(_stripped)]
+
+
+class RunKeys(Keys):
+    """Of the whole process; ours alone."""
+
+    lanes: Count | None = key(
+        "causeway.lanes", None, "Lanes (Spark tasks) that copy. Default: one a Spark core."
+    )
+    progress_interval_ms: Millis = key(
+        "causeway.progress.interval.ms", 1000, "How often progress is written to the target."
+    )
+    lease_ms: Annotated[int, _whole(1000, 3_600_000)] = key(
+        "causeway.lease.ms",
+        10_000,
+        "How long a lane, or a leading driver, may go on without a sign from the other end.",
+    )
+    connections: Annotated[int, _whole(1, 64)] = key(
+        "causeway.connections", 2, "Connections of a lane to each target broker."
+    )
+    in_flight: Annotated[int, _whole(1, 5)] = key(
+        "causeway.in.flight",
+        5,
+        "Produce requests unanswered on a connection. A broker knows a repeat of the last 5 only.",
+    )
+    lane_buffer_bytes: Annotated[int, _whole(1 << 20, 1 << 40)] = key(
+        "causeway.lane.buffer.bytes", 64 << 20, "Most bytes of batches a lane holds in memory."
+    )
+
+
+# The same in seconds, for those who prefer MirrorMaker 2's `.interval.seconds`.
+IN_SECONDS = {
+    "causeway.progress.interval.seconds": "causeway.progress.interval.ms",
+    "causeway.lease.seconds": "causeway.lease.ms",
+}
+
+
+class FlowKeys(Keys):
+    """Of a flow `A->B`: written `A->B.key`, or `key` for all flows."""
+
+    enabled: Bool = key("enabled", False, "Whether the flow runs.")
+    topics: Text = key(
+        "topics", ".*", "Topics to mirror: a list of whole-name regular expressions."
+    )
+    topics_exclude: Text = key(
+        "topics.exclude",
+        r".*[\-\.]internal, .*\.replica, __.*",
+        "Topics to leave out; wins over `topics`. `topics.blacklist` is the old name.",
+    )
+    topic_filter_class: Text = key(
+        "topic.filter.class", "DefaultTopicFilter", "Only Kafka's DefaultTopicFilter."
+    )
+    policy_class: Text = key(
+        "replication.policy.class",
+        "DefaultReplicationPolicy",
+        "DefaultReplicationPolicy (`A.topic`) or IdentityReplicationPolicy (`topic`).",
+    )
+    policy_separator: Text = key(
+        "replication.policy.separator", ".", "Stands between alias and topic."
+    )
+    policy_internal_separator: Bool = key(
+        "replication.policy.internal.topic.separator.enabled",
+        True,
+        "Whether the names of internal topics have that separator too.",
+    )
+    replication_factor: Annotated[int, _whole(1, 32767, (-1,))] = key(
+        "replication.factor", 2, "Of created topics; -1 is the target broker's default."
+    )
+    refresh_topics_enabled: Bool = key(
+        "refresh.topics.enabled", True, "Whether to look for new topics and partitions."
+    )
+    refresh_topics_interval: Seconds = key(
+        "refresh.topics.interval.seconds", 600, "How often to look for them."
+    )
+    sync_topic_configs_enabled: Bool = key(
+        "sync.topic.configs.enabled", True, "Whether to keep topic configs as on the source."
+    )
+    sync_topic_configs_interval: Seconds = key(
+        "sync.topic.configs.interval.seconds", 600, "How often to compare topic configs."
+    )
+    config_properties_exclude: Text = key(
+        "config.properties.exclude",
+        r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
+        r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
+        r" unclean\.leader\.election\.enable, min\.insync\.replicas",
+        "Topic configs not to copy. `config.properties.blacklist` is the old name.",
+    )
+    config_property_filter_class: Text = key(
+        "config.property.filter.class",
+        "DefaultConfigPropertyFilter",
+        "Only Kafka's DefaultConfigPropertyFilter.",
+    )
+    use_defaults_from: Annotated[Literal["source", "target"], BeforeValidator(_word)] = key(
+        "use.defaults.from", "target", "Whose default counts for a config that is not set."
+    )
+    heartbeats_replication_enabled: Bool = key(
+        "heartbeats.replication.enabled",
+        True,
+        "Whether heartbeats topics are mirrored though `topics` does not select them.",
+    )
+    admin_timeout_ms: Millis = key(
+        "admin.timeout.ms", 60_000, "For requests that create or change topics."
+    )
+    transforms: Text = key("transforms", "", "Must be empty: Connect's transforms cannot run here.")
+    delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(_word)] = key(
+        "causeway.delivery",
+        "exactly-once",
+        "`at-least-once` only for brokers without idempotent producers.",
+    )
+    sole_writer: Bool | None = key(
+        "causeway.sole.writer",
+        None,
+        "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
+        " partition. Default: true where their names begin with the source's alias.",
+    )
+
+
+OLD_NAMES = {
+    "topics.blacklist": "topics.exclude",
+    "config.properties.blacklist": "config.properties.exclude",
+}
+
+
+class ClientKeys(Keys):
+    """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
+
+    client_id: Text = key("client.id", "causeway", "Shown in the brokers' logs and quotas.")
+    request_timeout_ms: Millis = key("request.timeout.ms", 30_000, "For a broker's answer.")
+    connect_timeout_ms: Millis = key(
+        "socket.connection.setup.timeout.ms", 10_000, "For opening a connection."
+    )
+
+
+class ConsumerKeys(Keys):
+    """Of the reader of a flow: `A.consumer.key`."""
+
+    isolation_level: Annotated[
+        Literal["read_committed", "read_uncommitted"], BeforeValidator(_word)
+    ] = key("isolation.level", "read_committed", "Whether aborted and open transactions are read.")
+    auto_offset_reset: Annotated[Literal["earliest", "latest"], BeforeValidator(_word)] = key(
+        "auto.offset.reset", "earliest", "Where a partition starts that was never mirrored."
+    )
+    fetch_max_wait_ms: Size = key(
+        "fetch.max.wait.ms", 500, "How long a broker may wait for fetch.min.bytes."
+    )
+    fetch_min_bytes: Size = key("fetch.min.bytes", 1, "Least bytes of a fetch answer.")
+    fetch_max_bytes: Count = key("fetch.max.bytes", 50 << 20, "Most bytes of a fetch answer.")
+    max_partition_fetch_bytes: Count = key(
+        "max.partition.fetch.bytes", 4 << 20, "Most bytes of a partition in a fetch answer."
+    )
+
+
+# Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
+SECURITY = {
+    "bootstrap.servers": "host:port of some brokers, comma-separated.",
+    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+    "sasl.jaas.config": "Login module and its options, as for Java clients.",
+    "sasl.oauthbearer.token.endpoint.url": "Where tokens are fetched from (https).",
+    "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
+    "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
+    "sasl.oauthbearer.scope": "Scope to ask for.",
+    "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
+    "ssl.truststore.password": "Its password (JKS, PKCS12).",
+    "ssl.truststore.type": "JKS, PKCS12 or PEM.",
+    "ssl.truststore.certificates": "Trusted certificates as PEM text.",
+    "ssl.keystore.location": "File with the client's key and certificate chain.",
+    "ssl.keystore.password": "Its password (JKS, PKCS12).",
+    "ssl.keystore.type": "JKS, PKCS12 or PEM.",
+    "ssl.keystore.key": "Private key as PEM text.",
+    "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
+    "ssl.key.password": "Password of the private key.",
+    "ssl.endpoint.identification.algorithm": "https, or empty to accept any host name.",
+}

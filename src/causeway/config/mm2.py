@@ -1,0 +1,304 @@
+"""A MirrorMaker 2 property file as Settings.
+
+Everything wrong with a file is reported together, one line a problem, with key and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from causeway import filters
+from causeway.config import audit
+from causeway.config.keys import IN_SECONDS, OLD_NAMES, ConsumerKeys, FlowKeys, RunKeys
+from causeway.config.precedence import client_entries, flow_entries
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry, load_properties
+from causeway.config.security import client_settings
+from causeway.config.settings import (
+    ClientSettings,
+    FetchSettings,
+    LinkSettings,
+    RunSettings,
+    Settings,
+)
+from causeway.config.typed import read
+from causeway.errors import ConfigError
+from causeway.naming import ReplicationPolicy, is_legal_name
+
+Entries = Mapping[str, Entry]
+_FILTERS = {
+    "topic.filter.class": "DefaultTopicFilter",
+    "config.property.filter.class": "DefaultConfigPropertyFilter",
+}
+
+
+def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
+    effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
+    file = load_properties(path, environment)
+    problems = Problems(str(path))
+    aliases = _aliases(file.entries, problems)
+    problems.raise_if_any()
+    _check_flow_names(file.entries, aliases, problems)
+    links = _links(file.entries, aliases, problems)
+    run = _run_settings(file.entries, problems)
+    _check_circles(links, problems)
+    problems.raise_if_any()
+    notes = [f"{entry.place} is set again below; the last one counts" for entry in file.repeated]
+    notes += _old_names(file.entries)
+    return Settings(
+        links=tuple(links),
+        run=run,
+        spark={name: e.value for name, e in file.entries.items() if name.startswith("spark.")},
+        warnings=(*notes, *audit.warnings(file.entries, aliases)),
+    )
+
+
+def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
+    entry = entries.get("clusters")
+    aliases = tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
+    if not aliases:
+        problems.add("it names no clusters: set clusters = A, B")
+    for alias in aliases:
+        if not is_legal_name(alias):
+            problems.add(f"clusters: {alias!r} has characters that topic names cannot have")
+        elif alias in ("spark", "causeway", "clusters", "config"):
+            problems.add(
+                f"clusters: {alias} cannot be an alias, keys beginning so mean other things"
+            )
+    return aliases
+
+
+def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Problems) -> None:
+    for entry in entries.values():
+        if "->" not in entry.key or audit.split_key(entry.key, aliases)[0]:
+            continue
+        source, _, rest = entry.key.partition("->")
+        unknown = [source.strip()] if source.strip() not in aliases else []
+        if not any(rest.startswith(f"{alias}.") for alias in aliases):
+            unknown.append(rest.partition(".")[0].strip())
+        problems.add(
+            f"{entry.place}: clusters does not name {' or '.join(unknown)}"
+            if unknown
+            else f"{entry.place}: a flow is written A->B.key, without blanks"
+        )
+
+
+def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> list[LinkSettings]:
+    enabled = 0
+    links = []
+    for source, target in _pairs(aliases):
+        own = dict(flow_entries(entries, source, target, FlowKeys.names() | OLD_NAMES.keys()))
+        for old, new in OLD_NAMES.items():
+            if old in own:
+                own.setdefault(new, own[old])
+        found: list[str] = []
+        keys = read(FlowKeys, own, here := Problems("", found))
+        # What is wrong with the keys of a flow that does not run stops nobody.
+        if keys.enabled or ("enabled" in own and any("enabled" in line for line in here.lines)):
+            enabled += 1
+            for line in here.lines:
+                problems.add(line)
+            link = _link(entries, own, keys, source, target, problems)
+            if link is not None:
+                links.append(link)
+    if not enabled:
+        problems.add(
+            "no flow is enabled: set A->B.enabled = true, with the aliases of two clusters"
+        )
+    return links
+
+
+def _pairs(aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    return ((s, t) for s in aliases for t in aliases if s != t)
+
+
+def _link(
+    entries: Entries,
+    own: Entries,
+    keys: FlowKeys,
+    source: str,
+    target: str,
+    problems: Problems,
+) -> LinkSettings | None:
+    reader = client_entries(entries, source, target, "source", "consumer")
+    clients = [
+        client_settings(alias, found, problems)
+        for alias, found in (
+            (source, reader),
+            (target, client_entries(entries, source, target, "target", "producer")),
+            (source, client_entries(entries, source, target, "source", "admin")),
+            (target, client_entries(entries, source, target, "target", "admin")),
+        )
+    ]
+    _check_classes(own, keys, problems)
+    policy = _policy(own, keys, source, problems)
+    patterns = {
+        name: _patterns(own, name, value, problems)
+        for name, value in (
+            ("topics", keys.topics),
+            ("topics.exclude", keys.topics_exclude),
+            ("config.properties.exclude", keys.config_properties_exclude),
+        )
+    }
+    fetch = _fetch(reader, problems)
+    known: list[ClientSettings] = [client for client in clients if client is not None]
+    if len(known) < len(clients) or policy is None:
+        return None
+    return LinkSettings(
+        source=known[0],
+        target=known[1],
+        source_admin=known[2],
+        target_admin=known[3],
+        policy=policy,
+        topics=patterns["topics"],
+        topics_exclude=patterns["topics.exclude"],
+        config_properties_exclude=patterns["config.properties.exclude"],
+        use_defaults_from=keys.use_defaults_from,
+        replication_factor=keys.replication_factor,
+        refresh_topics_enabled=keys.refresh_topics_enabled,
+        refresh_topics_interval_s=keys.refresh_topics_interval,
+        sync_topic_configs_enabled=keys.sync_topic_configs_enabled,
+        sync_topic_configs_interval_s=keys.sync_topic_configs_interval,
+        heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
+        fetch=fetch,
+        delivery=keys.delivery,
+        admin_timeout_ms=keys.admin_timeout_ms,
+        # Under the identity policy, a topic's name is everybody's: others may write to it as well.
+        sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
+    )
+
+
+def _check_classes(own: Entries, keys: FlowKeys, problems: Problems) -> None:
+    for name, value in (
+        ("topic.filter.class", keys.topic_filter_class),
+        ("config.property.filter.class", keys.config_property_filter_class),
+    ):
+        if value.rsplit(".", 1)[-1] != _FILTERS[name]:
+            problems.add(f"{own[name].place}: {value} cannot be loaded, only {_FILTERS[name]}")
+    if keys.transforms:
+        # Passing them over in silence could let data out that they were to mask.
+        problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
+
+
+def _policy(
+    own: Entries, keys: FlowKeys, source: str, problems: Problems
+) -> ReplicationPolicy | None:
+    try:
+        return ReplicationPolicy.from_class(
+            keys.policy_class,
+            separator=keys.policy_separator,
+            internal_separator_enabled=keys.policy_internal_separator,
+            source_alias=source,
+        )
+    except ConfigError as error:
+        entry = own.get(error.operation.removeprefix("use "))
+        problems.add(f"line {entry.line}: {error}" if entry and entry.line else str(error))
+        return None
+
+
+def _patterns(
+    own: Entries, name: str, value: str, problems: Problems
+) -> tuple[filters.Pattern, ...]:
+    try:
+        return filters.compile_patterns(value)
+    except ConfigError as error:
+        entry = own.get(name)
+        problems.add(f"{entry.place if entry else name}: {error}")
+        return ()
+
+
+def _fetch(reader: Entries, problems: Problems) -> FetchSettings:
+    keys = read(ConsumerKeys, reader, problems)
+    return FetchSettings(
+        read_committed=keys.isolation_level == "read_committed",
+        max_wait_ms=keys.fetch_max_wait_ms,
+        min_bytes=keys.fetch_min_bytes,
+        max_bytes=keys.fetch_max_bytes,
+        max_partition_bytes=keys.max_partition_fetch_bytes,
+        start=keys.auto_offset_reset,
+    )
+
+
+def _run_settings(entries: Entries, problems: Problems) -> RunSettings:
+    own = dict(entries)
+    for seconds, millis in IN_SECONDS.items():
+        if seconds not in own:
+            continue
+        entry = own[seconds]
+        if millis in own:
+            problems.add(f"{entry.place} and {own[millis].place} say the same twice")
+        elif not _is_number(entry.value):
+            problems.add(f"{entry.place} must be a number of seconds, not {entry.shown}")
+        else:
+            text = str(round(float(entry.value) * 1000))
+            own[millis] = Entry(key=entry.key, value=text, line=entry.line)
+    keys = read(RunKeys, own, problems)
+    return RunSettings(
+        lanes=keys.lanes,
+        progress_interval_s=keys.progress_interval_ms / 1000,
+        lease_s=keys.lease_ms / 1000,
+        connections=keys.connections,
+        in_flight=keys.in_flight,
+        lane_buffer_bytes=keys.lane_buffer_bytes,
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return 0 < float(text) < 1e9
+    except ValueError:
+        return False
+
+
+def _check_circles(links: list[LinkSettings], problems: Problems) -> None:
+    """Flows in a circle are fine only where names tell where a topic came from."""
+    blind = {link.name: _why_blind(link) for link in links}
+    for link in links:
+        reason = blind[link.name]
+        back = _way(links, link.target.alias, link.source.alias) if reason else None
+        if back is not None:
+            circle = " and ".join([link.name, *back])
+            problems.add(f"records would go round for ever through {circle}: {reason}")
+        same = set(link.source.bootstrap) & set(link.target.bootstrap)
+        if link.policy.kind == "identity" and same:
+            host, port = sorted(same)[0]
+            problems.add(
+                f"{link.name} would mirror topics onto themselves: both clusters are {host}:{port}"
+            )
+
+
+def _why_blind(link: LinkSettings) -> str:
+    if link.policy.kind == "identity":
+        return f"{link.name} has the identity policy, which cannot see where a topic came from"
+    for alias in (link.source.alias, link.target.alias):
+        if link.policy.separator in alias:
+            return (
+                f"the alias {alias} holds the separator '{link.policy.separator}',"
+                " so that topic names do not show where they came from"
+            )
+    return ""
+
+
+def _way(links: list[LinkSettings], start: str, end: str) -> list[str] | None:
+    """The shortest way from `start` to `end` along the flows, by their names."""
+    ways: list[tuple[str, list[str]]] = [(start, [])]
+    seen = {start}
+    for at, names in ways:
+        if at == end:
+            return names
+        for link in links:
+            if link.source.alias == at and link.target.alias not in seen:
+                seen.add(link.target.alias)
+                ways.append((link.target.alias, [*names, link.name]))
+    return None
+
+
+def _old_names(entries: Entries) -> list[str]:
+    return [
+        f"{entry.place} is not used, because {entry.key.replace(old, new)} is set too"
+        for old, new in OLD_NAMES.items()
+        for entry in entries.values()
+        if entry.key.endswith(old) and entry.key.replace(old, new) in entries
+    ]

@@ -1,0 +1,297 @@
+"""How one client reaches one cluster: Java-style client keys to ClientSettings.
+
+Every wrong value is a problem that names key and line; secrets are never quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from causeway.config import jaas, stores
+from causeway.config.keys import ClientKeys
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry
+from causeway.config.settings import (
+    ClientSettings,
+    OAuthSettings,
+    SaslMechanism,
+    SaslSettings,
+    Secret,
+    SecurityProtocol,
+    TlsSettings,
+)
+from causeway.config.typed import read
+from causeway.errors import ConfigError
+
+# Kafka accepts `PROTOCOL://` before the host, and IPv6 addresses in brackets.
+_ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})")
+_LOGIN_MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+_STORE_TYPES = ("JKS", "PKCS12", "PEM")
+
+
+def client_settings(
+    alias: str, entries: Mapping[str, Entry], problems: Problems
+) -> ClientSettings | None:
+    """What the keys in `entries` (names without any prefix) say about reaching cluster `alias`;
+    None where that cannot be said, with the reasons in `problems`."""
+    reader = _Reader(alias=alias, entries=entries, problems=problems)
+    before = len(problems.lines)
+    client = read(ClientKeys, entries, problems)
+    protocol = reader.protocol()
+    bootstrap = reader.bootstrap()
+    tls = reader.tls() if protocol.endswith("SSL") else None
+    sasl = reader.sasl() if protocol.startswith("SASL") else None
+    if len(problems.lines) > before or not bootstrap or (protocol.startswith("SASL") and not sasl):
+        return None
+    return ClientSettings(
+        alias=alias,
+        bootstrap=bootstrap,
+        protocol=protocol,
+        tls=tls,
+        sasl=sasl,
+        client_id=client.client_id,
+        connect_timeout_ms=client.connect_timeout_ms,
+        request_timeout_ms=client.request_timeout_ms,
+    )
+
+
+def parse_address(text: str) -> tuple[str, int] | None:
+    """`host:port`, None where it is not one."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match.group(3)) < 65536:
+        return None
+    return match.group(1) or match.group(2), int(match.group(3))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    alias: str
+    entries: Mapping[str, Entry]
+    problems: Problems
+
+    def _text(self, key: str) -> str | None:
+        """The value of `key` without surrounding blanks, None where it is absent or blank."""
+        entry = self.entries.get(key)
+        return (entry.value.strip() or None) if entry else None
+
+    def _secret(self, key: str) -> str | None:
+        """As it stands: blanks may be part of a password."""
+        entry = self.entries.get(key)
+        return entry.value if entry is not None and entry.value else None
+
+    def _place(self, key: str) -> str:
+        entry = self.entries.get(key)
+        return entry.place if entry else f"{key} of cluster {self.alias}"
+
+    def _missing(self, key: str, why: str) -> None:
+        self.problems.add(f"cluster {self.alias} has no {key}: {why}")
+
+    def bootstrap(self) -> tuple[tuple[str, int], ...]:
+        text = self._text("bootstrap.servers")
+        if text is None:
+            self._missing("bootstrap.servers", f"set {self.alias}.bootstrap.servers=host:port")
+            return ()
+        found = []
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            address = parse_address(item)
+            if address is None:
+                shown = "a value" if self.entries["bootstrap.servers"].resolved else repr(item)
+                self.problems.add(f"{self._place('bootstrap.servers')}: {shown} is not host:port")
+            else:
+                found.append(address)
+        return tuple(dict.fromkeys(found))
+
+    def protocol(self) -> SecurityProtocol:
+        text = self._text("security.protocol") or "PLAINTEXT"
+        if text.upper() not in get_args(SecurityProtocol):
+            self.problems.add(
+                f"{self._place('security.protocol')} must be one of"
+                f" {', '.join(get_args(SecurityProtocol))}, not {text}"
+            )
+            return "PLAINTEXT"
+        return cast(SecurityProtocol, text.upper())
+
+    # -- TLS
+
+    def tls(self) -> TlsSettings:
+        ca_pem, pair = None, None
+        try:
+            ca_pem = self._trusted()
+        except ConfigError as error:
+            self.problems.add(f"{self._trust_place()}: {error}")
+        try:
+            pair = self._key_pair()
+        except ConfigError as error:
+            self.problems.add(f"{self._key_place()}: {error}")
+        return TlsSettings(
+            ca_pem=ca_pem,
+            cert_pem=pair.cert_pem if pair else None,
+            key_pem=pair.key_pem if pair else None,
+            verify_hostname=self._verify_hostname(),
+        )
+
+    def _trust_place(self) -> str:
+        inline = "ssl.truststore.certificates"
+        return self._place(inline if self._text(inline) else "ssl.truststore.location")
+
+    def _key_place(self) -> str:
+        inline = "ssl.keystore.key"
+        return self._place(inline if self._text(inline) else "ssl.keystore.location")
+
+    def _verify_hostname(self) -> bool:
+        key = "ssl.endpoint.identification.algorithm"
+        entry = self.entries.get(key)
+        if entry is None or entry.value.strip().lower() == "https":
+            return True
+        if entry.value.strip():
+            self.problems.add(f"{entry.place} must be https or empty, not {entry.shown}")
+        return False
+
+    def _store_type(self, key: str) -> str:
+        text = (self._text(key) or "JKS").upper()
+        if text not in _STORE_TYPES:
+            self.problems.add(f"{self._place(key)} must be one of {', '.join(_STORE_TYPES)}")
+        return text
+
+    def _trusted(self) -> str | None:
+        kind = self._store_type("ssl.truststore.type")
+        path, text = (
+            self._text("ssl.truststore.location"),
+            self._text("ssl.truststore.certificates"),
+        )
+        if text is not None:
+            self._only_pem(kind, "ssl.truststore.certificates", "ssl.truststore.type")
+            return stores.trusted_from_pem(text, "the certificates")
+        if path is None or kind not in _STORE_TYPES:
+            return None
+        return stores.trusted_from_store(path, kind, self._secret("ssl.truststore.password"))
+
+    def _key_pair(self) -> stores.KeyPair | None:
+        kind = self._store_type("ssl.keystore.type")
+        path, text = self._text("ssl.keystore.location"), self._text("ssl.keystore.key")
+        chain = self._text("ssl.keystore.certificate.chain")
+        key_password = self._secret("ssl.key.password")
+        if text is not None or chain is not None:
+            self._only_pem(kind, "ssl.keystore.key", "ssl.keystore.type")
+            if text is None or chain is None:
+                raise ConfigError(
+                    "use", "", "ssl.keystore.key and ssl.keystore.certificate.chain go together"
+                )
+            return stores.pair_from_pem(text, chain, "the key", key_password)
+        if path is None or kind not in _STORE_TYPES:
+            return None
+        password = self._secret("ssl.keystore.password")
+        return stores.pair_from_store(path, kind, password, key_password)
+
+    def _only_pem(self, kind: str, key: str, type_key: str) -> None:
+        if kind != "PEM":
+            self.problems.add(f"{self._place(key)} holds PEM text: set {type_key}=PEM")
+
+    # -- SASL
+
+    def sasl(self) -> SaslSettings | None:
+        mechanism = (self._text("sasl.mechanism") or "GSSAPI").upper()
+        if mechanism not in get_args(SaslMechanism):
+            known = ", ".join(get_args(SaslMechanism))
+            if mechanism != "GSSAPI":
+                cause = f"{mechanism} is not supported"
+            elif self._text("sasl.mechanism"):
+                cause = "GSSAPI (Kerberos) is not supported"
+            else:
+                cause = "not set, and Kafka's default, GSSAPI (Kerberos), is not supported"
+            self.problems.add(f"{self._place('sasl.mechanism')}: {cause}, only {known}")
+            return None
+        try:
+            options = self._login_options(mechanism)
+        except ConfigError as error:
+            self.problems.add(f"{self._place('sasl.jaas.config')}: {error}")
+            return None
+        if options is None:
+            return None
+        if mechanism == "OAUTHBEARER":
+            oauth = self._oauth(options)
+            return oauth and SaslSettings(mechanism="OAUTHBEARER", oauth=oauth)
+        if options.get("tokenauth", "").lower() == "true":
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: delegation tokens (tokenauth) are not supported"
+            )
+            return None
+        missing = [name for name in ("username", "password") if not options.get(name)]
+        if missing:
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: the login module has no"
+                f" {' and no '.join(missing)}"
+            )
+            return None
+        return SaslSettings(
+            mechanism=cast(SaslMechanism, mechanism),
+            username=options["username"],
+            password=Secret(options["password"]),
+        )
+
+    def _login_options(self, mechanism: str) -> Mapping[str, str] | None:
+        text = self._text("sasl.jaas.config")
+        if text is None:
+            if mechanism == "OAUTHBEARER" and self._text(_CLIENT_ID):
+                return {}
+            self._missing("sasl.jaas.config", f"{mechanism} needs a login module")
+            return None
+        module = jaas.parse_jaas(text)
+        if module.name != _LOGIN_MODULES[mechanism]:
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: {mechanism} needs"
+                f" {_LOGIN_MODULES[mechanism]}, not {module.name}"
+            )
+            return None
+        return module.options
+
+    def _oauth(self, options: Mapping[str, str]) -> OAuthSettings | None:
+        """Client credentials from the login module, or (Kafka 4.1 on) from keys of their own, which
+        win. Strimzi's handler calls the same options `oauth.client.id` and so on."""
+
+        def pick(key: str, *names: str) -> str | None:
+            found = (options[name] for name in names if options.get(name))
+            return self._secret(key) or next(found, None)
+
+        endpoint = pick(_ENDPOINT, "oauth.token.endpoint.uri")
+        client_id = pick(_CLIENT_ID, "clientId", "oauth.client.id")
+        secret = pick(_CLIENT_SECRET, "clientSecret", "oauth.client.secret")
+        if any(name.startswith("unsecuredLogin") for name in options):
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: unsecured tokens (unsecuredLogin...) are not"
+                " supported, only client credentials"
+            )
+            return None
+        if endpoint is None or not re.match(r"https?://[^/\s]+", endpoint.strip()):
+            self.problems.add(f"{self._place(_ENDPOINT)} must be an http(s) URL")
+            return None
+        if client_id is None or secret is None:
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: OAUTHBEARER needs {_CLIENT_ID} and"
+                f" {_CLIENT_SECRET} (or clientId and clientSecret in the login module)"
+            )
+            return None
+        return OAuthSettings(
+            token_endpoint=endpoint.strip(),
+            client_id=client_id,
+            client_secret=Secret(secret),
+            scope=pick("sasl.oauthbearer.scope", "scope", "oauth.scope"),
+            extensions={
+                name.removeprefix("extension_"): value
+                for name, value in options.items()
+                if name.startswith("extension_")
+            },
+        )
+
+
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a key's name

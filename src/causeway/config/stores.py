@@ -1,0 +1,213 @@
+"""Key and trust stores of Java clients (JKS, PKCS12, PEM) as PEM text.
+
+A store declared JKS or PKCS12 is read by what its bytes are, as Java does since version 9.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jks
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from causeway.config.settings import Secret
+from causeway.errors import ConfigError
+
+_JKS_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+# Java accepts blanks where PEM has line ends: a block may stand on one line of a property file.
+_PEM_BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+([A-Za-z0-9+/=\s]+)-+END \1-+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    """PEM text: the chain (own certificate first) and its unencrypted PKCS8 key."""
+
+    cert_pem: str
+    key_pem: Secret
+
+
+def read_store(path: str, kind: str) -> bytes:
+    """The bytes of a store. Raises ConfigError where they cannot be what `kind` says."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise ConfigError("read", path, "there is no such file") from None
+    except OSError as error:
+        raise ConfigError("read", path, (error.strerror or str(error)).lower()) from None
+    is_pem = b"-----BEGIN " in data[:65536]
+    if kind == "PEM" and not is_pem:
+        raise ConfigError("read", path, "it holds no PEM text", remedy="is it JKS or PKCS12?")
+    if kind != "PEM" and is_pem:
+        raise ConfigError("read", path, f"it is PEM text, not {kind}", remedy="set its type to PEM")
+    return data
+
+
+def trusted_from_store(path: str, kind: str, password: str | None) -> str:
+    """All certificates of a trust store of `kind` JKS, PKCS12 or PEM. Raises ConfigError."""
+    data = read_store(path, kind)
+    if kind == "PEM":
+        return trusted_from_pem(data.decode("latin-1"), path)
+    if data.startswith(_JKS_MAGICS):
+        store = _load_jks(path, data, password)
+        entries = sorted(store.certs.items())
+        certificates = [_certificate(entry.cert, path) for _, entry in entries]
+        for _, entry in sorted(store.private_keys.items()):
+            certificates += [_certificate(der, path) for _, der in entry.cert_chain[:1]]
+    else:
+        bundle = _load_pkcs12(path, data, password)
+        own = [bundle.cert] if bundle.cert else []
+        certificates = [item.certificate for item in (*own, *bundle.additional_certs)]
+    if not certificates:
+        raise ConfigError("read", path, "it holds no certificate")
+    return _pem(certificates)
+
+
+def trusted_from_pem(text: str, subject: str) -> str:
+    """The certificates in `text`, in standard form. Raises ConfigError naming `subject`."""
+    return _pem(_pem_certificates(text, subject))
+
+
+def pair_from_store(
+    path: str, kind: str, password: str | None, key_password: str | None
+) -> KeyPair:
+    """The first private key of a store by alias, with its chain. Raises ConfigError."""
+    data = read_store(path, kind)
+    if kind == "PEM":
+        text = data.decode("latin-1")
+        return pair_from_pem(text, text, path, key_password)
+    if data.startswith(_JKS_MAGICS):
+        return _pair_from_jks(path, data, password, key_password)
+    bundle = _load_pkcs12(path, data, password)
+    if bundle.key is None or bundle.cert is None:
+        raise ConfigError("read", path, "it holds no private key with a certificate")
+    others = [item.certificate for item in bundle.additional_certs]
+    return KeyPair(
+        cert_pem=_pem(_chain(bundle.cert.certificate, others)), key_pem=_key_pem(bundle.key)
+    )
+
+
+def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | None) -> KeyPair:
+    """A private key and its certificate chain out of PEM texts. Raises ConfigError."""
+    blocks = [block for block in _blocks(key_text) if block[0].endswith("PRIVATE KEY")]
+    if not blocks:
+        raise ConfigError("read", subject, "it holds no private key")
+    label, body = blocks[0]
+    legacy_encrypted = "Proc-Type:" in key_text and "ENCRYPTED" in key_text
+    if legacy_encrypted and not body:
+        raise ConfigError("read", subject, "the key has the old OpenSSL encryption")
+    encrypted = label.startswith("ENCRYPTED")
+    if encrypted and password is None:
+        raise ConfigError(
+            "read", subject, "its private key is encrypted", remedy="set ssl.key.password"
+        )
+    try:
+        key = load_pem_private_key(
+            _block_text(label, body).encode(),
+            password.encode() if encrypted and password is not None else None,
+        )
+    except (ValueError, TypeError):
+        cause = "ssl.key.password is wrong" if encrypted else "its private key cannot be read"
+        raise ConfigError("read", subject, cause) from None
+    return KeyPair(cert_pem=_pem(_pem_certificates(chain_text, subject)), key_pem=_key_pem(key))
+
+
+def _pair_from_jks(
+    path: str, data: bytes, password: str | None, key_password: str | None
+) -> KeyPair:
+    store = _load_jks(path, data, password)
+    if not store.private_keys:
+        raise ConfigError("read", path, "it holds no private key")
+    entry = min(store.private_keys.items())[1]
+    try:
+        entry.decrypt(key_password if key_password is not None else password or "")
+        key = load_der_private_key(entry.pkey_pkcs8, None)
+    except (jks.util.DecryptionFailureException, ValueError):
+        raise ConfigError(
+            "read", path, f"the password of key {entry.alias} is wrong", remedy="ssl.key.password"
+        ) from None
+    chain = [_certificate(der, path) for _, der in entry.cert_chain]
+    return KeyPair(cert_pem=_pem(chain), key_pem=_key_pem(key))
+
+
+def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
+    try:
+        return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
+    except jks.util.KeystoreSignatureException:
+        raise ConfigError("read", path, "its password is wrong, or it is damaged") from None
+    except (jks.util.KeystoreException, ValueError, IndexError):
+        raise ConfigError("read", path, "it is damaged, or no key store") from None
+
+
+def _load_pkcs12(path: str, data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old stores use old ciphers; that is not ours to say
+            return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        if "password" in str(error).lower():
+            raise ConfigError(
+                "read", path, "its password is wrong" if password else "it needs a password"
+            ) from None
+        raise ConfigError("read", path, "it is damaged, or neither JKS nor PKCS12") from None
+
+
+def _certificate(der: bytes, subject: str) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError:
+        raise ConfigError("read", subject, "a certificate in it cannot be read") from None
+
+
+def _pem_certificates(text: str, subject: str) -> list[x509.Certificate]:
+    found = []
+    for label, body in _blocks(text):
+        if not label.endswith("CERTIFICATE"):
+            continue
+        try:
+            found.append(x509.load_pem_x509_certificate(_block_text("CERTIFICATE", body).encode()))
+        except ValueError:
+            raise ConfigError("read", subject, "a certificate in it cannot be read") from None
+    if not found:
+        raise ConfigError("read", subject, "it holds no certificate")
+    return found
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    return [(label.strip(), "".join(body.split())) for label, body in _PEM_BLOCK.findall(text)]
+
+
+def _block_text(label: str, body: str) -> str:
+    lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
+    return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
+
+
+def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
+    """`own` first, then each certificate's issuer as far as `others` has it."""
+    chain = [own]
+    while chain[-1].issuer != chain[-1].subject:
+        issuers = [item for item in others if item.subject == chain[-1].issuer]
+        if not issuers or issuers[0] in chain:
+            break
+        chain.append(issuers[0])
+    return chain
+
+
+def _pem(certificates: Iterable[x509.Certificate]) -> str:
+    return "".join(item.public_bytes(Encoding.PEM).decode() for item in certificates)
+
+
+def _key_pem(key: PrivateKeyTypes) -> Secret:
+    return Secret(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
