@@ -6,7 +6,7 @@
     value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], "state": …,
             "reason": …, "source_end": …, "last_timestamp": …, "written_at": …}
     key    {"lease": "A->B"}
-    value  {"v": 1, "owner": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
+    value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
             "released": false, "written_at": …}
 
 Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
@@ -54,8 +54,9 @@ class LeadershipLostError(CausewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where one source partition stands. Offsets count records, timestamps are ms since 1970, and
-    -1 stands for unknown. `topic_id` and `leader_epoch` are the source's."""
+    """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
+    `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
+    began has position -1 and no outlets."""
 
     topic: str
     partition: int
@@ -77,10 +78,12 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
     """Who leads the link. It holds for `lease_s` seconds after its reader has seen it, unless
-    `released`."""
+    `released`. `owner` names the driver for people; `process` tells whether it is one of this
+    machine that has ended, see daemon.leadership."""
 
     link: str
     owner: str
+    process: str = ""
     producer_id: int
     producer_epoch: int
     lease_s: float
@@ -100,6 +103,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
         value = {
             "v": VERSION,
             "owner": entry.owner,
+            "process": entry.process,
             "producer_id": entry.producer_id,
             "producer_epoch": entry.producer_epoch,
             "lease_s": entry.lease_s,
@@ -141,6 +145,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             return LeaseRecord(
                 link=name["lease"],
                 owner=fields["owner"],
+                process=fields["process"],
                 producer_id=fields["producer_id"],
                 producer_epoch=fields["producer_epoch"],
                 lease_s=fields["lease_s"],

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.route import partition
 from causeway.relay.source import keep
 from causeway.wire.batches import (
     CONTROL,
@@ -336,13 +337,18 @@ def _relayed(
 ) -> Iterator[Batch]:
     """The relayed series from source offset `position` to the log's end, for one outlet."""
     place = assignment.source_partition
+    count = len(assignment.outlets)
+    which = assignment.outlets.index(outlet)
     while True:
         fetched = source.fetch(
             place, position, READ_BYTES, read_committed=assignment.read_committed
         )
         aborted = fetched.aborted if assignment.read_committed else ()
         kept = keep(memoryview(fetched.records), position, aborted, str(place))
-        yield from kept.batches
+        for batch in kept.batches:
+            share = batch if count == 1 else partition(batch, count)[which]
+            if share is not None:
+                yield share
         if kept.position == position:
             return
         position = kept.position

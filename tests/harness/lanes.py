@@ -1,0 +1,208 @@
+"""Lane processes under a small driver of the test's own: the relay without Spark.
+
+A test can kill, pause and double lanes at will, hand the same assignment to several of them, and
+keep or lose their reports, as crashes would.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+
+from causeway.config.settings import ClientSettings
+from causeway.config.transport import to_wire
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay.control import SECRET_VARIABLE, ControlServer, LaneConnection, new_secret
+from causeway.relay.messages import (
+    Assign,
+    Assignment,
+    Clusters,
+    Drain,
+    Drained,
+    Lease,
+    Outlet,
+    PartitionReport,
+    Report,
+    ToDriver,
+)
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import OffsetAt
+from tests.harness.waiting import await_until
+
+_RUN = "import sys; from causeway.relay.lane import run_lane; run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))"
+
+
+def client(alias: str, bootstrap: str) -> ClientSettings:
+    addresses = [address.rsplit(":", 1) for address in bootstrap.split(",")]
+    return ClientSettings(
+        alias=alias,
+        bootstrap=tuple((host, int(port)) for host, port in addresses),
+        request_timeout_ms=10_000,
+    )
+
+
+class LaneDriver:
+    """Hands `assignments` to every lane that says hello, renews its lease, keeps its reports."""
+
+    def __init__(
+        self, source: ClientSettings, target: ClientSettings, *, lease_s: float = 3.0
+    ) -> None:
+        self.source, self.target = Cluster(source), Cluster(target)
+        self.assignments: dict[tuple[str, str, int], Assignment] = {}
+        self.reports: dict[tuple[str, str, int], PartitionReport] = {}
+        self.drained: set[int] = set()
+        self.renew = True
+        self._settings = {"source": to_wire(source), "target": to_wire(target)}
+        self._lease_s = lease_s
+        self._key = new_secret()
+        self._lock = threading.Lock()
+        self._connections: dict[int, LaneConnection] = {}
+        self.lanes: dict[int, subprocess.Popen[bytes]] = {}
+        self._server = ControlServer(
+            "127.0.0.1",
+            self._key,
+            on_hello=self._on_hello,
+            on_message=self._on_message,
+            on_closed=lambda _: None,
+        )
+        self._server.start()
+
+    def __enter__(self) -> LaneDriver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number in list(self.lanes):
+            self.kill(number)
+        self._server.close()
+        self.source.close()
+        self.target.close()
+
+    def claim(
+        self, topic: str, target_topic: str, *, outlets: int | None = None, **more: object
+    ) -> list[Assignment]:
+        """Assign every partition of `topic`, from its start; `outlets`: how many target
+        partitions each feeds by key (None: its namesake alone)."""
+        source = self.source.metadata([topic]).topics[topic]
+        target = self.target.metadata([target_topic]).topics[target_topic]
+        places = [TopicPartition(target_topic, p) for p in sorted(target.partitions)]
+        ends = self.target.list_offsets(places, -1)
+        made = []
+        for partition in sorted(source.partitions):
+            fed = [partition] if outlets is None else list(range(outlets))
+            ids = self.target.init_producer_ids(len(fed))
+            made.append(
+                Assignment(
+                    link="A->B",
+                    source="source",
+                    target="target",
+                    topic=topic,
+                    partition=partition,
+                    topic_id=source.topic_id,
+                    leader_epoch=-1,
+                    outlets=tuple(
+                        Outlet(
+                            topic=target_topic,
+                            partition=p,
+                            topic_id=target.topic_id,
+                            producer_id=producer_id,
+                            producer_epoch=epoch,
+                            pair=Pair(source=0, target=_offset(ends[places[p]]), sequence=0),
+                            exclusive=outlets is None,
+                        )
+                        for p, (producer_id, epoch) in zip(fed, ids, strict=True)
+                    ),
+                    **more,  # type: ignore[arg-type]
+                )
+            )
+        for assignment in made:
+            self.assignments[assignment.key] = assignment
+        for connection in self._connections.values():
+            connection.send(Assign(assignments=tuple(made)))
+        return made
+
+    def start_lane(self, number: int) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _RUN, str(number), self._server.host, str(self._server.port)],
+            env={**os.environ, SECRET_VARIABLE: self._key},
+        )
+        self.lanes[number] = process
+        return process
+
+    def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
+        process = self.lanes.pop(number)
+        process.send_signal(how)
+        if how is signal.SIGKILL:
+            process.wait()
+
+    def drain(self, number: int) -> None:
+        self._connections[number].send(Drain())
+        await_until(lambda: number in self.drained, 15, f"lane {number} drained")
+        self.lanes.pop(number).wait()
+
+    def await_position(self, ends: Mapping[tuple[str, int], int], timeout: float = 60) -> None:
+        """Until every partition of the source in `ends` is mirrored up to its offset."""
+
+        def reached() -> bool:
+            with self._lock:
+                at = {(r.topic, r.partition): r.position for r in self.reports.values()}
+            return all(at.get(place, -1) >= end for place, end in ends.items())
+
+        await_until(reached, timeout, f"positions {dict(ends)}; reports: {self.summary()}")
+
+    def summary(self) -> list[tuple[str, int, State, str | None, int]]:
+        with self._lock:
+            return [
+                (r.topic, r.partition, r.state, r.reason, r.position) for r in self.reports.values()
+            ]
+
+    def _on_hello(self, connection: LaneConnection) -> None:
+        hello = connection.hello
+        assert hello is not None
+        self._connections[hello.lane] = connection
+        connection.send(
+            Clusters(
+                clusters=self._settings,
+                lease_s=self._lease_s,
+                report_interval_s=0.1,
+                connections=2,
+                in_flight=5,
+                buffer_bytes=32 * 1024 * 1024,
+            )
+        )
+        with self._lock:
+            newest = [self._newest(assignment) for assignment in self.assignments.values()]
+        connection.send(Assign(assignments=tuple(newest)))
+
+    def _newest(self, assignment: Assignment) -> Assignment:
+        report = self.reports.get(assignment.key)
+        if report is None:
+            return assignment
+        return assignment.model_copy(
+            update={"outlets": report.outlets, "leader_epoch": report.leader_epoch}
+        )
+
+    def _on_message(self, connection: LaneConnection, message: ToDriver) -> None:
+        if isinstance(message, Report):
+            with self._lock:
+                for report in message.partitions:
+                    self.reports[report.key] = report
+            if self.renew:
+                connection.send(Lease(lane_time=message.lane_time))
+        elif isinstance(message, Drained):
+            assert connection.hello is not None
+            self.drained.add(connection.hello.lane)
+
+
+def _offset(answer: object) -> int:
+    assert isinstance(answer, OffsetAt), answer
+    return answer.offset
