@@ -1,0 +1,1 @@
+"""The driver: leads links, launches lanes on Spark, hands them partitions, keeps the status."""

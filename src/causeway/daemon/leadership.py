@@ -1,0 +1,185 @@
+"""Who leads a link: one driver at a time, by a lease in the progress topic.
+
+    standby   reads the topic until no newer lease record has come for a lease
+    taking    InitProducerId of `causeway.<source>.<target>` raises the epoch; the first batch with
+              it makes the broker refuse what an older leader still sends; then reads to the end,
+              after which nothing of an older leader can come
+    leading   renews the lease three times a lease
+
+The broker's refusal keeps records of an older leader out; the lease only keeps two healthy drivers
+from taking the link from each other in turns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from causeway.config.settings import LinkSettings
+from causeway.daemon import processes
+from causeway.errors import CausewayError
+from causeway.relay.progress import (
+    Contents,
+    Entry,
+    LeadershipLostError,
+    LeaseRecord,
+    ProgressTopic,
+    ProgressWriter,
+)
+from causeway.wire.cluster import Cluster
+
+_log = logging.getLogger("causeway.leadership")
+# A transactional id that is not used is forgotten after a week by default, and with it its epoch.
+_REFRESH_S = 12 * 3600.0
+
+
+class Leadership:
+    """This process's part in leading one link. `write` and `renew` may come from any thread."""
+
+    def __init__(self, cluster: Cluster, link: LinkSettings, lease_s: float) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._lease_s = lease_s
+        self._topic = ProgressTopic(cluster, link.progress_topic)
+        self._owner = f"{socket.gethostname()}/{os.getpid()}"
+        self._process = processes.fingerprint()
+        self._lock = threading.Lock()
+        self._writer: ProgressWriter | None = None
+        self._written_at = 0.0
+        self._taken_at = 0.0
+
+    def acquire(
+        self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
+    ) -> Contents | None:
+        """Blocks until this process leads the link, then returns all progress; None once `stop`.
+
+        `on_standby` is called with each lease record that keeps us waiting. Raises CausewayError.
+        """
+        self._topic.ensure()
+        contents = self._topic.read()
+        if not self._wait_for_lease(contents, stop, on_standby):
+            return None
+        with self._lock:
+            self._take()
+            self._merge(contents)
+            # The epoch bars older leaders only if they have our producer id. Kafka gives out a new
+            # id where it forgot the old one or its epochs are used up, so bar those as well.
+            assert self._writer is not None
+            strangers = {
+                lease.producer_id: lease.producer_epoch
+                for lease in contents.leases
+                if lease.producer_id not in (-1, self._writer.producer_id)
+            }
+            for producer_id, epoch in strangers.items():
+                self._bar(producer_id, epoch)
+            if strangers:
+                self._merge(contents)
+        _log.info("lead link", extra={"link": self._link.name})
+        return contents
+
+    @property
+    def renewal_due(self) -> bool:
+        return time.monotonic() - self._written_at > self._lease_s / 3
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Returns once `entries`, and a renewed lease, are durably in the topic.
+
+        Raises LeadershipLostError; after any other CausewayError call again.
+        """
+        with self._lock:
+            if self._writer is None:
+                raise LeadershipLostError("write progress", self._topic.topic, "not leading")
+            if time.monotonic() - self._taken_at > _REFRESH_S:
+                self._writer.write([self._record()])  # proves that nobody else leads by now
+                self._take()
+            self._writer.write([self._record(), *entries])
+            self._written_at = time.monotonic()
+
+    def renew(self) -> None:
+        self.write(())
+
+    def release(self) -> None:
+        """Lets a standby take over at once. Never raises."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            if writer is None:
+                return
+            try:
+                writer.write([self._record(writer, released=True)])
+            except CausewayError as error:
+                _log.debug("release %s: %s", self._link.name, error)
+
+    def lose(self) -> None:
+        """Forgets that we led: another driver does, or may."""
+        with self._lock:
+            self._writer = None
+
+    def _wait_for_lease(
+        self,
+        contents: Contents,
+        stop: threading.Event,
+        on_standby: Callable[[LeaseRecord], None],
+    ) -> bool:
+        seen_at = time.monotonic()
+        while not stop.is_set():
+            lease = contents.leases[-1] if contents.leases else None
+            if lease is None or lease.released or self._is_ours(lease):
+                return True
+            left = seen_at + lease.lease_s - time.monotonic()
+            if left <= 0:
+                return True
+            on_standby(lease)
+            stop.wait(min(left, lease.lease_s / 5))
+            known = len(contents.leases)
+            self._merge(contents)
+            if len(contents.leases) > known:
+                seen_at = time.monotonic()
+                del contents.leases[: -_KEPT_LEASES]
+        return False
+
+    def _is_ours(self, lease: LeaseRecord) -> bool:
+        """Whether its holder is this process, or one of this machine that has ended."""
+        if not lease.process:
+            return False
+        return lease.process == self._process or processes.has_ended(lease.process)
+
+    def _take(self) -> None:
+        if self._link.delivery == "exactly-once":
+            producer = self._cluster.init_transactional_id(f"causeway.{self._link.slug}")
+        else:
+            producer = (-1, -1)
+        self._writer = ProgressWriter(self._topic, *producer)
+        self._writer.write([self._record()])
+        self._taken_at = self._written_at = time.monotonic()
+
+    def _bar(self, producer_id: int, epoch: int) -> None:
+        try:
+            ProgressWriter(self._topic, producer_id, min(epoch + 1, 32_767)).write([self._record()])
+        except LeadershipLostError:
+            pass  # it is barred already
+
+    def _record(self, writer: ProgressWriter | None = None, *, released: bool = False) -> LeaseRecord:
+        writer = writer or self._writer
+        assert writer is not None
+        return LeaseRecord(
+            link=self._link.name,
+            owner=self._owner,
+            process=self._process,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            lease_s=self._lease_s,
+            released=released,
+        )
+
+    def _merge(self, contents: Contents) -> None:
+        more = self._topic.read(contents.end)
+        contents.end = more.end
+        contents.partitions.update(more.partitions)
+        contents.leases.extend(more.leases)
+
+
+_KEPT_LEASES = 16

@@ -1,0 +1,252 @@
+"""Spark, as little of it as lanes need: a context, and a job of one task for each lane.
+
+In local mode (`local[*]`, the default) lanes are Python workers on this machine; with a cluster's
+master they are tasks on its executors, which need Causeway installed or shipped to them.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from causeway.daemon.java import check_java
+from causeway.errors import CausewayError, PrerequisiteError
+from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay.task import LaneTask
+
+_log = logging.getLogger("causeway.spark")
+_BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
+_HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
+# What Spark itself hides on its pages; such values must not become arguments of a process either.
+_SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
+_DEFAULTS = {
+    "spark.app.name": "causeway",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    # A lane that failed is launched again by us, with pauses, not by Spark at once.
+    "spark.task.maxFailures": "1",
+}
+_LOCAL_DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
+    # The JVM only schedules: quick to start and small beats quick in the long run.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m",
+}
+
+
+def is_local(spark: Mapping[str, str]) -> bool:
+    return spark.get("spark.master", "local[*]").startswith("local")
+
+
+def wanted_lanes(spark: Mapping[str, str], lanes: int | None) -> int | None:
+    """How many lanes there may be: what the file says, else one for each core of a local master;
+    None where only a running cluster can tell."""
+    if lanes is not None:
+        return lanes
+    if not is_local(spark):
+        return None
+    found = re.match(r"local\[(\d+)", spark.get("spark.master", "local[*]"))
+    if found:
+        return max(1, int(found[1]))
+    return 1 if spark.get("spark.master") == "local" else len(os.sched_getaffinity(0))
+
+
+class Spark:
+    """The JVM, its context, and the threads that wait for lanes' jobs.
+
+    `on_lane_ended(lane, reason)` is called from a lane's thread each time its job ends; the job is
+    launched again after a pause until `stop`.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, str],
+        lanes: int | None,
+        secret: str,
+        *,
+        on_lane_ended: Callable[[int, str], None],
+    ) -> None:
+        self._conf = _complete(conf, lanes, secret)
+        self.local = is_local(conf)
+        self._lanes = lanes
+        self._secret = secret
+        self._on_lane_ended = on_lane_ended
+        self._context: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tail: collections.deque[str] = collections.deque(maxlen=40)
+        self._stopping = threading.Event()
+        self._launched: set[int] = set()
+
+    def start(self) -> None:
+        """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
+        check_java()
+        if self.local:
+            self._prepare_environment()
+        try:
+            from pyspark import SparkConf, SparkContext
+            from pyspark.java_gateway import launch_gateway
+        except ImportError as error:
+            raise PrerequisiteError(
+                "start Spark", cause=str(error), remedy="pip install 'pyspark[sql]'"
+            ) from error
+        open_conf = SparkConf(loadDefaults=False)
+        open_conf.setAll([(k, v) for k, v in self._conf.items() if not _SECRET.search(k)])
+        try:
+            gateway = self._launch(launch_gateway, open_conf)
+            conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
+            conf.setAll(list(self._conf.items()))
+            self._context = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            self.stop()
+            raise PrerequisiteError("start Spark", cause=self._last_words(error)) from error
+        # Executors have it in their environment; it must not travel in each task as well.
+        self._context.environment.pop(SECRET_VARIABLE, None)
+        self._context.setLogLevel(self._conf.get("spark.log.level", "ERROR"))
+
+    def _launch(self, launch_gateway: Callable[..., Any], conf: object) -> Any:
+        # A session of its own: Ctrl-C in a terminal must reach us alone, so that lanes can drain.
+        # The JVM ends by itself when our end of its standard input is gone.
+        reader, writer = os.pipe()
+        try:
+            gateway = launch_gateway(
+                conf, {"stdout": writer, "stderr": writer, "start_new_session": True}
+            )
+        finally:
+            os.close(writer)
+            threading.Thread(
+                target=self._read, args=(reader,), name="spark-log", daemon=True
+            ).start()
+        self._process = gateway.proc
+        return gateway
+
+    def _read(self, reader: int) -> None:
+        with os.fdopen(reader, errors="replace") as lines:
+            for line in lines:
+                self._tail.append(line.rstrip())
+                _log.debug("%s", line.rstrip())
+
+    def _prepare_environment(self) -> None:
+        os.environ[SECRET_VARIABLE] = self._secret
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        import causeway
+
+        # Where the package was found by the driver the workers find it too.
+        root = os.path.dirname(os.path.dirname(os.path.abspath(causeway.__file__)))
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if root not in paths and "site-packages" not in root:
+            os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+
+    @property
+    def host(self) -> str:
+        """The driver's address as executors know it."""
+        return str(self._context.getConf().get("spark.driver.host"))
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes may run now; on a cluster it grows with its executors."""
+        return self._lanes or max(1, int(self._context.defaultParallelism))
+
+    @property
+    def death(self) -> str | None:
+        """Why no lane can run any more, or None while the JVM lives."""
+        code = self._process.poll() if self._process is not None else None
+        if code is None:
+            return None
+        return f"Spark's JVM ended with code {code}: {self._last_words()}"
+
+    def launch(self, lane: int, host: str, port: int) -> None:
+        """Runs lane number `lane`, again and again, in a job and a thread of its own."""
+        if lane in self._launched or self._stopping.is_set():
+            return
+        self._launched.add(lane)
+        threading.Thread(
+            target=self._run, args=(LaneTask(lane, host, port),), name=f"lane-{lane}", daemon=True
+        ).start()
+
+    def _run(self, task: LaneTask) -> None:
+        pause = _BACKOFF_S[0]
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._context.setLocalProperty("spark.job.description", f"lane {task.lane}")
+                self._context.parallelize([task.lane], 1).mapPartitions(task).collect()
+                reason = "its task returned"
+            except Exception as error:
+                reason = explain(error)
+            if self._stopping.is_set():
+                return
+            self._on_lane_ended(task.lane, reason)
+            if time.monotonic() - began > _HEALTHY_S:
+                pause = _BACKOFF_S[0]
+            self._stopping.wait(pause)
+            pause = min(pause * 2, _BACKOFF_S[1])
+
+    def stop(self) -> None:
+        """Ends all jobs, the context and the JVM. Never raises."""
+        self._stopping.set()
+        try:
+            if self._context is not None and self.death is None:
+                self._context.stop()
+        except Exception as error:
+            _log.debug("stop: %s", error)
+        if self._process is None:
+            return
+        try:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._process.wait(5)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+
+    def _last_words(self, error: Exception | None = None) -> str:
+        lines = [line for line in self._tail if re.search(r"rror|xception", line)]
+        if lines:
+            return lines[0].strip()[:500]
+        if error is not None:
+            return explain(error)
+        return self._tail[-1] if self._tail else "no message"
+
+
+def _complete(conf: Mapping[str, str], lanes: int | None, secret: str) -> dict[str, str]:
+    complete = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(conf) else {}), **conf}
+    if is_local(conf):
+        slots = lanes or 1
+        retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
+        # Fewer slots than lanes would leave lanes waiting for ever.
+        complete["spark.master"] = f"local[{slots},{retries[1]}]" if retries else f"local[{slots}]"
+    else:
+        complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
+    return complete
+
+
+def explain(error: Exception) -> str:
+    """One line for a failed job, the cause and not Spark's frame round it."""
+    text = str(error)
+    if "No module named 'causeway" in text:
+        return (
+            "the executors cannot import causeway (install it on every worker, or ship it with "
+            "spark.archives or spark.submit.pyFiles)"
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
+    python = [line for line in causes if not line.startswith(("org.apache.spark", "py4j", "java."))]
+    return (python or causes or lines or [type(error).__name__])[0][:500]
+
+
+def not_importable(reason: str) -> CausewayError | None:
+    """The error that no retry can mend, where `reason` of a failed lane is one."""
+    if reason.startswith("the executors cannot import"):
+        return PrerequisiteError("start a lane", cause=reason)
+    return None
