@@ -289,19 +289,22 @@ class Cluster:
         idle = self._pool.known()
         known.sort(key=lambda address: address not in idle)
         causes: dict[str, None] = {}
+        remedy = "set bootstrap.servers"
         for address in dict.fromkeys([*known, *self.settings.bootstrap]):
             try:
                 return self._pool.take(address, deadline.left())
             except UnreachableError as error:
-                causes[f"{address[0]}:{address[1]} {error.cause}"] = None
+                causes[f"{address[0]}:{address[1]}: {error.cause}"] = None
                 remedy = error.remedy
                 if deadline.passed():
                     break
         raise UnreachableError(
             "reach",
             f"cluster {self}",
-            "; ".join(causes) or "no bootstrap servers",
-            remedy=remedy if causes else "set bootstrap.servers",
+            f"no broker answered in {deadline.seconds:.3g} s: " + "; ".join(causes)
+            if causes
+            else "no bootstrap servers",
+            remedy=remedy,
             retriable=bool(causes),
         )
 
@@ -356,7 +359,9 @@ class Cluster:
     def _pause(self, failures: int, deadline: Deadline) -> bool:
         """Waits before another attempt; false when there is no time for one."""
         pause = pause_s(failures)
-        if deadline.left() <= pause or self._closed.is_set():
+        # An attempt cut short would only hide why the ones before it failed.
+        worthwhile = min(1.0, deadline.seconds / 5)
+        if deadline.left() < pause + worthwhile or self._closed.is_set():
             return False
         return not self._closed.wait(pause)
 

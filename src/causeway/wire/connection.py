@@ -147,8 +147,10 @@ class Connection:
             expected.append(self._send(request, version))
         if timeout_s is None:
             timeout_s = self.settings.request_timeout_ms / 1000
-        subject = requests[0].name if requests else ""
-        return self._answers(expected, Deadline(timeout_s), subject)
+        name = requests[0].name.removesuffix("Request") if requests else ""
+        answers = self._answers(expected, Deadline(timeout_s), f"send {name} to")
+        self._answered = True
+        return answers
 
     def _send(self, request: Any, version: int) -> tuple[int, Any, int]:
         correlation_id = self.next_correlation_id()
@@ -158,7 +160,7 @@ class Connection:
         return correlation_id, ResponseClassRegistry.get_response_class(request.header), version
 
     def _answers(
-        self, expected: list[tuple[int, Any, int]], deadline: Deadline, subject: str
+        self, expected: list[tuple[int, Any, int]], deadline: Deadline, operation: str
     ) -> list[Any]:
         answers: list[Any] = []
         try:
@@ -168,22 +170,22 @@ class Connection:
                 for frame in frames:
                     answers.append(_decode(frame, *expected[len(answers)], str(self)))
                 if not frames:
-                    self._wait(deadline, subject)
+                    self._wait(deadline, operation)
         except OSError as error:
             self.close()
             raise describe_loss(
-                self.settings, self.host, self.port, error, subject, started=self._answered
+                self.settings, self.host, self.port, error, operation, started=self._answered
             ) from error
         except BaseException:
             self.close()
             raise
         return answers
 
-    def _wait(self, deadline: Deadline, subject: str) -> None:
+    def _wait(self, deadline: Deadline, operation: str) -> None:
         if deadline.passed():
             raise UnreachableError(
-                subject,
-                f"on {self}",
+                operation,
+                str(self),
                 f"no answer within {deadline.seconds:.3g} s",
                 retriable=True,
             )
@@ -228,7 +230,6 @@ class Connection:
             timeout_s = self.settings.connect_timeout_ms / 1000
         started = time.monotonic()
         lifetime_s = authenticate(self, Deadline(timeout_s))
-        self._answered = True
         self.session_expires_at = started + 0.9 * lifetime_s if lifetime_s > 0 else None
 
     def _negotiate(self, deadline: Deadline) -> None:
@@ -242,7 +243,7 @@ class Connection:
                 client_software_name="causeway", client_software_version=__version__
             )
             expected = [self._send(request, version)]
-            response = self._answers(expected, deadline, "ApiVersions")[0]
+            response = self._answers(expected, deadline, "connect to")[0]
             if response.error_code != codes.UNSUPPORTED_VERSION:
                 break
         if response.error_code:

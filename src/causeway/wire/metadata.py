@@ -62,7 +62,7 @@ def _topic(topic: Any, alias: str) -> TopicMetadata:
             topic.error_code,
             "look up topic",
             f"{topic.name} on {alias}",
-            needs=f"DESCRIBE on topic {topic.name}",
+            needs=f"DESCRIBE (or READ, or WRITE) on topic {topic.name}",
         )
     return TopicMetadata(
         name=topic.name,

@@ -116,8 +116,6 @@ def describe_loss(
     """The error for a connection that broke. `started`: the broker had answered us before, so
     that the protocol and the listener do agree."""
     subject = f"{settings.alias} {host}:{port}"
-    if operation != _CONNECT:
-        subject = f"on {subject}"
     refused = _tls_refusal(settings, host, error)
     if refused is not None:
         cause, remedy = refused
