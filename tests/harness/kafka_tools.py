@@ -73,7 +73,8 @@ class KafkaTools:
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self.bootstrap = bootstrap
-        self._settings = {"bootstrap.servers": bootstrap, **(settings or {})}
+        # Failures are raised; the library need not print them too when a broker is killed.
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": 2, **(settings or {})}
         self.admin = AdminClient({**self._settings, "socket.timeout.ms": 30_000})
 
     # Topics
@@ -264,11 +265,12 @@ class KafkaTools:
                 "enable.partition.eof": True,
                 "check.crcs": True,
                 "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": 10,
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
             }
         )
         try:
+            consumer.list_topics(topic)  # else it asks for the leaders half a second later
             consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in wanted])
             while unfinished:
                 # `consume` waits for as many messages as asked for, hence one first, then the rest.

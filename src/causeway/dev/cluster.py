@@ -21,6 +21,7 @@ from types import TracebackType
 
 from causeway.dev.broker import Broker, BrokerPorts
 from causeway.dev.ports import Ports
+from causeway.dev.security import PLAINTEXT, Security
 from causeway.errors import CausewayError
 
 START_TIMEOUT_S = 90.0
@@ -43,11 +44,13 @@ class LocalCluster:
         *,
         brokers: int = 1,
         directory: Path | None = None,
+        security: Security = PLAINTEXT,
         properties: Mapping[str, str] | None = None,
         advertised: Advertised | None = None,
         log_level: str = "WARN",
     ) -> None:
         self.name = name
+        self.security = security
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"causeway-{name}-"))
         self._properties = dict(properties or {})
@@ -58,13 +61,14 @@ class LocalCluster:
                 node,
                 self.directory / f"broker-{node}",
                 BrokerPorts(client=take(), internal=take(), controller=take()),
+                jvm_options=security.jvm_options(),
             )
             for node in range(1, brokers + 1)
         }
         self._advertised = {
             node: advertised(node, broker.ports.client)
             if advertised
-            else (self.host, broker.ports.client)
+            else (security.host, broker.ports.client)
             for node, broker in self.brokers.items()
         }
         self._log_level = log_level
@@ -137,7 +141,10 @@ class LocalCluster:
             return
         # A random UUID's text may begin with "-", which the tool would take for an option.
         cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        tools = [(broker, broker.begin_format(cluster_id)) for broker in self.brokers.values()]
+        options = self.security.format_options()
+        tools = [
+            (broker, broker.begin_format(cluster_id, options)) for broker in self.brokers.values()
+        ]
         for broker, tool in tools:
             broker.end_format(tool)
         self._formatted = True
@@ -177,12 +184,13 @@ class LocalCluster:
             f"CONTROLLER://{self.host}:{ports.controller}",
             "advertised.listeners": f"CLIENT://{host}:{port},"
             f"INTERNAL://{self.host}:{ports.internal}",
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,"
-            "CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"CLIENT:{self.security.protocol},"
+            "INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": ",".join(
                 f"{node}@{self.host}:{other.ports.controller}"
                 for node, other in self.brokers.items()
             ),
+            **self.security.broker_properties(),
             **self._properties,
         }
 
