@@ -66,7 +66,9 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def _say(kind: str, text: str) -> None:
-    print(f"causeway: {kind}: {' '.join(text.split())}", file=sys.stderr)
+    """One line, whatever `text` holds: a broker's message, or a list of problems."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    print(f"causeway: {kind}: {'; '.join(line for line in lines if line)}", file=sys.stderr)
 
 
 def _trace() -> None:

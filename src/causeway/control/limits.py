@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from causeway.filters import first_match
 from causeway.wire.admin import ConfigEntry
 
 LONG_MAX: Final = 2**63 - 1
@@ -49,7 +50,7 @@ def copied(
         and not entry.sensitive
         and entry.source != "STATIC_BROKER_CONFIG"
         and (not entry.default or use_defaults_from == "source")
-        and not any(pattern.fullmatch(name) for pattern in exclude)
+        and first_match(exclude, name) is None
     }
 
 
