@@ -130,6 +130,4 @@ def _compile(item: str, flags: str) -> tuple[Pattern, str]:
     try:
         return re.compile(text, re.ASCII), flags
     except re.error as error:
-        raise ConfigError(
-            "read the pattern", item, f"{error.msg} at position {error.pos}"
-        ) from None
+        raise ConfigError("read the pattern", item, error.msg) from None

@@ -2,9 +2,9 @@
 
 Most need no change. What differs and is translated:
 
-    (?<n>..) \\k<n>            named groups                \\Q..\\E            quoted text
-    (?i) anywhere             flags for the rest of a group   \\p{Alpha} \\p{L}   classes (ASCII part)
-    [a-z&&[^x]] [a[bc]]       class arithmetic            \\h \\v \\R \\e \\cX \\x{..} \\z \\Z
+    (?<n>..) \\k<n>        named groups          \\Q..\\E             quoted text
+    a(?i)b                flags inside          \\p{Alpha} \\p{L}    classes (their ASCII part)
+    [a-z&&[^x]] [a[bc]]   class arithmetic      \\h \\v \\R \\e \\cX \\x{..} \\z \\Z
 
 Topic names hold ASCII characters only, so classes are translated by their ASCII part. What cannot
 be translated exactly is refused with a ConfigError; nothing is guessed.
@@ -75,10 +75,16 @@ def translate(pattern: str, flags: str = "") -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Group:
-    """`flags` in force; `opened`: a `(?i:` was opened that ends with this alternative."""
+    """`flags` in force; `opened`: a `(?i:` was opened that ends with this alternative.
+
+    `lookbehind` is how one began, at `start` of the output; `split` once it has alternatives.
+    """
 
     flags: str = ""
     opened: bool = False
+    lookbehind: str = ""
+    start: int = 0
+    split: bool = False
 
 
 @dataclass(slots=True)
@@ -109,9 +115,7 @@ class _Translator:
         elif char == ")":
             self._close_group()
         elif char == "|":
-            self._close_flags()
-            self._emit("|")
-            self._open_flags()
+            self._alternative()
         elif char == "{":
             match = _QUANTIFIER.match(self.pattern, self.at)
             if match is None or not self.out:
@@ -149,6 +153,20 @@ class _Translator:
             self.out.append(")")
             self.groups[-1].opened = False
 
+    def _alternative(self) -> None:
+        """Python's look-behind takes no alternatives of different lengths. As one look-behind
+        each, `(?<!a|bc)` is `(?<!a)(?<!bc)` and `(?<=a|bc)` is `(?:(?<=a)|(?<=bc))`."""
+        group = self.groups[-1]
+        self._close_flags()
+        if not group.lookbehind:
+            self._emit("|")
+        else:
+            if not group.split:
+                self.out[group.start] = "(?:" + group.lookbehind
+                group.split = True
+            self._emit(")" + ("|" if group.lookbehind == "(?<=" else "") + group.lookbehind)
+        self._open_flags()
+
     def _open_group(self) -> None:
         rest = self.pattern[self.at :]
         flags = self.groups[-1].flags
@@ -157,7 +175,9 @@ class _Translator:
         elif rest.startswith(("(?:", "(?=", "(?!", "(?>")):
             self._emit(rest[:3], 3)
         elif rest.startswith(("(?<=", "(?<!")):
+            self.groups.append(_Group(flags=flags, lookbehind=rest[:4], start=len(self.out)))
             self._emit(rest[:4], 4)
+            return
         elif match := re.match(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>", rest):
             self._emit(f"(?P<{match.group(1)}>", match.end())
         elif match := _FLAGS.match(rest):
@@ -188,8 +208,7 @@ class _Translator:
         if len(self.groups) == 1:
             raise self._refuse("a ')' was never opened")
         self._close_flags()
-        self.groups.pop()
-        self._emit(")")
+        self._emit("))" if self.groups.pop().split else ")")
 
     # -- escapes
 
@@ -317,7 +336,10 @@ class _Translator:
         """Consumes a range or a character (as a pair), or a class escape (as its members, None if
         negated). `\\Q..\\E` with more than one character yields them as members."""
         if self.pattern.startswith("\\Q", self.at):
-            return "".join(_in_class(char) for char in self._quoted())
+            quoted = self._quoted()
+            if self.pattern.startswith("-", self.at):
+                raise self._refuse("a range cannot begin with quoted text")
+            return "".join(_in_class(char) for char in quoted)
         if self.pattern[self.at] == "\\":
             if self.at + 1 == len(self.pattern):
                 raise self._refuse("a '[' is not closed")
@@ -351,13 +373,13 @@ class _Translator:
         others, first = False, True
         while not self._ends_class(first):
             if self.pattern.startswith("&&", self.at):
-                if first:
-                    raise self._refuse("&& needs something before it")
+                if first or self.pattern.startswith("&&&", self.at):
+                    raise self._refuse("&& needs something before and after it")
                 result = _intersect(result, (members, others))
                 members, others = frozenset(), False
                 self.at += 2
                 if self.pattern[self.at : self.at + 1] == "]":
-                    raise self._refuse("&& needs something after it")
+                    raise self._refuse("&& needs something before and after it")
                 continue
             first = False
             more, more_others = self._set_item(ignore_case)
@@ -390,7 +412,9 @@ class _Translator:
 
 
 # A class that means the same in both languages.
-_SAME_CLASS = re.compile(r"\[\^?(?:\\[dDwWsS.\-_+*?|()\[\]{}^$/]|(?!&&|--|\|\||~~)[^\\\[\]])+\]")
+_SAME_CLASS = re.compile(
+    r"\[\^?+(?!\])(?:\\[dDwWsS](?!-)|\\[.\-_+*?|()\[\]{}^$/]|(?!&&|--|\|\||~~)[^\\\[\]])+\]"
+)
 _ASCII = frozenset(chr(code) for code in range(128))
 _CODE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))"

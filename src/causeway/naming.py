@@ -3,8 +3,9 @@
 Follows MirrorMaker 2's `DefaultReplicationPolicy` and `IdentityReplicationPolicy`, since other
 programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the same settings.
 
-    default   orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
-    identity  orders on A  ->  orders on B                             (only heartbeats get one)
+    default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
+    identity   orders on A  ->  orders on B                             (only heartbeats get one)
+    unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from causeway.errors import ConfigError
 MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
 HEARTBEATS = "heartbeats"
 
+_KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_PROGRESS = re.compile(r"causeway\..*\.progress\.internal")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _CLASSES: dict[str, Literal["default", "identity"]] = {
@@ -36,10 +39,11 @@ class ReplicationPolicy:
     """A naming rule for one flow.
 
     `source_alias` is the flow's source cluster; the identity policy cannot read it from a name, so
-    without it no topic has a source there.
+    without it no topic has a source there. `unchanged` cannot be had by a class name: it is
+    MirrorMaker 1's, which knew neither heartbeats nor internal topics but Kafka's own.
     """
 
-    kind: Literal["default", "identity"] = "default"
+    kind: Literal["default", "identity", "unchanged"] = "default"
     separator: str = "."
     internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
     source_alias: str | None = None
@@ -81,7 +85,7 @@ class ReplicationPolicy:
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         """The name that `topic` of cluster `source_alias` gets on the target."""
-        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+        if self._keeps(topic):
             return topic
         return f"{source_alias}{self.separator}{topic}"
 
@@ -91,7 +95,7 @@ class ReplicationPolicy:
         The default policy takes the text before the first separator, so a local topic `x.y` counts
         as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it.
         """
-        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+        if self._keeps(topic):
             return self.source_alias
         head, separator, tail = topic.partition(self.separator)
         # "A." and "A.." have no source: nothing but separators follows.
@@ -101,7 +105,7 @@ class ReplicationPolicy:
 
     def upstream_topic(self, topic: str) -> str | None:
         """The name on the cluster one hop up, None where `topic` is not a mirrored one."""
-        if self.kind == "identity" and not _looks_like_heartbeats(topic):
+        if self._keeps(topic):
             return topic
         source = self.topic_source(topic)
         return None if source is None else topic[len(source) + len(self.separator) :]
@@ -129,13 +133,15 @@ class ReplicationPolicy:
 
     def is_internal_topic(self, topic: str) -> bool:
         """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
+        if self.kind == "unchanged":
+            return topic in _KAFKAS_OWN or _PROGRESS.fullmatch(topic) is not None
         return topic.startswith(("__", ".")) or topic.endswith(
             (".internal", "-internal", self._internal_suffix)
         )
 
     def is_heartbeats_topic(self, topic: str) -> bool:
         """`heartbeats` itself or a mirror of it, over any number of hops."""
-        return self.original_topic(topic) == HEARTBEATS
+        return self.kind != "unchanged" and self.original_topic(topic) == HEARTBEATS
 
     def is_checkpoints_topic(self, topic: str) -> bool:
         return topic.endswith(f"{self._internal_separator}checkpoints{self._internal_suffix}")
@@ -152,6 +158,13 @@ class ReplicationPolicy:
         """On the target; `alias` is the source."""
         return f"{alias}{self._internal_separator}checkpoints{self._internal_suffix}"
 
+    def _keeps(self, topic: str) -> bool:
+        """Whether `topic` keeps its name. Heartbeats get a prefix even under `identity`, else
+        those of several clusters would flow into one topic."""
+        return self.kind == "unchanged" or (
+            self.kind == "identity" and not topic.endswith(HEARTBEATS)
+        )
+
     @property
     def _internal_separator(self) -> str:
         return self.separator if self.internal_separator_enabled else "."
@@ -159,7 +172,3 @@ class ReplicationPolicy:
     @property
     def _internal_suffix(self) -> str:
         return f"{self._internal_separator}internal"
-
-
-def _looks_like_heartbeats(topic: str) -> bool:
-    return topic.endswith(HEARTBEATS)

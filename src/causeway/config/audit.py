@@ -49,6 +49,8 @@ class Finding:
 
 _FINE = Finding(effect=Effect.ACTED_ON)
 _NOT_YET = Finding(effect=Effect.NOT_YET)
+_IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
+_MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 
 def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
@@ -77,12 +79,30 @@ def audit_key(key: str, aliases: Iterable[str]) -> Finding:
 
 
 def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
-    """At most one line for each kind of finding, naming every key with its line."""
+    """Of a MirrorMaker 2 file: at most one line for each kind of finding, naming every key."""
+    return _lines((entry, audit_key(entry.key, aliases)) for entry in entries.values())
+
+
+def client_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
+    """The same of a client's own file, as MirrorMaker 1 has: `role` is consumer or producer."""
+    return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
+
+
+def _of_client_file(name: str, role: str) -> Finding:
+    acted_on = _RUN | {"causeway.delivery"} if role == "producer" else _MM1_CONSUMER
+    if name in acted_on or name.startswith("config.providers."):
+        return _FINE
+    if name.startswith("spark."):
+        return _FINE if role == "producer" else _IN_PRODUCER_FILE
+    if name in _RUN or name == "causeway.delivery":
+        return _IN_PRODUCER_FILE
+    return _of_role(role, name, "")
+
+
+def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
     places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    for entry in entries.values():
-        finding = audit_key(entry.key, aliases)
-        base = split_key(entry.key, aliases)[1]
-        if finding.effect is Effect.NOT_YET and _agreed(base, entry.value):
+    for entry, finding in findings:
+        if finding.effect is Effect.NOT_YET and _agreed(entry.key, entry.value):
             continue
         hint = f" ({finding.hint})" if finding.hint else ""
         places[finding.effect].append(f"{entry.place}{hint}")
@@ -91,16 +111,13 @@ def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
         Effect.MISPLACED: "without effect where they stand",
         Effect.UNKNOWN: "unknown keys",
     }
-    return [
-        f"{text}: {', '.join(places[effect])}" for effect, text in texts.items() if places[effect]
-    ]
+    return [f"{text}: {', '.join(places[kind])}" for kind, text in texts.items() if places[kind]]
 
 
 def _agreed(name: str, value: str) -> bool:
-    """Whether `name=value` only says what Causeway does anyway."""
-    for prefix in ("source.", "target.", "consumer.", "producer.", "admin.", "cluster."):
-        name = name.removeprefix(prefix)
-    return value.replace(" ", "") in known.AGREED.get(name, ())
+    """Whether `name=value`, whatever stands before the name, says what Causeway does anyway."""
+    values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
+    return value.replace(" ", "") in values
 
 
 def _top_level(name: str, aliases: Iterable[str]) -> Finding:

@@ -10,16 +10,15 @@ from pathlib import Path
 
 from causeway import filters
 from causeway.config import audit
-from causeway.config.keys import IN_SECONDS, OLD_NAMES, ConsumerKeys, FlowKeys, RunKeys
+from causeway.config.build import fetch_settings, run_settings, spark_settings
+from causeway.config.keys import OLD_NAMES, FlowKeys
 from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import (
     ClientSettings,
-    FetchSettings,
     LinkSettings,
-    RunSettings,
     Settings,
 )
 from causeway.config.typed import read
@@ -42,7 +41,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     problems.raise_if_any()
     _check_flow_names(file.entries, aliases, problems)
     links = _links(file.entries, aliases, problems)
-    run = _run_settings(file.entries, problems)
+    run = run_settings(file.entries, problems)
     _check_circles(links, problems)
     problems.raise_if_any()
     notes = [f"{entry.place} is set again below; the last one counts" for entry in file.repeated]
@@ -50,7 +49,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     return Settings(
         links=tuple(links),
         run=run,
-        spark={name: e.value for name, e in file.entries.items() if name.startswith("spark.")},
+        spark=spark_settings(file.entries),
         warnings=(*notes, *audit.warnings(file.entries, aliases)),
     )
 
@@ -142,7 +141,7 @@ def _link(
             ("config.properties.exclude", keys.config_properties_exclude),
         )
     }
-    fetch = _fetch(reader, problems)
+    fetch = fetch_settings(reader, problems)
     known: list[ClientSettings] = [client for client in clients if client is not None]
     if len(known) < len(clients) or policy is None:
         return None
@@ -209,56 +208,14 @@ def _patterns(
         return ()
 
 
-def _fetch(reader: Entries, problems: Problems) -> FetchSettings:
-    keys = read(ConsumerKeys, reader, problems)
-    return FetchSettings(
-        read_committed=keys.isolation_level == "read_committed",
-        max_wait_ms=keys.fetch_max_wait_ms,
-        min_bytes=keys.fetch_min_bytes,
-        max_bytes=keys.fetch_max_bytes,
-        max_partition_bytes=keys.max_partition_fetch_bytes,
-        start=keys.auto_offset_reset,
-    )
-
-
-def _run_settings(entries: Entries, problems: Problems) -> RunSettings:
-    own = dict(entries)
-    for seconds, millis in IN_SECONDS.items():
-        if seconds not in own:
-            continue
-        entry = own[seconds]
-        if millis in own:
-            problems.add(f"{entry.place} and {own[millis].place} say the same twice")
-        elif not _is_number(entry.value):
-            problems.add(f"{entry.place} must be a number of seconds, not {entry.shown}")
-        else:
-            text = str(round(float(entry.value) * 1000))
-            own[millis] = Entry(key=entry.key, value=text, line=entry.line)
-    keys = read(RunKeys, own, problems)
-    return RunSettings(
-        lanes=keys.lanes,
-        progress_interval_s=keys.progress_interval_ms / 1000,
-        lease_s=keys.lease_ms / 1000,
-        connections=keys.connections,
-        in_flight=keys.in_flight,
-        lane_buffer_bytes=keys.lane_buffer_bytes,
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return 0 < float(text) < 1e9
-    except ValueError:
-        return False
-
-
 def _check_circles(links: list[LinkSettings], problems: Problems) -> None:
     """Flows in a circle are fine only where names tell where a topic came from."""
-    blind = {link.name: _why_blind(link) for link in links}
+    seen: list[set[str]] = []
     for link in links:
-        reason = blind[link.name]
+        reason = _why_blind(link)
         back = _way(links, link.target.alias, link.source.alias) if reason else None
-        if back is not None:
+        if back is not None and {link.name, *back} not in seen:
+            seen.append({link.name, *back})
             circle = " and ".join([link.name, *back])
             problems.add(f"records would go round for ever through {circle}: {reason}")
         same = set(link.source.bootstrap) & set(link.target.bootstrap)

@@ -218,10 +218,10 @@ class _Reader:
             return None
         if mechanism == "OAUTHBEARER":
             oauth = self._oauth(options)
-            return oauth and SaslSettings(mechanism="OAUTHBEARER", oauth=oauth)
+            return SaslSettings(mechanism="OAUTHBEARER", oauth=oauth) if oauth else None
         if options.get("tokenauth", "").lower() == "true":
             self.problems.add(
-                f"{self._place('sasl.jaas.config')}: delegation tokens (tokenauth) are not supported"
+                f"{self._place('sasl.jaas.config')}: delegation tokens are not supported"
             )
             return None
         missing = [name for name in ("username", "password") if not options.get(name)]

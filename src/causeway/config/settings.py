@@ -93,7 +93,7 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """One flow `source->target`. Defaults are MirrorMaker 2's unless the field's comment differs."""
+    """One flow `source->target`. Defaults are MirrorMaker 2's unless a comment differs."""
 
     source: ClientSettings  # reads the data and plans ([<source>.*, <source>.consumer.*])
     target: ClientSettings  # writes the data ([<target>.*, <target>.producer.*])

@@ -1,0 +1,160 @@
+"""MirrorMaker 1's consumer and producer property files as Settings, one link a consumer file.
+
+    a consumer file  ->  link `source-<group.id>->target`, names unchanged, by key where the
+                         partition counts differ, others may write to the target topics too
+
+The group names the link, hence its progress: the same command started again, or on a second
+machine, goes on where the first stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from causeway import filters
+from causeway.config import audit
+from causeway.config.build import Entries, fetch_settings, run_settings, spark_settings
+from causeway.config.keys import FlowKeys
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry, load_properties
+from causeway.config.security import client_settings
+from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config.typed import read
+from causeway.errors import ConfigError
+from causeway.naming import ReplicationPolicy
+
+TARGET_ALIAS = "target"
+_METADATA_MAX_AGE_MS = "300000"  # Kafka's default
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_OLD_CLIENTS = {
+    "zookeeper.connect": "the consumer that reads through ZooKeeper is gone",
+    "metadata.broker.list": "the old producer is gone",
+}
+_OLD_RESETS = {"smallest": "earliest", "largest": "latest"}
+
+
+def load_mm1(
+    consumer_configs: Sequence[Path],
+    producer_config: Path,
+    include: str,
+    *,
+    num_streams: int | None = None,
+    offset_commit_interval_ms: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Reads the files of `kafka-mirror-maker`.
+
+    `include` is its `--whitelist`, `num_streams` the number of lanes, `offset_commit_interval_ms`
+    how often progress is written. `spark.*` and `causeway.*` keys may stand in the producer's file.
+    Raises a ConfigError for the first file that is wrong, naming every problem in it.
+    """
+    topics = filters.compile_mm1_include(include)
+    problems = Problems(str(producer_config))
+    own = load_properties(producer_config, environment).entries
+    target = _client(own, TARGET_ALIAS, problems)
+    options = {
+        "causeway.lanes": num_streams,
+        "causeway.progress.interval.ms": offset_commit_interval_ms,
+    }
+    given = {
+        name: Entry(key=name, value=str(value), line=0)
+        for name, value in options.items()
+        if value is not None
+    }
+    run = run_settings({**own, **given}, problems)
+    delivery = read(FlowKeys, own, problems).delivery
+    problems.raise_if_any()
+    warnings = _warnings(producer_config, own, "producer")
+    files = [(path, load_properties(path, environment).entries) for path in consumer_configs]
+    links = []
+    for (path, entries), alias in zip(files, _aliases(files), strict=True):
+        problems = Problems(str(path))
+        source = _client(entries, alias, problems)
+        read_keys = _consumer_keys(entries)
+        fetch = fetch_settings(read_keys, problems)
+        refresh_s = _refresh_interval_s(read_keys, problems)
+        problems.raise_if_any()
+        if source is None or target is None:
+            raise ConfigError("use", str(path), "it does not say how to reach the cluster")
+        warnings += _warnings(path, entries, "consumer")
+        links.append(
+            LinkSettings(
+                source=source,
+                target=target,
+                source_admin=source,
+                target_admin=target,
+                policy=ReplicationPolicy(kind="unchanged", source_alias=alias),
+                topics=topics,
+                topics_exclude=(),
+                config_properties_exclude=(),
+                replication_factor=-1,  # as for topics that a broker makes by itself
+                refresh_topics_interval_s=refresh_s,
+                sync_topic_configs_enabled=False,
+                fetch=fetch,
+                delivery=delivery,
+                partitioning="by-key",
+                sole_writer=False,
+                group_id=entries["group.id"].value.strip(),
+            )
+        )
+    return Settings(
+        links=tuple(links), run=run, spark=spark_settings(own), warnings=tuple(warnings)
+    )
+
+
+def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings | None:
+    for name, cause in _OLD_CLIENTS.items():
+        if name in entries and "bootstrap.servers" not in entries:
+            problems.add(f"{entries[name].place}: {cause}; set bootstrap.servers=host:port")
+            return None
+    return client_settings(alias, entries, problems)
+
+
+def _consumer_keys(entries: Entries) -> dict[str, Entry]:
+    """As MirrorMaker 1's consumer read them: it starts at the end unless told otherwise."""
+    key = "auto.offset.reset"
+    entry = entries.get(key, Entry(key=key, value="latest", line=0))
+    value = _OLD_RESETS.get(entry.value.strip().lower(), entry.value)
+    return {**entries, key: Entry(key=key, value=value, line=entry.line)}
+
+
+def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
+    """New topics were found when the consumer's metadata was refreshed."""
+    entry = entries.get("metadata.max.age.ms")
+    text = entry.value.strip() if entry else _METADATA_MAX_AGE_MS
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text) / 1000
+    problems.add(
+        f"{entry.place if entry else ''} must be a whole number of at least 1, not {text!r}"
+    )
+    return 300
+
+
+def _aliases(files: Sequence[tuple[Path, Entries]]) -> list[str]:
+    """`source-<group.id>`: what names a link must not depend on addresses or file names. Groups of
+    the same name (of two source clusters) are numbered in the order of their files."""
+    groups = []
+    for path, entries in files:
+        entry = entries.get("group.id")
+        group = entry.value.strip() if entry else ""
+        if not group:
+            raise ConfigError("use", str(path), "it has no group.id, which names the mirror")
+        groups.append(group)
+    counts = Counter(groups)
+    seen: Counter[str] = Counter()
+    aliases = []
+    for group in groups:
+        seen[group] += 1
+        legal = _ILLEGAL.sub("_", group)
+        if legal != group:  # two groups must not become one
+            legal += "-" + hashlib.sha256(group.encode()).hexdigest()[:8]
+        aliases.append(f"source{seen[group] if counts[group] > 1 else ''}-{legal}")
+    return aliases
+
+
+def _warnings(path: Path, entries: Entries, role: str) -> list[str]:
+    return [f"{path}: {line}" for line in audit.client_warnings(entries, role)]
