@@ -126,8 +126,8 @@ def test_servers_that_nobody_serves_are_given_up_after_a_stated_time(
         tmp_path,
         f"A.bootstrap.servers = {nobody}",
         f"B.bootstrap.servers = {nobody}",
-        "A.request.timeout.ms = 2000",
-        "B.request.timeout.ms = 2000",
+        "A.admin.request.timeout.ms = 2000",
+        "B.admin.request.timeout.ms = 2000",
     )
     begun = time.monotonic()
 

@@ -1,12 +1,13 @@
 """What a person at a terminal sees while a mirror runs: a table, or a progress bar.
 
-The tables are made from plain rows, so that the daemon's snapshot is read in one place (`rows`).
+Both are made from the daemon's snapshots, purely; cli/run.py shows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.words import count, duration, number, size
+from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.model import State
 
 _STYLES: Final = {
@@ -49,21 +51,43 @@ class TopicRow:
     state: State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """A partition, or a whole topic, that a person should know of."""
+def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
+    """The link's partitions, topic by topic, in the order of their names."""
+    rows = []
+    for topic, group in groupby(link.partitions, key=lambda partition: partition.topic):
+        members = list(group)
+        lags = [partition.lag for partition in members]
+        ages = [partition.lag_ms(now_ms) for partition in members]
+        rows.append(
+            TopicRow(
+                topic=topic,
+                partitions=len(members),
+                records=sum(partition.records for partition in members),
+                records_per_s=sum(partition.records_per_s for partition in members),
+                bytes_per_s=sum(partition.bytes_per_s for partition in members),
+                lag_records=None if None in lags else sum(lag or 0 for lag in lags),
+                lag_ms=None if None in ages else max(age or 0 for age in ages),
+                state=worst([partition.state for partition in members]),
+            )
+        )
+    return rows
 
-    where: str
-    state: str
-    reason: str
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkView:
-    name: str
-    headline: str  # who leads, how many lanes
-    topics: tuple[TopicRow, ...]
-    troubles: tuple[Trouble, ...]
+def troubles(link: LinkStatus) -> list[Text]:
+    """A line for each partition and topic that a person should know of, with the reason."""
+    lines = [
+        Text.assemble(
+            (f"{partition.state} ", _STYLES[partition.state]),
+            f"{partition.topic}-{partition.partition}: {partition.reason}",
+        )
+        for partition in link.partitions
+        if partition.reason and partition.state in (State.STOPPED, State.FAILED)
+    ]
+    lines += [
+        Text.assemble(("problem ", "red"), f"{trouble.topic}: {trouble.reason}")
+        for trouble in link.troubles
+    ]
+    return lines
 
 
 def worst(states: Sequence[State]) -> State:
@@ -71,17 +95,35 @@ def worst(states: Sequence[State]) -> State:
     return next((state for state in _WORST if state in states), State.WAITING)
 
 
-def render(links: Sequence[LinkView], lines: int) -> RenderableType:
-    """All links, in at most about `lines` lines: what is furthest behind is kept."""
-    share = max(4, lines // max(1, len(links)) - 4)
+def render(snapshot: Snapshot, lines: int) -> RenderableType:
+    """All links, in at most about `lines` lines: what is worst and furthest behind is kept."""
+    share = max(4, lines // max(1, len(snapshot.links)) - 3)
     parts: list[RenderableType] = []
-    for link in links:
-        parts.append(Text.assemble((link.name, "bold"), f"  {link.headline}"))
-        parts.append(_table(link.topics, share))
-        parts += [_trouble(trouble) for trouble in link.troubles[:share]]
-        if len(link.troubles) > share:
-            parts.append(Text(f"and {count(len(link.troubles) - share, 'problem')} more", "red"))
+    for link in snapshot.links:
+        parts.append(_headline(link, snapshot))
+        wrong = troubles(link)
+        told = wrong[: max(1, share // 2)]
+        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), share - len(told)))
+        parts += told
+        if len(told) < len(wrong):
+            parts.append(Text(f"and {count(len(wrong) - len(told), 'problem')} more", "red"))
+    if snapshot.lane_trouble:
+        parts.append(Text(f"a lane ended: {snapshot.lane_trouble}", "yellow"))
     return Group(*parts)
+
+
+def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
+    parts = [link.role + (f" ({link.reason})" if link.reason else "")]
+    if link.role is Role.LEADING:
+        topics = {partition.topic for partition in link.partitions}
+        parts = [
+            f"{count(len(topics), 'topic')}, {count(len(link.partitions), 'partition')}",
+            f"{len(snapshot.lanes)} of {count(snapshot.lanes_wanted, 'lane')}",
+        ]
+    if snapshot.draining:
+        parts.append("draining")
+    parts.append(f"up {duration((snapshot.taken_at - snapshot.started_at) * 1000)}")
+    return Text.assemble((link.name, "bold"), "  ", " · ".join(parts))
 
 
 def _table(topics: Sequence[TopicRow], most: int) -> Table:
@@ -118,7 +160,3 @@ def _table(topics: Sequence[TopicRow], most: int) -> Table:
 
 def _urgency(row: TopicRow) -> tuple[int, int, float]:
     return (_WORST.index(row.state), -(row.lag_records or 0), -row.records_per_s)
-
-
-def _trouble(trouble: Trouble) -> Text:
-    return Text.assemble((f"{trouble.state} ", "red"), f"{trouble.where}: {trouble.reason}")

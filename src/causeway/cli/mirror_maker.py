@@ -11,7 +11,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 from causeway.cli.guard import EXIT_CODES, guarded, warn
 from causeway.errors import ConfigError
@@ -60,8 +61,8 @@ def _parser() -> _Parser:
         add_help=False,
     )
 
-    def option(name: str, **settings: object) -> None:
-        parser.add_argument(f"--{name}", dest=name, **settings)  # type: ignore[arg-type]
+    def option(name: str, **settings: Any) -> None:
+        parser.add_argument(f"--{name}", dest=name, **settings)
 
     option(
         "consumer.config",
@@ -72,20 +73,19 @@ def _parser() -> _Parser:
     option("producer.config", metavar="FILE", help="producer properties of the target cluster")
     option("include", metavar="REGEX", help="topics to mirror: Java regex, ',' stands for '|'")
     option("whitelist", metavar="REGEX", help="the older name of --include")
-    option("num.streams", type=_positive, default=1, metavar="N", help="lanes (default 1)")
+    option("num.streams", type=_positive, metavar="N", help="lanes (default: one a core)")
     option(
         "offset.commit.interval.ms",
         type=_positive,
-        default=60_000,
         metavar="MS",
-        help="how often progress is written at the latest (default 60000)",
+        help="how often progress is written (default 1000)",
     )
     option(
         "abort.on.send.failure",
         type=_boolean,
         default=True,
         metavar="BOOL",
-        help="exit on a record that cannot be sent (default true)",
+        help="accepted: a record that cannot be sent is never skipped, its partition waits",
     )
     option("new.consumer", action="store_true", help="accepted, has no effect")
     option("help", action="store_true", help="print this message")
@@ -145,18 +145,19 @@ def command(arguments: Sequence[str]) -> int:
     return _run(options, include)
 
 
-def _run(options: dict[str, object], include: str) -> int:
+def _run(options: dict[str, Any], include: str) -> int:
     from causeway.cli.run import run_settings
     from causeway.config.mirror_maker1 import load_mm1
 
     settings = load_mm1(
-        consumer_configs=options["consumer.config"],
-        producer_config=options["producer.config"],
-        include=include,
+        [Path(name) for name in options["consumer.config"]],
+        Path(options["producer.config"]),
+        include,
         num_streams=options["num.streams"],
         offset_commit_interval_ms=options["offset.commit.interval.ms"],
-        abort_on_send_failure=options["abort.on.send.failure"],
     )
+    if not options["abort.on.send.failure"]:
+        warn(["--abort.on.send.failure false: no record is skipped, its partition waits instead"])
     warn(settings.warnings)
     return run_settings(settings)
 

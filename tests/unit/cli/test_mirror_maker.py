@@ -33,8 +33,8 @@ def test_the_usual_line(accepted: list[tuple[dict[str, Any], str]]) -> None:
     assert options["consumer.config"] == ["a.properties", "c.properties"]
     assert options["producer.config"] == "b.properties"
     assert include == "A|B"
-    assert options["num.streams"] == 1
-    assert options["offset.commit.interval.ms"] == 60_000
+    assert options["num.streams"] is None
+    assert options["offset.commit.interval.ms"] is None
     assert options["abort.on.send.failure"] is True
 
 
