@@ -137,6 +137,11 @@ class Fleet:
         """Has these relayed from now on, by whichever lane."""
         with self._lock:
             for assignment in assignments:
+                before = self._tracked.get(assignment.key)
+                if before is not None and before.lane is not None:
+                    # Its lane has not let go of it yet; then it is placed anew.
+                    before.assignment, before.removed = assignment, False
+                    continue
                 self._tracked[assignment.key] = _Tracked(assignment=assignment)
                 self._waiting[assignment.key] = None
             self._place()
@@ -333,12 +338,7 @@ class Fleet:
         if tracked.report is not None:
             tracked.records += tracked.report.records
             tracked.bytes += tracked.report.bytes
-            tracked.assignment = tracked.assignment.model_copy(
-                update={
-                    "outlets": tracked.report.outlets,
-                    "leader_epoch": tracked.report.leader_epoch,
-                }
-            )
+            tracked.assignment = _with_newest(tracked.assignment, tracked.report)
             tracked.report = None
         self._waiting[key] = None
         return True
@@ -464,3 +464,12 @@ class Fleet:
         for link, keys in waiting.items():
             if link in self._sinks:
                 self._sinks[link][1](keys)
+
+
+def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
+    """`assignment` with the pairs of `report`, unless it has been claimed anew since."""
+    before = [outlet.producer_id for outlet in assignment.outlets]
+    if [outlet.producer_id for outlet in report.outlets] != before:
+        return assignment
+    update = {"outlets": report.outlets, "leader_epoch": report.leader_epoch}
+    return assignment.model_copy(update=update)

@@ -40,11 +40,13 @@ _REFRESH_S = 12 * 3600.0
 class Leadership:
     """This process's part in leading one link. `write` and `renew` may come from any thread."""
 
-    def __init__(self, cluster: Cluster, link: LinkSettings, lease_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, admin: Cluster, link: LinkSettings, lease_s: float
+    ) -> None:
         self._cluster = cluster
         self._link = link
         self._lease_s = lease_s
-        self._topic = ProgressTopic(cluster, link.progress_topic)
+        self._topic = ProgressTopic(cluster, link.progress_topic, admin=admin)
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
         self._process = processes.fingerprint()
         self._lock = threading.Lock()
@@ -138,7 +140,7 @@ class Leadership:
             self._merge(contents)
             if len(contents.leases) > known:
                 seen_at = time.monotonic()
-                del contents.leases[: -_KEPT_LEASES]
+                del contents.leases[:-_KEPT_LEASES]
         return False
 
     def _is_ours(self, lease: LeaseRecord) -> bool:
@@ -162,7 +164,9 @@ class Leadership:
         except LeadershipLostError:
             pass  # it is barred already
 
-    def _record(self, writer: ProgressWriter | None = None, *, released: bool = False) -> LeaseRecord:
+    def _record(
+        self, writer: ProgressWriter | None = None, *, released: bool = False
+    ) -> LeaseRecord:
         writer = writer or self._writer
         assert writer is not None
         return LeaseRecord(

@@ -64,8 +64,9 @@ def wanted_lanes(spark: Mapping[str, str], lanes: int | None) -> int | None:
 class Spark:
     """The JVM, its context, and the threads that wait for lanes' jobs.
 
-    `on_lane_ended(lane, reason)` is called from a lane's thread each time its job ends; the job is
-    launched again after a pause until `stop`.
+    `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends;
+    `returned` means that the lane's function did. The job is launched again after a pause, until
+    `quiesce` or `stop`.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Spark:
         lanes: int | None,
         secret: str,
         *,
-        on_lane_ended: Callable[[int, str], None],
+        on_lane_ended: Callable[[int, str, bool], None],
     ) -> None:
         self._conf = _complete(conf, lanes, secret)
         self.local = is_local(conf)
@@ -181,16 +182,24 @@ class Spark:
             try:
                 self._context.setLocalProperty("spark.job.description", f"lane {task.lane}")
                 self._context.parallelize([task.lane], 1).mapPartitions(task).collect()
-                reason = "its task returned"
+                reason, returned = "it returned", True
             except Exception as error:
-                reason = explain(error)
-            if self._stopping.is_set():
-                return
-            self._on_lane_ended(task.lane, reason)
+                reason, returned = explain(error), False
+            self._on_lane_ended(task.lane, reason, returned)
             if time.monotonic() - began > _HEALTHY_S:
                 pause = _BACKOFF_S[0]
             self._stopping.wait(pause)
             pause = min(pause * 2, _BACKOFF_S[1])
+
+    def quiesce(self) -> None:
+        """Launches no lane again."""
+        self._stopping.set()
+
+    def abort(self, starter: threading.Thread) -> None:
+        """Ends what `start`, running in thread `starter`, has brought up by now."""
+        self._stopping.set()
+        starter.join(0.5)
+        self.stop()
 
     def stop(self) -> None:
         """Ends all jobs, the context and the JVM. Never raises."""

@@ -239,10 +239,11 @@ class Contents:
 
 
 class ProgressTopic:
-    """One link's progress topic on its target cluster."""
+    """One link's progress topic on its target cluster; `admin` creates it, if given."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self._cluster = cluster
+        self._admin = admin or cluster
         self._at = TopicPartition(topic, 0)
 
     @property
@@ -263,7 +264,7 @@ class ProgressTopic:
                 replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
                 configs=TOPIC_CONFIGS,
             )
-            error = self._cluster.create_topics([new])[self.topic]
+            error = self._admin.create_topics([new])[self.topic]
             if error is not None and getattr(error, "code", None) != _TOPIC_EXISTS:
                 raise error
         deadline = time.monotonic() + 30
@@ -286,7 +287,7 @@ class ProgressTopic:
         contents = Contents(end=self._first_offset() if start is None else start)
         newest: dict[bytes, bytes | None] = {}
         while True:
-            fetched = self._cluster.fetch(self._at, contents.end, _FETCH_BYTES)
+            fetched = self._cluster.fetch(self._at, contents.end, _FETCH_BYTES, max_wait_ms=0)
             for batch in _batches(fetched.records):
                 for record in batch:
                     if record.offset < contents.end or record.key is None:

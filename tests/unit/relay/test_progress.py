@@ -96,7 +96,9 @@ class OneLog:
         self.end += count
         return base
 
-    def fetch(self, at: TopicPartition, offset: int, max_bytes: int) -> Fetched:
+    def fetch(
+        self, at: TopicPartition, offset: int, max_bytes: int, *, max_wait_ms: int
+    ) -> Fetched:
         found = [b for b in self.batches if self._last(b) >= offset]
         return Fetched(b"".join(found[:2]), self.end)
 

@@ -1,0 +1,222 @@
+"""What becomes of each partition that a leader finds: go on, begin, or stop. Pure.
+
+    no progress, target empty (or not ours alone)      begin
+    no progress, target has data                       stop: what of the source it holds is unknown
+    progress, both topics are still the same           go on
+    progress, a topic was made anew, or records gone   stop
+    stopped, and a person says --from or --adopt       begin again
+
+To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with
+T the target's end. It must be in the progress topic before anybody relays a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.model import Pair, State
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.progress import Progress
+
+_NO_ID = "0" * 32  # a broker that knows no topic ids
+ACT = "start with --from TIMESTAMP or --adopt to go on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Relay from source offset `start`; `targets` are the partitions it needs outlets for."""
+
+    start: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """What both clusters said of one partition. `start` is where a beginning would be: by the
+    time that a person named, else by the consumer's `auto.offset.reset`."""
+
+    log_start: int
+    start: int
+    target_ends: Mapping[int, int]  # of each target partition it may feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person said on the command line."""
+
+    start_from: int | None = None  # ms since 1970
+    adopt: bool = False
+
+    @property
+    def acts(self) -> bool:
+        return self.adopt or self.start_from is not None
+
+
+def targets_of(topic: MirroredTopic, partition: int, link: LinkSettings) -> tuple[int, ...]:
+    """The target partitions that source partition `partition` may feed."""
+    if link.partitioning == "by-key" and topic.target_partitions != topic.partitions:
+        return tuple(range(topic.target_partitions))
+    return (partition,)
+
+
+def decide(
+    topic: MirroredTopic,
+    partition: int,
+    progress: Progress | None,
+    offsets: Offsets,
+    link: LinkSettings,
+    wish: Wish,
+) -> Begin | GoOn | Stop:
+    targets = targets_of(topic, partition, link)
+    if progress is None or not progress.outlets:
+        return _decide_new(topic, targets, offsets, link, wish)
+    reason = _reason_to_stop(topic, targets, progress, offsets)
+    if reason is None:
+        return GoOn(progress=progress)
+    if not wish.acts:
+        return Stop(reason=reason)
+    return Begin(start=_next_start(topic, progress, offsets, wish), targets=targets)
+
+
+def _decide_new(
+    topic: MirroredTopic,
+    targets: tuple[int, ...],
+    offsets: Offsets,
+    link: LinkSettings,
+    wish: Wish,
+) -> Begin | Stop:
+    written = sum(offsets.target_ends[target] for target in targets)
+    if written and link.sole_writer and not wish.acts:
+        return Stop(
+            reason=f"{topic.target} has data already ({written} offsets), but there is no progress "
+            f"that says what of {topic.source} it holds ({ACT})"
+        )
+    return Begin(start=offsets.start, targets=targets)
+
+
+def _reason_to_stop(
+    topic: MirroredTopic, targets: tuple[int, ...], progress: Progress, offsets: Offsets
+) -> str | None:
+    known = {outlet.partition: outlet for outlet in progress.outlets}
+    if progress.state is State.STOPPED:
+        return progress.reason or "stopped"
+    if differ(progress.topic_id, topic.source_id):
+        return (
+            f"{topic.source} was deleted and made anew at the source after offset "
+            f"{progress.position} was mirrored ({ACT})"
+        )
+    if any(differ(outlet.topic_id, topic.target_id or _NO_ID) for outlet in progress.outlets):
+        return f"{topic.target} was deleted and made anew at the target ({ACT})"
+    if set(targets) != known.keys():
+        return (
+            f"{topic.target} has another number of partitions than before, so keys go to other "
+            f"partitions ({ACT})"
+        )
+    if offsets.log_start > progress.position:
+        return (
+            f"{offsets.log_start - progress.position} records were deleted at the source before "
+            f"they were mirrored: offsets {progress.position} to {offsets.log_start - 1} ({ACT})"
+        )
+    return None
+
+
+def _next_start(topic: MirroredTopic, progress: Progress, offsets: Offsets, wish: Wish) -> int:
+    if wish.start_from is not None:
+        return offsets.start
+    if differ(progress.topic_id, topic.source_id):
+        return offsets.log_start
+    return max(progress.position, offsets.log_start)
+
+
+def differ(one: str, other: str) -> bool:
+    """Whether two topic ids are known and not the same."""
+    return not {"", _NO_ID} & {one, other} and one != other
+
+
+def claim(
+    topic: MirroredTopic,
+    partition: int,
+    begin: Begin,
+    offsets: Offsets,
+    producers: Mapping[int, tuple[int, int]],
+    link: LinkSettings,
+) -> Progress:
+    """The progress of a partition that begins; `producers` has (id, epoch) by target partition."""
+    return Progress(
+        topic=topic.source,
+        partition=partition,
+        topic_id=topic.source_id,
+        leader_epoch=-1,
+        position=begin.start,
+        state=State.WAITING,
+        outlets=tuple(
+            Outlet(
+                topic=topic.target,
+                partition=target,
+                topic_id=topic.target_id or _NO_ID,
+                producer_id=producers[target][0],
+                producer_epoch=producers[target][1],
+                pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),
+                exclusive=link.sole_writer,
+            )
+            for target in begin.targets
+        ),
+    )
+
+
+def stopped(
+    topic: MirroredTopic, partition: int, progress: Progress | None, reason: str
+) -> Progress:
+    """The progress of a partition that stops, with all that is known of it."""
+    return Progress(
+        topic=topic.source,
+        partition=partition,
+        topic_id=progress.topic_id if progress else topic.source_id,
+        leader_epoch=progress.leader_epoch if progress else -1,
+        position=progress.position if progress else -1,
+        outlets=progress.outlets if progress else (),
+        state=State.STOPPED,
+        reason=reason,
+        source_end=progress.source_end if progress else -1,
+        last_timestamp=progress.last_timestamp if progress else -1,
+    )
+
+
+def assignment(
+    topic: MirroredTopic,
+    progress: Progress,
+    link: LinkSettings,
+    *,
+    source_key: str,
+    target_key: str,
+    stop_at: int | None,
+) -> Assignment:
+    return Assignment(
+        link=link.name,
+        source=source_key,
+        target=target_key,
+        topic=progress.topic,
+        partition=progress.partition,
+        topic_id=progress.topic_id,
+        leader_epoch=progress.leader_epoch,
+        outlets=progress.outlets,
+        stop_at=stop_at,
+        read_committed=link.fetch.read_committed,
+        max_message_bytes=topic.max_message_bytes,
+        sole_writer=link.sole_writer,
+        max_wait_ms=link.fetch.max_wait_ms,
+        max_partition_bytes=link.fetch.max_partition_bytes,
+    )

@@ -1,0 +1,203 @@
+"""One look at both clusters: which partitions there are, and where each new one begins.
+
+Asks in bulk and answers item by item: what cannot be told of one topic or partition now stands
+in the result as a trouble, and is asked again next time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import topics
+from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
+from causeway.daemon.claims import Offsets, Wish, targets_of
+from causeway.daemon.status import Trouble
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.progress import Progress
+from causeway.wire.cluster import Cluster
+
+_EARLIEST, _LATEST = -2, -1
+_NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The clusters of one link: to read and write data, and to administer."""
+
+    source: Cluster
+    target: Cluster
+    source_admin: Cluster
+    target_admin: Cluster
+
+
+@dataclass(slots=True)
+class Found:
+    """`mirrored`: topics whose target is there, by source name. `names`: all topics of the source.
+    `unfinished`: something may be better when asked again soon."""
+
+    mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    troubles: list[Trouble] = field(default_factory=list)
+    errors: list[CausewayError] = field(default_factory=list)
+    lost_targets: frozenset[str] = frozenset()  # source names whose target topic is gone
+    unfinished: bool = False
+
+    def trouble(self, topic: str, error: CausewayError) -> None:
+        self.troubles.append(Trouble(topic=topic, reason=str(error)))
+        self.errors.append(error)
+        self.unfinished = True
+
+
+def look(
+    sides: Sides, link: LinkSettings, known: Mapping[TopicPartition, Progress], wish: Wish
+) -> Found:
+    """Finds the link's topics and makes the target ready for them. Raises CausewayError only where
+    a cluster as a whole can't be asked.
+
+    A target topic that progress speaks of and that is gone is not created again, unless a person
+    said how to go on.
+    """
+    observed = topics.observe(sides.source_admin, sides.target_admin, link)
+    plan = topics.plan(observed, link)
+    found = Found(names=frozenset(observed.source_topics))
+    for problem in plan.problems:
+        found.trouble(problem.topic, problem.error)
+    begun = {at.topic for at, progress in known.items() if progress.outlets}
+    lost = {t.source for t in plan.mirrored if t.target_id is None and t.source in begun}
+    if wish.acts:
+        lost = set()
+    found.lost_targets = frozenset(lost)
+    names = {topic.target: topic.source for topic in plan.mirrored}
+    changes = [change for change in plan.changes if names.get(change.topic) not in lost]
+    failed: dict[str, type] = {}
+    for change, error in topics.apply(changes, sides.target_admin).items():
+        if error is not None:
+            found.trouble(names.get(change.topic, change.topic), error)
+            failed[change.topic] = type(change)
+    for topic in plan.mirrored:
+        if topic.source in lost or failed.get(topic.target) is CreateTopic:
+            continue
+        grown = failed.get(topic.target) is not GrowTopic
+        found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
+    _await_new(sides.target_admin, found)
+    return found
+
+
+def _not_grown(topic: MirroredTopic, observed: topics.Observed) -> MirroredTopic:
+    there = len(observed.target_topics[topic.target].partitions)
+    return replace(topic, target_partitions=there, partitions=min(topic.partitions, there))
+
+
+def _await_new(target: Cluster, found: Found) -> None:
+    """Gives created topics their ids, and waits until their partitions have leaders."""
+    wanted = {t.target: t for t in found.mirrored.values() if t.target_id is None}
+    deadline = time.monotonic() + _NEW_TOPIC_S
+    while wanted:
+        for name, metadata in target.metadata(list(wanted)).topics.items():
+            topic = wanted.get(name)
+            if topic is None or len(metadata.partitions) < topic.target_partitions:
+                continue
+            if all(partition.leader >= 0 for partition in metadata.partitions.values()):
+                found.mirrored[topic.source] = replace(topic, target_id=metadata.topic_id)
+                del wanted[name]
+        if not wanted:
+            return
+        if time.monotonic() > deadline:
+            for topic in wanted.values():
+                del found.mirrored[topic.source]
+                error = CausewayError(
+                    "create topic", f"{topic.target} on {target}", "it has no leaders yet"
+                )
+                found.trouble(topic.source, error)
+            return
+        time.sleep(0.05)
+
+
+@dataclass(slots=True)
+class Places:
+    """`offsets` of the partitions that could be asked; `ends` where a bounded run stops."""
+
+    offsets: dict[TopicPartition, Offsets] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def find_places(
+    sides: Sides,
+    link: LinkSettings,
+    wanted: Sequence[tuple[MirroredTopic, int]],
+    wish: Wish,
+    *,
+    bounded: bool,
+    found: Found,
+) -> Places:
+    """Where each of `wanted` (topic, partition) would begin, and where it ends by now."""
+    if not wanted:
+        return Places()
+    sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
+    starts = _offsets(sides.source, sources, _EARLIEST, found)
+    ends: dict[TopicPartition, int] = {}
+    if bounded or wish.start_from is not None or link.fetch.start == "latest":
+        ends = _offsets(
+            sides.source, sources, _LATEST, found, read_committed=link.fetch.read_committed
+        )
+    begins = starts
+    if wish.start_from is not None:
+        at_time = _offsets(sides.source, sources, wish.start_from, found)
+        # -1: no record is that young, so nothing that is there now is wanted.
+        begins = {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
+    elif link.fetch.start == "latest":
+        begins = ends
+    targets = {
+        TopicPartition(topic.target, target)
+        for topic, partition in wanted
+        for target in targets_of(topic, partition, link)
+    }
+    target_ends = _offsets(sides.target, targets, _LATEST, found)
+    places = Places(ends=ends if bounded else {})
+    for (topic, partition), at in zip(wanted, sources, strict=True):
+        feeds = targets_of(topic, partition, link)
+        there = {
+            target: target_ends[TopicPartition(topic.target, target)]
+            for target in feeds
+            if TopicPartition(topic.target, target) in target_ends
+        }
+        if at in starts and begins.get(at, -1) >= 0 and len(there) == len(feeds):
+            if bounded and at not in ends:
+                continue
+            places.offsets[at] = Offsets(
+                log_start=starts[at], start=max(begins[at], starts[at]), target_ends=there
+            )
+    return places
+
+
+def _offsets(
+    cluster: Cluster,
+    places: Iterable[TopicPartition],
+    timestamp: int,
+    found: Found,
+    *,
+    read_committed: bool = False,
+) -> dict[TopicPartition, int]:
+    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
+    offsets = {}
+    for at, answer in answers.items():
+        if isinstance(answer, CausewayError):
+            found.trouble(str(at), answer)
+        else:
+            offsets[at] = answer.offset
+    return offsets
+
+
+def gone(source: Cluster, topics_known: Collection[str], found: Found) -> set[str]:
+    """Which of `topics_known` the source no longer has. Asked twice: a broker that just started
+    may not know all topics yet."""
+    missing = set(topics_known) - found.names
+    if not missing:
+        return set()
+    time.sleep(1.0)
+    again = source.metadata(sorted(missing)).topics
+    return {name for name in missing if name not in again or again[name].error is not None}

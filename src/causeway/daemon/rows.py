@@ -1,0 +1,110 @@
+"""What a link knows of each partition: the progress to be written, and the figures for people."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.fleet import Standing
+from causeway.daemon.status import PartitionStatus
+from causeway.model import State
+from causeway.relay.messages import PartitionReport
+from causeway.relay.progress import Progress
+
+# These states last a moment, and a later start finds out by itself.
+_NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+
+
+@dataclass(slots=True)
+class Row:
+    topic: MirroredTopic
+    progress: Progress
+    first: int
+    stop_at: int | None = None
+    lane: int | None = None
+    dirty: bool = False
+    failed_at: float | None = None  # monotonic, since when it has been FAILED
+    records: int = 0
+    bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    heard_at: float = 0.0
+
+    def hear(self, standing: Standing) -> None:
+        report, before = standing.report, self.progress
+        self.progress = replace(
+            before,
+            leader_epoch=report.leader_epoch,
+            position=self._position(report),
+            outlets=report.outlets,
+            state=report.state,
+            reason=report.reason,
+            source_end=report.source_end if report.source_end >= 0 else before.source_end,
+            last_timestamp=max(report.last_timestamp, before.last_timestamp),
+        )
+        if report.state not in _NOT_WRITTEN and self.progress != before:
+            self.dirty = True
+        self._note_failure()
+        self.lane = standing.lane
+        self.records, self.bytes = standing.records, standing.bytes
+        self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
+        self.heard_at = time.monotonic()
+
+    def _position(self, report: PartitionReport) -> int:
+        # Only a lane that has found its place may say that it lies before the last one known: the
+        # target can lose what it had acknowledged, and then gets it again.
+        if report.state in (State.RUNNING, State.DONE):
+            return report.position
+        return max(report.position, self.progress.position)
+
+    def wait(self) -> None:
+        """Its lane is gone; another gets it soon."""
+        if self.progress.state not in (State.STOPPED, State.DONE):
+            self.progress = replace(self.progress, state=State.WAITING, reason=None)
+        self.lane = None
+        self.records_per_s = self.bytes_per_s = 0.0
+
+    def finish(self) -> None:
+        """A bounded run finds that all of its share is mirrored already."""
+        self.progress = replace(self.progress, state=State.DONE, reason=None)
+
+    def stop(self, progress: Progress) -> None:
+        self.progress = progress
+        self.lane = None
+        self.dirty = True
+        self.records_per_s = self.bytes_per_s = 0.0
+
+    def _note_failure(self) -> None:
+        if self.progress.state is not State.FAILED:
+            self.failed_at = None
+        elif self.failed_at is None:
+            self.failed_at = time.monotonic()
+
+    def is_settled(self, now: float, for_good_s: float) -> bool:
+        """Whether a bounded run need not wait for it: done, stopped, or failed for good."""
+        if self.progress.state in (State.DONE, State.STOPPED):
+            return True
+        return self.failed_at is not None and now - self.failed_at > for_good_s
+
+    def status(self, now: float) -> PartitionStatus:
+        # A lane does not report what did not change, so silence means that nothing moves.
+        still = now - self.heard_at > 3.0
+        progress = self.progress
+        return PartitionStatus(
+            topic=progress.topic,
+            partition=progress.partition,
+            target_topic=self.topic.target,
+            state=progress.state,
+            reason=progress.reason,
+            lane=self.lane,
+            first=self.first,
+            position=progress.position,
+            source_end=progress.source_end,
+            stop_at=self.stop_at,
+            last_timestamp=progress.last_timestamp,
+            records=self.records,
+            bytes=self.bytes,
+            records_per_s=0.0 if still else self.records_per_s,
+            bytes_per_s=0.0 if still else self.bytes_per_s,
+        )

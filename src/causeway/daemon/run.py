@@ -1,0 +1,320 @@
+"""The driver: everything wired together, from the settings to the exit code.
+
+    Spark starts ─────────────────┐ in a thread, 2 to 4 s
+    clusters answer, links plan ──┴─► lanes connect, get partitions ─► … ─► drain ─► exit
+
+If Spark's JVM dies, the run ends with one line and exit code 6: whatever started the process starts
+it again, and recovery finds the place.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import FrameType
+
+from causeway.config.settings import ClientSettings, Settings
+from causeway.daemon.claims import Wish
+from causeway.daemon.discovery import Sides
+from causeway.daemon.fleet import Fleet
+from causeway.daemon.link import Link
+from causeway.daemon.spark import Spark, not_importable, wanted_lanes
+from causeway.daemon.status import Snapshot
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError, PrerequisiteError
+from causeway.model import State
+from causeway.relay.control import ControlServer, new_secret
+from causeway.wire.cluster import Cluster
+
+_log = logging.getLogger("causeway.run")
+_TICK_S = 0.05
+_STATUS_S = 0.5
+_DRAIN_S = 20.0
+_FOR_GOOD_S = 60.0  # a partition that has failed for so long holds up no bounded run
+_FIRST_LANES = 2  # launched before it is known how many partitions there are
+OnStatus = Callable[[Snapshot], None]
+
+
+def run(
+    settings: Settings,
+    *,
+    until_caught_up: bool = False,
+    start_from: int | None = None,
+    adopt: bool = False,
+    on_status: OnStatus | None = None,
+    stop: threading.Event | None = None,
+) -> int:
+    """Mirrors all links until SIGTERM, SIGINT or `stop`, then drains and returns 0.
+
+    With `until_caught_up` it ends by itself when the source's ends of the start are reached.
+    `start_from` (ms since 1970) and `adopt` say how to go on where a partition has no progress or
+    was stopped. `on_status` is called twice a second. Raises a CausewayError for what keeps it from
+    running at all, PartitionsFailedError where a bounded run could not copy everything.
+    """
+    if not settings.links:
+        raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    daemon = Daemon(
+        settings,
+        Wish(start_from=start_from, adopt=adopt),
+        bounded=until_caught_up,
+        on_status=on_status,
+        stop=stop or threading.Event(),
+    )
+    with _signals(daemon.stop):
+        return daemon.run()
+
+
+class Daemon:
+    def __init__(
+        self,
+        settings: Settings,
+        wish: Wish,
+        *,
+        bounded: bool,
+        on_status: OnStatus | None,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._bounded = bounded
+        self._on_status = on_status
+        self.stop = stop
+        self._started_at = time.time()
+        self._status_at = 0.0
+        self._draining = False
+        secret = new_secret()
+        most = wanted_lanes(settings.spark, settings.run.lanes)
+        self._spark = Spark(settings.spark, most, secret, on_lane_ended=self._on_lane_ended)
+        self._clusters = _Clusters()
+        self._sides = {
+            link.name: Sides(
+                source=self._clusters.open(link.source),
+                target=self._clusters.open(link.target),
+                source_admin=self._clusters.open(link.source_admin),
+                target_admin=self._clusters.open(link.target_admin),
+            )
+            for link in settings.links
+        }
+        self._fleet = Fleet(settings.run, self._clusters.by_key, local=self._spark.local)
+        self._secret = secret
+        self._server: ControlServer | None = None
+        self._spark_ready = threading.Event()
+        self._spark_failure: CausewayError | None = None
+        self._launched = 0
+        self._links = [
+            Link(
+                link,
+                settings.run,
+                self._sides[link.name],
+                self._fleet,
+                source_key=self._clusters.key(link.source),
+                target_key=self._clusters.key(link.target),
+                wish=wish,
+                bounded=bounded,
+            )
+            for link in settings.links
+        ]
+
+    def run(self) -> int:
+        starter = threading.Thread(target=self._start_spark, name="spark", daemon=True)
+        starter.start()
+        try:
+            self._check_clusters()
+            for link in self._links:
+                link.start()
+            while not self.stop.wait(_TICK_S):
+                if self._step():
+                    break
+            self._drain()
+            self._publish(force=True)
+            self._judge()
+        finally:
+            self._end(starter)
+        return 0
+
+    # -- the start --------------------------------------------------------------------------------
+
+    def _start_spark(self) -> None:
+        try:
+            self._spark.start()
+            self._spark_ready.set()
+        except CausewayError as error:
+            self._spark_failure = error
+
+    def _check_clusters(self) -> None:
+        """Every cluster must answer once: a wrong address should not look like an outage."""
+        clusters = self._clusters.all
+        with ThreadPoolExecutor(max(1, len(clusters))) as pool:
+            checks = [pool.submit(cluster.bootstrap_check) for cluster in clusters]
+            for check in checks:
+                check.result()
+
+    def _listen(self) -> ControlServer:
+        server = ControlServer(
+            "127.0.0.1" if self._spark.local else self._spark.host,
+            self._secret,
+            on_hello=self._fleet.on_hello,
+            on_message=self._fleet.on_message,
+            on_closed=self._fleet.on_closed,
+        )
+        server.start()
+        return server
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """One turn; True when a bounded run has nothing more to do."""
+        self._raise_failures()
+        if self._spark_ready.is_set():
+            if self._server is None:
+                self._server = self._listen()
+            self._launch_lanes(self._server)
+        self._fleet.tick()
+        self._publish()
+        return self._bounded and self._caught_up()
+
+    def _raise_failures(self) -> None:
+        if self._spark_failure is not None:
+            raise self._spark_failure
+        if self._server is not None and self._server.failure is not None:
+            raise self._server.failure
+        if self._spark_ready.is_set() and (death := self._spark.death) is not None:
+            raise PrerequisiteError(
+                "run lanes", cause=death, remedy="start again: nothing is lost or doubled"
+            )
+        failures = [link.failure for link in self._links]
+        # Where another link works, a link's failure is its own affair and stands in the status.
+        if all(failures) and failures[0] is not None:
+            raise failures[0]
+        trouble = self._fleet.trouble
+        if trouble and not self._fleet.lanes() and (error := not_importable(trouble)):
+            raise error
+
+    def _launch_lanes(self, server: ControlServer) -> None:
+        wanted = min(self._spark.lanes, max(_FIRST_LANES, self._fleet.partitions))
+        if wanted <= self._launched:
+            return
+        self._fleet.expect(wanted)
+        for lane in range(self._launched, wanted):
+            self._spark.launch(lane, server.host, server.port)
+        self._launched = wanted
+
+    def _on_lane_ended(self, lane: int, reason: str, returned: bool) -> None:
+        self._fleet.on_lane_ended(lane, reason, returned)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            started_at=self._started_at,
+            taken_at=time.time(),
+            bounded=self._bounded,
+            draining=self._draining,
+            links=tuple(link.status() for link in self._links),
+            lanes=self._fleet.lanes(),
+            lanes_wanted=self._launched,
+            lane_trouble=self._fleet.trouble,
+        )
+
+    def _publish(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if self._on_status is not None and (force or now - self._status_at >= _STATUS_S):
+            self._status_at = now
+            self._on_status(self.snapshot())
+
+    def _caught_up(self) -> bool:
+        return all(link.is_settled(_FOR_GOOD_S) for link in self._links)
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self._draining = True
+        _log.info("drain")
+        self._spark.quiesce()
+        if self._server is not None and not self._fleet.drain(_DRAIN_S):
+            _log.warning("a lane did not drain in time", extra={"seconds": _DRAIN_S})
+        for link in self._links:
+            link.stop()
+        for link in self._links:
+            link.join(_DRAIN_S)
+
+    def _judge(self) -> None:
+        """Raises PartitionsFailedError if a bounded run leaves something behind."""
+        if not self._bounded or self.stop.is_set():
+            return
+        left: list[str] = []
+        for link in (link.status() for link in self._links):
+            left += [
+                f"{link.name} {p.topic}-{p.partition} {p.state.value}: {p.reason}"
+                for p in link.partitions
+                if p.state is not State.DONE
+            ]
+            left += [f"{link.name} {trouble.topic}: {trouble.reason}" for trouble in link.troubles]
+        if left:
+            more = f"; and {len(left) - 3} more" if len(left) > 3 else ""
+            raise PartitionsFailedError(
+                "copy", f"{len(left)} topics or partitions", "; ".join(left[:3]) + more
+            )
+
+    def _end(self, starter: threading.Thread) -> None:
+        for link in self._links:
+            link.stop()
+        if self._server is not None:
+            self._server.close()
+        if self._spark_ready.is_set() or self._spark_failure is not None:
+            self._spark.stop()
+        else:
+            self._spark.abort(starter)
+        self._clusters.close()
+
+
+class _Clusters:
+    """Equal settings share one client here and one name among the lanes."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, ClientSettings, Cluster]] = []
+
+    def open(self, settings: ClientSettings) -> Cluster:
+        for _, known, cluster in self._open:
+            if known == settings:
+                return cluster
+        cluster = Cluster(settings)
+        self._open.append((f"{settings.alias}/{len(self._open)}", settings, cluster))
+        return cluster
+
+    def key(self, settings: ClientSettings) -> str:
+        return next(key for key, known, _ in self._open if known == settings)
+
+    @property
+    def all(self) -> Sequence[Cluster]:
+        return [cluster for _, _, cluster in self._open]
+
+    @property
+    def by_key(self) -> Mapping[str, ClientSettings]:
+        return {key: settings for key, settings, _ in self._open}
+
+    def close(self) -> None:
+        for _, _, cluster in self._open:
+            cluster.close()
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """The first SIGTERM or SIGINT sets `stop`, a second one ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
