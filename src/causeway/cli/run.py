@@ -53,7 +53,15 @@ def run_settings(
     start_from: int | None = None,
     adopt: bool = False,
 ) -> int:
-    """Run the daemon with what fits this terminal: a table, a progress bar, or logs."""
+    """Run the daemon, shown as fits where the output goes: live, or in logs."""
+    from causeway.cli.present import presenter
     from causeway.daemon.run import run
 
-    return run(settings, until_caught_up=until_caught_up, start_from=start_from, adopt=adopt)
+    with presenter(bounded=until_caught_up) as show:
+        return run(
+            settings,
+            until_caught_up=until_caught_up,
+            start_from=start_from,
+            adopt=adopt,
+            on_snapshot=show,
+        )

@@ -1,0 +1,128 @@
+"""What the live view makes of a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from causeway.cli.live import render, topic_rows, worst
+from causeway.cli.present import share
+from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot, Trouble
+from causeway.model import State
+
+NOW = 1_700_000_000.0
+
+
+def partition(topic: str, number: int = 0, **changes: Any) -> PartitionStatus:
+    base = PartitionStatus(
+        topic=topic,
+        partition=number,
+        target_topic=f"A.{topic}",
+        state=State.RUNNING,
+        reason=None,
+        lane=0,
+        first=0,
+        position=90,
+        source_end=100,
+        stop_at=None,
+        last_timestamp=int(NOW * 1000) - 5_000,
+        records=90,
+        bytes=9_000,
+        records_per_s=10.0,
+        bytes_per_s=1_000.0,
+    )
+    return replace(base, **changes)
+
+
+def snapshot(*partitions: PartitionStatus, **changes: Any) -> Snapshot:
+    link = LinkStatus(
+        name="A->B",
+        role=Role.LEADING,
+        reason=None,
+        planned=True,
+        partitions=partitions,
+        troubles=(),
+    )
+    return Snapshot(
+        started_at=NOW - 60,
+        taken_at=NOW,
+        bounded=False,
+        draining=False,
+        links=(replace(link, **changes),),
+        lanes=(),
+        lanes_wanted=2,
+    )
+
+
+def shown(taken: Snapshot, lines: int = 40) -> str:
+    out = StringIO()
+    Console(file=out, width=160).print(render(taken, lines))
+    return out.getvalue()
+
+
+def test_a_topic_is_the_sum_of_its_partitions_and_its_worst_state() -> None:
+    failed = partition("t", 1, state=State.FAILED, reason="no leader", position=50)
+
+    (row,) = topic_rows(snapshot(partition("t"), failed).links[0], int(NOW * 1000))
+
+    assert (row.partitions, row.records, row.records_per_s) == (2, 180, 20.0)
+    assert (row.lag_records, row.lag_ms, row.state) == (60, 5_000, State.FAILED)
+
+
+def test_one_unknown_lag_makes_the_topic_s_unknown() -> None:
+    unknown = partition("t", 1, source_end=-1)
+
+    (row,) = topic_rows(snapshot(partition("t"), unknown).links[0], int(NOW * 1000))
+
+    assert (row.lag_records, row.lag_ms) == (None, None)
+
+
+def test_the_worst_state_comes_first() -> None:
+    assert worst([State.RUNNING, State.STOPPED, State.FAILED]) is State.STOPPED
+    assert worst([State.DONE, State.RUNNING]) is State.RUNNING
+    assert worst([]) is State.WAITING
+
+
+def test_the_view_names_what_is_wrong() -> None:
+    stopped = partition("t", 1, state=State.STOPPED, reason="the source topic was made anew")
+    trouble = Trouble(topic="u", reason="needs 2 brokers, B has 1")
+
+    text = shown(snapshot(partition("t"), stopped, troubles=(trouble,)))
+
+    assert "A->B" in text
+    assert "t-1: the source topic was made anew" in text
+    assert "u: needs 2 brokers, B has 1" in text
+    assert "1.0 kB/s" not in text  # two partitions: 2.0
+    assert "2.0 kB/s" in text
+
+
+def test_a_standby_says_who_leads() -> None:
+    assert "standby (host-7 leads)" in shown(
+        snapshot(role=Role.STANDBY, reason="host-7 leads", partitions=())
+    )
+
+
+def test_many_topics_leave_those_that_need_a_look() -> None:
+    late = partition("late", position=0, source_end=10_000)
+    broken = partition("broken", state=State.FAILED, reason="x")
+    calm = [partition(f"calm-{number:03}", position=100) for number in range(100)]
+
+    text = shown(snapshot(broken, *calm, late), lines=15)
+
+    assert len(text.splitlines()) <= 15
+    assert "late" in text
+    assert "broken" in text
+    assert "topics more" in text
+
+
+def test_how_far_a_bounded_run_is() -> None:
+    taken = snapshot(
+        partition("t", 0, first=10, position=60, stop_at=110),
+        partition("t", 1, first=10, position=300, stop_at=110),
+        partition("t", 2, first=50, position=50, stop_at=50),
+    )
+
+    assert share(taken) == (150, 200)
