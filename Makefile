@@ -1,0 +1,49 @@
+# Needs Python 3.11 or later, a Java 17 or later runtime, and make. `make` lists what there is.
+NEWEST_FIRST := python3.14 python3.13 python3.12 python3.11
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 $(NEWEST_FIRST) python; do \
+	"$$name" -c '$(NEW_ENOUGH)' 2>/dev/null && echo "$$name" && break; done)
+BIN := .venv/bin
+STAMP := .venv/.installed
+KEEP ?=
+ARGS ?=
+
+.PHONY: help install demo test check bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | \
+		while read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+install: $(STAMP) ## Create .venv with the pinned packages and the causeway command
+
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml tools/install.py
+	@python="$(PYTHON)"; if [ -n "$$python" ]; then "$$python" tools/install.py; \
+		else echo "causeway: Python 3.11 or later is missing: install it" >&2; exit 1; fi
+	@touch $@
+
+demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leaves it running)
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
+
+test: $(STAMP) ## Run every test (ARGS="-k name" picks some)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, format, types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
+	@$(BIN)/python -m bench $(ARGS)
+
+LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
+	@$(LOCKING) --upgrade pyproject.toml --group dev --output-file requirements.lock
+	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
+
+clean: ## Remove .venv and what the tools leave behind
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse artifacts
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
