@@ -34,7 +34,11 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import OffsetAt
 from tests.harness.waiting import await_until
 
-_RUN = "import sys; from causeway.relay.lane import run_lane; run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))"
+_RUN = """
+import sys
+from causeway.relay.lane import run_lane
+run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+"""
 
 
 def client(alias: str, bootstrap: str) -> ClientSettings:
@@ -201,6 +205,7 @@ class LaneDriver:
         elif isinstance(message, Drained):
             assert connection.hello is not None
             self.drained.add(connection.hello.lane)
+            connection.drop()
 
 
 def _offset(answer: object) -> int:

@@ -50,6 +50,7 @@ RECOVERED_TOGETHER = 64  # flows in one recovery job
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
 DRAIN_S = 10.0  # how long a lane that should end waits for its answers
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
 _OFFSET_OUT_OF_RANGE = 1
 
@@ -198,10 +199,17 @@ class Lane:
             flow.recovering = False
         self._report(now)
         self._control.send(Drained())
-        deadline = now + DRAIN_S
-        while not self._control.flush() and time.monotonic() < deadline:
-            self._selector.select(0.05)
         self._ended = True
+        # The driver closes once it has read this. Closing first, with its last words unread in
+        # our socket, would reset the connection and could take ours with it.
+        deadline = time.monotonic() + GOODBYE_S
+        try:
+            while time.monotonic() < deadline:
+                self._control.flush()
+                self._control.receive()
+                self._selector.select(TICK_S)
+        except ConnectionError:
+            pass
 
     def _may_send(self) -> bool:
         return time.monotonic() < self._lease_until

@@ -27,7 +27,16 @@ from causeway.wire.batches import (
     Batch,
     checksum,
 )
-from causeway.wire.records import decode, decode_legacy, densify
+from causeway.wire.records import (
+    MERGED_BYTES,
+    MERGED_RECORDS,
+    SMALL_BATCH,
+    as_is,
+    decode,
+    decode_legacy,
+    densify,
+    join,
+)
 
 _CONTROL_KEY = Struct(">hh")  # version, type
 _ABORT = 0
@@ -44,6 +53,55 @@ class Kept:
     leader_epoch: int = -1
 
 
+@dataclass(slots=True)
+class _Run:
+    """Small neighbours of one codec, which become one batch: see docs/decisions/0003-merging.md."""
+
+    raws: list[memoryview] = field(default_factory=list)
+    codec: int = 0
+    first: int = 0
+    next: int = 0
+    records: int = 0
+    size: int = 0
+    leader_epoch: int = -1
+    gapless: bool = True
+
+    @property
+    def full(self) -> bool:
+        return self.size >= MERGED_BYTES or self.records >= MERGED_RECORDS
+
+    def add(self, raw: memoryview, codec: int, base: int, count: int, leader_epoch: int) -> None:
+        if not self.raws:
+            self.codec, self.first, self.gapless = codec, base, True
+        elif base != self.next:
+            self.gapless = False
+        self.raws.append(raw)
+        self.next = base + count
+        self.records += count
+        self.size += len(raw)
+        self.leader_epoch = leader_epoch
+
+    def end(self, batches: list[Batch]) -> None:
+        """The run so far becomes a batch; a new one begins."""
+        if not self.raws:
+            return
+        if len(self.raws) == 1:
+            batches.append(as_is(self.raws[0]))
+        else:
+            batches.append(
+                join(
+                    self.raws,
+                    codec=self.codec,
+                    first=self.first,
+                    next=self.next,
+                    leader_epoch=self.leader_epoch,
+                    gapless=self.gapless,
+                )
+            )
+        self.raws = []
+        self.records = self.size = 0
+
+
 def keep(
     data: memoryview, position: int, aborted: Sequence[tuple[int, int]], subject: str = ""
 ) -> Kept:
@@ -57,6 +115,7 @@ def keep(
     batches = kept.batches
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
+    run = _Run()
     unpack = HEADER.unpack_from
     at, end = 0, len(data)
     while end - at >= LENGTH_OVERHEAD:
@@ -65,6 +124,7 @@ def keep(
         if stop > end:
             break
         if data[at + MAGIC_AT] != MAGIC:
+            run.end(batches)
             _keep_legacy(data[at:stop], kept)
             at = stop
             continue
@@ -87,8 +147,10 @@ def keep(
         if last < kept.position:
             at = stop
             continue
-        payload = bytes(data[at + HEADER_SIZE : stop])
-        if checksum(bytes(data[at + CRC_START : at + HEADER_SIZE]), payload) != crc:
+        small = stop - at <= SMALL_BATCH
+        payload = b"" if small else bytes(data[at + HEADER_SIZE : stop])
+        checked = bytes(data[at + CRC_START : stop if small else at + HEADER_SIZE])
+        if checksum(checked, payload) != crc:
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         while upcoming and upcoming[0][1] <= last:
             aborting.add(upcoming.popleft()[0])
@@ -97,7 +159,24 @@ def keep(
                 aborting.discard(producer_id)
         elif count == 0 or (attributes & TRANSACTIONAL and producer_id in aborting):
             pass
-        elif count == last_delta + 1 and base >= kept.position and not attributes & LOG_APPEND_TIME:
+        elif count != last_delta + 1 or base < kept.position or attributes & LOG_APPEND_TIME:
+            run.end(batches)
+            dense = densify(
+                decode(data[at:stop]),
+                kept.position,
+                codec=attributes & CODEC_MASK,
+                next=last + 1,
+                leader_epoch=leader_epoch,
+            )
+            if dense is not None:
+                batches.append(dense)
+        elif small:
+            codec = attributes & CODEC_MASK
+            if run.raws and (codec != run.codec or run.full):
+                run.end(batches)
+            run.add(data[at:stop], codec, base, count, leader_epoch)
+        else:
+            run.end(batches)
             batches.append(
                 Batch(
                     payload,
@@ -110,19 +189,10 @@ def keep(
                     leader_epoch,
                 )
             )
-        else:
-            dense = densify(
-                decode(data[at:stop]),
-                kept.position,
-                codec=attributes & CODEC_MASK,
-                next=last + 1,
-                leader_epoch=leader_epoch,
-            )
-            if dense is not None:
-                batches.append(dense)
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
+    run.end(batches)
     return kept
 
 

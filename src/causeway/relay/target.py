@@ -17,13 +17,10 @@ from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, Batch, header
 from causeway.wire.connection import Connection
 from causeway.wire.produce import Produced, Stamped
-from causeway.wire.records import merge, split
+from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
-SMALL_BATCH = 2048  # bytes; below, neighbours are merged: see docs/decisions/0003-merging.md
-MERGED_BYTES = 128 * 1024
-MERGED_RECORDS = 4096
 
 
 class Answer(NamedTuple):

@@ -17,9 +17,21 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from causeway.errors import ProtocolError
-from causeway.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, NO_PRODUCER, Batch
+from causeway.wire.batches import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER,
+    Batch,
+)
 
 _NO_SIZE_LIMIT = 2**31 - 1
+
+SMALL_BATCH = 2048  # bytes; up to here neighbours are merged: see docs/decisions/0003-merging.md
+MERGED_BYTES = 128 * 1024
+MERGED_RECORDS = 4096
 
 
 class Record(Protocol):
@@ -125,6 +137,44 @@ def densify(
         next=next,
         leader_epoch=leader_epoch,
         offsets=[record.offset for record in kept],
+    )
+
+
+def as_is(raw: bytes | memoryview) -> Batch:
+    """A dense batch, header included, as a Batch of the same payload."""
+    fields = HEADER.unpack_from(raw)
+    return Batch(
+        payload=bytes(raw[HEADER_SIZE:]),
+        codec=fields[5] & CODEC_MASK,
+        base_timestamp=fields[7],
+        max_timestamp=fields[8],
+        records=fields[12],
+        first=fields[0],
+        next=fields[0] + fields[12],
+        leader_epoch=fields[2],
+    )
+
+
+def join(
+    raws: Sequence[memoryview],
+    *,
+    codec: int,
+    first: int,
+    next: int,
+    leader_epoch: int,
+    gapless: bool,
+) -> Batch:
+    """Dense batches of one codec, headers included, as one batch; `gapless`: no source offset
+    between them was dropped."""
+    records: list[Record] = []
+    try:
+        for raw in raws:
+            records += DefaultRecordBatch(raw)
+    except Exception as error:
+        raise ProtocolError("decode", "record batch", str(error) or type(error).__name__) from error
+    offsets = None if gapless else [record.offset for record in records]
+    return build(
+        records, codec=codec, first=first, next=next, leader_epoch=leader_epoch, offsets=offsets
     )
 
 
