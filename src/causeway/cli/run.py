@@ -55,13 +55,15 @@ def run_settings(
 ) -> int:
     """Run the daemon, shown as fits where the output goes: live, or in logs."""
     from causeway.cli.present import presenter
+    from causeway.daemon.java import check_java
     from causeway.daemon.run import run
 
+    check_java()  # before any cluster is asked, which may take its time
     with presenter(bounded=until_caught_up) as show:
         return run(
             settings,
             until_caught_up=until_caught_up,
             start_from=start_from,
             adopt=adopt,
-            on_snapshot=show,
+            on_status=show,
         )
