@@ -149,7 +149,7 @@ def _aliases(files: Sequence[tuple[Path, Entries]]) -> list[str]:
     aliases = []
     for group in groups:
         seen[group] += 1
-        legal = _ILLEGAL.sub("_", group)
+        legal = _ILLEGAL.sub("_", group)[:150]
         if legal != group:  # two groups must not become one
             legal += "-" + hashlib.sha256(group.encode()).hexdigest()[:8]
         aliases.append(f"source{seen[group] if counts[group] > 1 else ''}-{legal}")

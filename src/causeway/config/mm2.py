@@ -71,6 +71,9 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
 
 def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Problems) -> None:
     for entry in entries.values():
+        # `A -> B.x = y` is the key `A` in Java's syntax.
+        if entry.key in aliases and entry.value.startswith("->"):
+            problems.add(f"{entry.place}: a flow is written A->B.key, without blanks")
         if "->" not in entry.key or audit.split_key(entry.key, aliases)[0]:
             continue
         source, _, rest = entry.key.partition("->")

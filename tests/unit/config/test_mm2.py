@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.config.mm2 import load_mm2
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import ConfigError
+
+PLAIN = """
+clusters = A, B
+A.bootstrap.servers = a1:9092, a2:9092
+B.bootstrap.servers = [::1]:9093
+A->B.enabled = true
+"""
+
+
+def load(tmp_path: Path, text: str, **environment: str) -> Settings:
+    path = tmp_path / "mm2.properties"
+    path.write_text(text)
+    return load_mm2(path, environment=environment)
+
+
+def link(tmp_path: Path, text: str) -> LinkSettings:
+    (only,) = load(tmp_path, PLAIN + text).links
+    return only
+
+
+def test_a_plain_file_has_mirror_makers_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path, PLAIN)
+    (flow,) = settings.links
+    assert flow.name == "A->B"
+    assert flow.source.bootstrap == (("a1", 9092), ("a2", 9092))
+    assert flow.target.bootstrap == (("::1", 9093),)
+    assert flow.source.protocol == "PLAINTEXT"
+    assert [p.pattern for p in flow.topics] == [".*"]
+    assert [p.pattern for p in flow.topics_exclude] == [
+        r".*[\-\.]internal",
+        r".*\.replica",
+        "__.*",
+    ]
+    assert len(flow.config_properties_exclude) == 6
+    assert flow.replication_factor == 2
+    assert flow.refresh_topics_interval_s == 600
+    assert flow.fetch.start == "earliest"
+    assert flow.fetch.read_committed
+    assert flow.delivery == "exactly-once"
+    assert flow.sole_writer
+    assert flow.use_defaults_from == "target"
+    assert settings.warnings == ()
+    assert settings.run.lanes is None
+
+
+def test_a_flow_beats_the_top_level(tmp_path: Path) -> None:
+    flow = link(
+        tmp_path,
+        "topics = x\nA->B.topics = y, z\nreplication.factor=3\nrefresh.topics.interval.seconds=5\n",
+    )
+    assert [p.pattern for p in flow.topics] == ["y", "z"]
+    assert flow.replication_factor == 3
+    assert flow.refresh_topics_interval_s == 5
+
+
+def test_the_old_names_of_excludes(tmp_path: Path) -> None:
+    assert link(tmp_path, "topics.blacklist = x").topics_exclude[0].pattern == "x"
+    settings = load(tmp_path, PLAIN + "topics.blacklist = x\ntopics.exclude = y\n")
+    assert settings.links[0].topics_exclude[0].pattern == "y"
+    assert "topics.blacklist (line 6) is not used" in settings.warnings[0]
+
+
+def test_clusters_fall_back_to_the_top_level(tmp_path: Path) -> None:
+    text = "clusters=A,B\nbootstrap.servers=h:1\nB.bootstrap.servers=h:2\nA->B.enabled=true"
+    (flow,) = load(tmp_path, text).links
+    assert flow.source.bootstrap == (("h", 1),)
+    assert flow.target_admin.bootstrap == (("h", 2),)
+
+
+def test_keys_of_one_client(tmp_path: Path) -> None:
+    flow = link(
+        tmp_path,
+        "A.consumer.auto.offset.reset = latest\nA.consumer.isolation.level = read_uncommitted\n"
+        "A.consumer.fetch.max.bytes = 1000\nA.admin.client.id = me\n"
+        "A->B.consumer.fetch.min.bytes = 7\nB.producer.request.timeout.ms = 5\n"
+        "A->B.source.consumer.max.partition.fetch.bytes = 9\n",
+    )
+    assert flow.fetch.start == "latest"
+    assert not flow.fetch.read_committed
+    assert (flow.fetch.max_bytes, flow.fetch.min_bytes) == (1000, 7)
+    assert flow.fetch.max_partition_bytes == 9
+    assert flow.source_admin.client_id == "me"
+    assert flow.source.client_id == "causeway"
+    assert (flow.target.request_timeout_ms, flow.target_admin.request_timeout_ms) == (5, 30_000)
+
+
+def test_several_flows_and_fan_in(tmp_path: Path) -> None:
+    text = (
+        "clusters=A,B,C\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\n"
+        "C.bootstrap.servers=c:1\nA->C.enabled=true\nB->C.enabled=TRUE\nA->B.enabled=false\n"
+        "B->C.causeway.delivery=at-least-once\n"
+    )
+    links = load(tmp_path, text).links
+    assert [flow.name for flow in links] == ["A->C", "B->C"]
+    assert [flow.delivery for flow in links] == ["exactly-once", "at-least-once"]
+
+
+def test_identity_policy(tmp_path: Path) -> None:
+    package = "org.apache.kafka.connect.mirror."
+    flow = link(tmp_path, f"replication.policy.class = {package}IdentityReplicationPolicy")
+    assert flow.policy.kind == "identity"
+    assert flow.policy.source_alias == "A"
+    assert flow.decide_topic("orders").target_name == "orders"
+    assert not flow.sole_writer
+
+
+def test_our_own_keys(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        PLAIN + "causeway.lanes=3\ncauseway.progress.interval.seconds=0.5\ncauseway.lease.ms=4000\n"
+        "causeway.in.flight=2\nspark.master=local[3]\nspark.hidden.password=hunter2\n",
+    )
+    assert settings.run.lanes == 3
+    assert settings.run.progress_interval_s == 0.5
+    assert settings.run.lease_s == 4
+    assert settings.run.in_flight == 2
+    assert settings.spark["spark.master"] == "local[3]"
+    assert "hunter2" not in repr(settings)
+    assert settings.warnings == ()
+
+
+def test_two_way_default_flows_and_fan_out_are_fine(tmp_path: Path) -> None:
+    assert len(load(tmp_path, PLAIN + "B->A.enabled = true").links) == 2
+
+
+def test_references(tmp_path: Path) -> None:
+    (flow,) = load(tmp_path, PLAIN + "A->B.topics=${env:TOPICS}", TOPICS="t.*").links
+    assert flow.topics[0].pattern == "t.*"
+
+
+def test_warnings_name_every_key_without_effect(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        PLAIN + "groups=g\nA->B.emit.heartbeats.enabled=true\ntasks.max=4\n"
+        "A.offset.storage.replication.factor=1\nB.producer.acks=1\n"
+        "topcis=x\nA.bootstrap.server=y\nA->B.refresh.topic.enabled=true\ncauseway.lane=1\n"
+        "consumer.fetch.max.bytes=1\nB.replication.factor=1\n",
+    )
+    not_yet, misplaced, unknown = settings.warnings
+    assert not_yet == (
+        "not acted on in this version: groups (line 6), A->B.emit.heartbeats.enabled (line 7),"
+        " tasks.max (line 8), A.offset.storage.replication.factor (line 9),"
+        " B.producer.acks (line 10)"
+    )
+    assert misplaced == (
+        "without effect where they stand: consumer.fetch.max.bytes (line 15)"
+        " (write it as CLUSTER.consumer.fetch.max.bytes), B.replication.factor (line 16)"
+        " (write it as replication.factor, or for a flow as A->B.replication.factor)"
+    )
+    assert unknown == (
+        "unknown keys: topcis (line 11) (did you mean topics?), A.bootstrap.server (line 12)"
+        " (did you mean A.bootstrap.servers?), A->B.refresh.topic.enabled (line 13)"
+        " (did you mean A->B.refresh.topics.enabled?), causeway.lane (line 14)"
+        " (did you mean causeway.lanes?)"
+    )
+
+
+def test_what_causeway_does_anyway_is_no_warning(tmp_path: Path) -> None:
+    text = (
+        "B.producer.acks=all\nkey.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
+        "A.ssl.protocol=TLSv1.3\nB.producer.enable.idempotence=true\n"
+        "A.consumer.enable.auto.commit=false\n"
+    )
+    assert load(tmp_path, PLAIN + text).warnings == ()
+
+
+def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
+    settings = load(tmp_path, PLAIN + "topics=a\ntopics=b\n")
+    assert settings.links[0].topics[0].pattern == "b"
+    assert settings.warnings == ("topics (line 6) is set again below; the last one counts",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topics=x", "it names no clusters"),
+        ("clusters=\n", "it names no clusters"),
+        ("clusters=A,B\nA->B.topics=x", "no flow is enabled"),
+        ("clusters=A B\nA->B.enabled=true", "characters that topic names cannot have"),
+        ("clusters=spark,B", "spark cannot be an alias"),
+        (PLAIN + "A->C.enabled=true", r"A->C.enabled \(line 6\): clusters does not name C"),
+        (PLAIN + "A -> B.enabled=true", r"A \(line 6\): a flow is written A->B.key"),
+        (PLAIN + "A->B.topics=*", r"A->B.topics \(line 6\): .*nothing stands before"),
+        (PLAIN + "topics.exclude=(", r"topics.exclude \(line 6\): .*is not closed"),
+        (PLAIN + "B.bootstrap.servers=", "cluster B has no bootstrap.servers"),
+        (PLAIN + "B.bootstrap.servers=h", r"\(line 6\): 'h' is not host:port"),
+        (PLAIN + "B.bootstrap.servers=h:99999", "'h:99999' is not host:port"),
+        (PLAIN + "replication.factor=0", r"\(line 6\) must be 1 to 32767, or -1, not '0'"),
+        (PLAIN + "replication.factor=two", "not 'two'"),
+        (PLAIN + "A->B.enabled=maybe", r"A->B.enabled \(line 6\) must be true or false"),
+        (PLAIN + "refresh.topics.interval.seconds=0", "a whole number of at least 1"),
+        (PLAIN + "use.defaults.from=mars", "must be 'source' or 'target', not 'mars'"),
+        (PLAIN + "A.consumer.auto.offset.reset=none", "'earliest' or 'latest', not 'none'"),
+        (PLAIN + "causeway.delivery=twice", "'exactly-once' or 'at-least-once'"),
+        (PLAIN + "causeway.in.flight=6", "must be 1 to 5, not '6'"),
+        (PLAIN + "causeway.lease.ms=5000\ncauseway.lease.seconds=5", "say the same twice"),
+        (PLAIN + "causeway.lease.seconds=soon", "must be a number of seconds"),
+        (PLAIN + "topic.filter.class=com.x.F", r"com\.x\.F cannot be loaded"),
+        (PLAIN + "A->B.transforms=mask", "transforms cannot run here"),
+        (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*supported are"),
+        (PLAIN + "replication.policy.separator=:", "replication.policy.separator"),
+        (PLAIN + "security.protocol=TLS", "must be one of PLAINTEXT, SSL"),
+        (PLAIN + "B.security.protocol=SASL_SSL", "Kafka's default, GSSAPI"),
+        (
+            PLAIN + "B->A.enabled=true\nreplication.policy.class=IdentityReplicationPolicy",
+            "go round for ever through A->B and B->A",
+        ),
+        (
+            "clusters=us.a,B\nbootstrap.servers=h:1\nus.a->B.enabled=true\nB->us.a.enabled=true",
+            "us.a holds the separator",
+        ),
+        (
+            "clusters=A,B\nbootstrap.servers=h:1\nA->B.enabled=true\n"
+            "replication.policy.class=IdentityReplicationPolicy",
+            "would mirror topics onto themselves: both clusters are h:1",
+        ),
+    ],
+)
+def test_refusals_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        load(tmp_path, text)
+    assert "\n" not in str(raised.value)
+    assert "mm2.properties" in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_a_circle_over_three_clusters_is_refused(tmp_path: Path) -> None:
+    text = (
+        "clusters=A,B,C\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\n"
+        "C.bootstrap.servers=c:1\nA->B.enabled=true\nB->C.enabled=true\nC->A.enabled=true\n"
+        "A->B.replication.policy.class=IdentityReplicationPolicy\n"
+    )
+    with pytest.raises(ConfigError, match="A->B and B->C and C->A"):
+        load(tmp_path, text)
+
+
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
+    text = PLAIN + "A->B.topics=*\nreplication.factor=0\nA->X.y=1\ncauseway.lanes=0\n"
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text)
+    first, *lines = str(raised.value).split("\n")
+    assert "4 problems" in first
+    assert len(lines) == 4
+
+
+def test_a_flow_that_is_off_may_be_wrong(tmp_path: Path) -> None:
+    settings = load(tmp_path, PLAIN + "B->A.replication.factor=0\n")
+    assert [flow.name for flow in settings.links] == ["A->B"]
+
+
+def test_the_shared_brokers_default_replication_factor(tmp_path: Path) -> None:
+    assert link(tmp_path, "replication.factor=-1").replication_factor == -1

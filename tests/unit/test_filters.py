@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.errors import ConfigError
+from causeway.filters import (
+    TopicDecision,
+    Verdict,
+    compile_mm1_include,
+    compile_patterns,
+    decide_topic,
+    split_list,
+)
+from causeway.naming import ReplicationPolicy
+
+DEFAULT_EXCLUDES = r".*[\-\.]internal, .*\.replica, __.*"
+
+
+def decide(
+    name: str,
+    topics: str = ".*",
+    exclude: str = DEFAULT_EXCLUDES,
+    policy: ReplicationPolicy | None = None,
+    heartbeats: bool = True,
+) -> TopicDecision:
+    return decide_topic(
+        name,
+        source_alias="A",
+        target_alias="B",
+        policy=policy or ReplicationPolicy(source_alias="A"),
+        topics=compile_patterns(topics),
+        topics_exclude=compile_patterns(exclude),
+        heartbeats_replication_enabled=heartbeats,
+    )
+
+
+def test_lists_are_split_as_kafka_splits_them() -> None:
+    assert split_list(" a ,b,\tc d ,, e ") == ("a", "b", "c d", "e")
+    assert split_list("  ") == ()
+
+
+def test_a_blank_list_matches_nothing() -> None:
+    assert compile_patterns("") == ()
+    assert decide("orders", topics="").verdict is Verdict.NOT_INCLUDED
+
+
+def test_a_comma_always_ends_a_pattern() -> None:
+    with pytest.raises(ConfigError, match="a comma ends a pattern"):
+        compile_patterns("a{1,2}")
+
+
+def test_a_flag_holds_for_the_patterns_after_it() -> None:
+    assert [pattern.pattern for pattern in compile_patterns("a, (?i)b, c")] == [
+        "a",
+        "(?i:b)",
+        "(?i:c)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "reason"),
+    [
+        ("orders", Verdict.MIRRORED, "matched by topics"),
+        ("xorders", Verdict.NOT_INCLUDED, "not matched by topics"),
+        ("orders.replica", Verdict.EXCLUDED, r"excluded by topics.exclude pattern .*\.replica"),
+        ("__consumer_offsets", Verdict.EXCLUDED, "excluded by topics.exclude pattern __.*"),
+        ("A.heartbeats", Verdict.MIRRORED, "a heartbeats topic"),
+        ("heartbeats", Verdict.MIRRORED, "a heartbeats topic"),
+    ],
+)
+def test_reasons(name: str, verdict: Verdict, reason: str) -> None:
+    decision = decide(name, topics="orders.*")
+    assert (decision.verdict, decision.reason) == (verdict, reason)
+    assert decision.target_name == (f"A.{name}" if decision.mirrored else None)
+
+
+def test_internal_topics_stay_even_where_no_pattern_excludes_them() -> None:
+    for name in ("__consumer_offsets", "x.internal", "x-internal", ".x"):
+        decision = decide(name, exclude="")
+        assert decision.verdict is Verdict.INTERNAL
+        assert "internal" in decision.reason
+
+
+def test_cycles_say_where_the_topic_came_from() -> None:
+    decision = decide("C.B.orders")
+    assert decision.verdict is Verdict.CYCLE
+    assert "came from B (as orders)" in decision.reason
+
+
+def test_a_local_topic_that_looks_mirrored_is_left_out_as_mirror_maker_does() -> None:
+    assert decide("B.x").verdict is Verdict.CYCLE
+
+
+def test_heartbeats_without_replication_need_the_filter() -> None:
+    decision = decide("heartbeats", topics="orders", heartbeats=False)
+    assert decision.verdict is Verdict.HEARTBEATS_OFF
+    assert "heartbeats.replication.enabled" in decision.reason
+    assert decide("heartbeats", heartbeats=False).target_name == "A.heartbeats"
+
+
+def test_identity_keeps_names_but_for_heartbeats() -> None:
+    policy = ReplicationPolicy(kind="identity", source_alias="A")
+    assert decide("orders", policy=policy).target_name == "orders"
+    assert decide("B.orders", policy=policy).target_name == "B.orders"
+    assert decide("heartbeats", policy=policy).target_name == "A.heartbeats"
+    assert decide("B.heartbeats", policy=policy).verdict is Verdict.CYCLE
+
+
+def test_names_longer_than_kafka_allows() -> None:
+    decision = decide("x" * 248)
+    assert decision.verdict is Verdict.NAME_TOO_LONG
+    assert "250 characters" in decision.reason
+    assert decide("x" * 247).mirrored
+
+
+@pytest.mark.parametrize(
+    ("include", "pattern"),
+    [
+        ("a,b", "a|b"),
+        ("a, b|c", "a|b|c"),
+        ("*", ".*"),
+        ("'*'", ".*"),
+        (".*", ".*"),
+        ('"a.*"', "a.*"),
+        ("a,", "a"),
+    ],
+)
+def test_mirror_maker_1_patterns(include: str, pattern: str) -> None:
+    assert [found.pattern for found in compile_mm1_include(include)] == [pattern]
+
+
+@pytest.mark.parametrize("include", ["", " ", "''", ",", "(", "*a"])
+def test_mirror_maker_1_patterns_that_are_refused(include: str) -> None:
+    with pytest.raises(ConfigError):
+        compile_mm1_include(include)
+
+
+names = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True)
+
+
+@given(name=names, selected=st.lists(names, max_size=4), left_out=st.lists(names, max_size=4))
+def test_literal_lists_decide_by_membership_and_excludes_win(
+    name: str, selected: list[str], left_out: list[str]
+) -> None:
+    decision = decide(
+        name,
+        topics=",".join(re.escape(item) for item in selected),
+        exclude=",".join(re.escape(item) for item in left_out),
+    )
+    if decision.mirrored and not decision.reason.startswith("a heartbeats"):
+        assert name in selected
+        assert name not in left_out
+    if name in left_out and not ReplicationPolicy().is_heartbeats_topic(name):
+        assert decision.verdict is Verdict.EXCLUDED
+
+
+@given(name=names)
+def test_exactly_the_mirrored_have_a_target_name(name: str) -> None:
+    decision = decide(name)
+    assert (decision.verdict is Verdict.MIRRORED) == decision.mirrored
+    assert decision.reason
