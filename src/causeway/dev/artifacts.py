@@ -50,7 +50,7 @@ _CONNECT = _JarSet(
     folder="connect-lib",
     title="MirrorMaker 2",
     roots=("connect-mirror", "connect-runtime", "kafka-tools"),
-    modules=90,
+    modules=88,
 )
 
 
