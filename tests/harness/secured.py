@@ -4,25 +4,32 @@
 |---|---|---|
 | CLIENT | PLAINTEXT | nothing; its user, ANONYMOUS, may do everything |
 | TLS | SSL | nothing |
-| MTLS | SSL | a client certificate of `authority` |
+| MTLS | SSL | a client certificate of the same authority |
 | SASL | SASL_PLAINTEXT | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER |
 | SASLTLS | SASL_SSL | the same |
-| SHORT | SASL_PLAINTEXT | PLAIN, again after `SHORT_SESSION_MS` |
+| SHORT | SASL_PLAINTEXT | PLAIN, again every `SHORT_SESSION_MS` |
 
-Users: `ADMIN` may do everything, `NOBODY` nothing; the password of both is `PASSWORD`.
+The broker's certificate is for localhost alone. Users: `ADMIN` may do everything, `NOBODY`
+nothing, `ODD_USER` (SCRAM only) everything; `PASSWORD` is everybody's, and the client secret.
 """
 
 from __future__ import annotations
 
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism
-from confluent_kafka.admin import UserScramCredentialUpsertion as Upsertion
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from causeway.dev.broker import Broker
+from causeway.dev.certificates import Certificates, create_certificates
 from causeway.dev.cluster import LocalCluster
-from tests.harness.certificates import Authority
+from causeway.dev.token_server import AUDIENCE, ISSUER, TokenServer
 
-ADMIN, NOBODY = "admin", "nobody"
-ODD_USER = "odd,user=1"  # SCRAM must escape it
+ADMIN, NOBODY, ODD_USER = "admin", "nobody", "odd,user=1"
 PASSWORD = 'pa$$,w=ör"d'
 SHORT_SESSION_MS = 3_000
 
@@ -37,38 +44,43 @@ _LISTENERS = {
     "SHORT": "SASL_PLAINTEXT",
 }
 _MODULES = "org.apache.kafka.common.security"
+_SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 
 
 class SecuredCluster(LocalCluster):
-    """One broker. Its certificate is for localhost, not for 127.0.0.1."""
+    """`tokens` runs, and its clients are the users; start and destroy as any LocalCluster."""
 
-    host = "127.0.0.1"
-
-    def __init__(self, name: str, authority: Authority) -> None:
+    def __init__(self, name: str, certificates: Path) -> None:
+        self.certificates: Certificates = create_certificates(
+            certificates, hostnames=("localhost",)
+        )
+        self.tokens = TokenServer({ADMIN: PASSWORD, NOBODY: PASSWORD})
         super().__init__(name)
-        self._extra = {n: self._ports.take() for n in ("TLS", "MTLS", "SASL", "SASLTLS", "SHORT")}
-        self._authority = authority
-        self._identity = authority.issue("broker", "localhost")
+        self._extra = {listener: self._ports.take() for listener in list(_LISTENERS)[3:]}
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.keys_url}"
+        self.brokers[1]._jvm_options += (allowed,)
 
     def port(self, listener: str) -> int:
         return self._extra.get(listener) or self.brokers[1].ports.client
 
     def start(self, timeout_s: float = 90.0) -> None:
+        self.tokens.start()
         super().start(timeout_s)
-        users = [
-            Upsertion(user, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-            for user in (ADMIN, NOBODY, ODD_USER)
-            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        ]
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        # One credential a user and request.
-        for upsertion in users:
-            for answer in admin.alter_user_scram_credentials([upsertion]).values():
-                answer.result(30)
+        for user in (ADMIN, NOBODY, ODD_USER):
+            for mechanism in _SCRAM:
+                info = ScramCredentialInfo(mechanism, 4096)
+                wanted = UserScramCredentialUpsertion(user, info, PASSWORD.encode())
+                for answer in admin.alter_user_scram_credentials([wanted]).values():
+                    answer.result(30)
+
+    def destroy(self) -> None:
+        super().destroy()
+        self.tokens.stop()
 
     def _broker_properties(self, broker: Broker) -> dict[str, str]:
         base = super()._broker_properties(broker)
-        extra = ",".join(f"{name}://{self.host}:{port}" for name, port in self._extra.items())
+        extra = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._extra.items())
         advertised = ",".join(f"{name}://localhost:{port}" for name, port in self._extra.items())
         properties = {
             **base,
@@ -76,35 +88,42 @@ class SecuredCluster(LocalCluster):
             "advertised.listeners": f"{base['advertised.listeners']},{advertised}",
             "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in _LISTENERS.items()),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": _one_line(self._identity.key),
-            "ssl.keystore.certificate.chain": _one_line(self._identity.certificate),
+            "ssl.keystore.location": str(self.certificates.broker),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": _one_line(self._authority.pem),
+            "ssl.truststore.location": str(self.certificates.ca),
             "listener.name.mtls.ssl.client.auth": "required",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:ANONYMOUS;User:{ADMIN};User:{ODD_USER};User:CN=client",
+            "super.users": ";".join(
+                f"User:{user}" for user in ("ANONYMOUS", ADMIN, ODD_USER, "CN=client")
+            ),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             "listener.name.short.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.short.plain.connections.max.reauth.ms": str(SHORT_SESSION_MS),
         }
         quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
-        plain = f"{_MODULES}.plain.PlainLoginModule required " + " ".join(
-            f'user_{user}="{quoted}"' for user in (ADMIN, NOBODY)
-        )
-        scram = f"{_MODULES}.scram.ScramLoginModule required"
-        oauth = (
-            f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "
-            'unsecuredLoginStringClaim_sub="broker"'
-        )
-        for name in ("sasl", "sasltls", "short"):
-            for mechanism, module in (
-                ("plain", plain),
-                ("scram-sha-256", scram),
-                ("scram-sha-512", scram),
-                ("oauthbearer", oauth),
-            ):
-                key = f"listener.name.{name}.{mechanism}.sasl.jaas.config"
-                properties[key] = _property_text(module + ";")
+        users = " ".join(f'user_{user}="{quoted}"' for user in (ADMIN, NOBODY))
+        for listener in ("sasl", "sasltls", "short"):
+            start = f"listener.name.{listener}."
+            properties |= {
+                f"{start}plain.sasl.jaas.config": _property_text(
+                    f"{_MODULES}.plain.PlainLoginModule required {users};"
+                ),
+                f"{start}scram-sha-256.sasl.jaas.config": (
+                    f"{_MODULES}.scram.ScramLoginModule required;"
+                ),
+                f"{start}scram-sha-512.sasl.jaas.config": (
+                    f"{_MODULES}.scram.ScramLoginModule required;"
+                ),
+                f"{start}oauthbearer.sasl.jaas.config": (
+                    f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+                ),
+                f"{start}oauthbearer.sasl.server.callback.handler.class": (
+                    f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+                ),
+                f"{start}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": self.tokens.keys_url,
+                f"{start}oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+                f"{start}oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
+            }
         return properties
 
 
@@ -112,7 +131,3 @@ def _property_text(text: str) -> str:
     """As a Java property file spells it: ASCII, with backslashes doubled."""
     escaped = text.replace("\\", "\\\\")
     return "".join(c if c < "\x7f" else f"\\u{ord(c):04x}" for c in escaped)
-
-
-def _one_line(pem: str) -> str:
-    return pem.strip().replace("\n", "\\n")

@@ -17,7 +17,7 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 
-from causeway.errors import ProtocolError
+from causeway.errors import AuthenticationError, ProtocolError
 
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
@@ -27,6 +27,9 @@ READ_BUDGET_BYTES = 8 * 1024 * 1024
 # The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
 MAX_VECTORS = 1024
 SEND_BYTES = 4 * 1024 * 1024
+
+# How TLS 1.x says no; as a length it would be 352 MB.
+_TLS_ALERT = b"\x15\x03"
 
 Buffer = bytes | bytearray | memoryview
 
@@ -137,12 +140,14 @@ class FrameReader:
         self._kept = 0  # bytes of an unfinished length at the scratch's start
         self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
         self._frame = memoryview(b"")
+        self._first = True
 
     def read(self) -> list[memoryview]:
         """The frames that are complete now; empty when none is.
 
         Raises ConnectionError when the peer is gone, but only after every frame that arrived before
-        was handed out, and ProtocolError for a length that can't be one.
+        was handed out, ProtocolError for a length that can't be one, and AuthenticationError where
+        a TLS alert comes first.
         """
         frames: list[memoryview] = []
         budget = READ_BUDGET_BYTES
@@ -191,8 +196,21 @@ class FrameReader:
         self._kept = 0
         while end - at >= 4:
             size = int.from_bytes(scratch[at : at + 4])
+            if self._first and scratch[at : at + 2] == _TLS_ALERT:
+                raise AuthenticationError(
+                    "connect to",
+                    self._peer,
+                    "the port speaks TLS",
+                    remedy="set security.protocol to SSL or SASL_SSL",
+                )
             if size < 4 or size > self._max:
-                raise self._not_kafka(bytes(scratch[at : at + 4]), size)
+                raise ProtocolError(
+                    "read an answer",
+                    f"from {self._peer}",
+                    f"a frame of {size} bytes is not Kafka's protocol",
+                    remedy="is it a Kafka port? check bootstrap.servers and security.protocol",
+                )
+            self._first = False
             at += 4
             have = min(size, end - at)
             if have == size:
@@ -205,19 +223,3 @@ class FrameReader:
         if at < end:
             self._kept = end - at
             scratch[: self._kept] = bytes(scratch[at:end])
-
-    def _not_kafka(self, start: bytes, size: int) -> ProtocolError:
-        subject = f"from {self._peer}"
-        if start[:2] == b"\x15\x03":  # an alert of TLS 1.x
-            return ProtocolError(
-                "read an answer",
-                subject,
-                "the port speaks TLS",
-                remedy="set security.protocol to SSL or SASL_SSL",
-            )
-        return ProtocolError(
-            "read an answer",
-            subject,
-            f"a frame of {size} bytes is not Kafka's protocol",
-            remedy="is it a Kafka port? check bootstrap.servers and security.protocol",
-        )

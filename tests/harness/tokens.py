@@ -1,0 +1,62 @@
+"""A token endpoint that says what a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
+
+
+class TokenEndpoint:
+    """Answers with `status`, `headers` and `answer` after `delay_s`; without `answer` it grants
+    `token-1`, `token-2` and so on, each for `lifetime_s` seconds."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.answer: bytes | None = None
+        self.lifetime_s = 60.0
+        self.delay_s = 0.0
+        self.requests: list[tuple[str, dict[str, list[str]]]] = []
+
+    def take(self, authorization: str, form: dict[str, list[str]]) -> bytes:
+        self.requests.append((authorization, form))
+        time.sleep(self.delay_s)
+        if self.answer is not None:
+            return self.answer
+        token = f"token-{len(self.requests)}"
+        return json.dumps({"access_token": token, "expires_in": self.lifetime_s}).encode()
+
+
+@contextmanager
+def token_endpoint() -> Iterator[TokenEndpoint]:
+    endpoint = TokenEndpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            answer = endpoint.take(self.headers["Authorization"], parse_qs(body))
+            self.send_response(endpoint.status)
+            for name, value in endpoint.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on standard error."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    endpoint.url = f"http://127.0.0.1:{server.server_port}/token"
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,191 @@
+"""Whatever way bytes are cut on their way, the same frames come out, in their order."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.config.settings import TlsSettings
+from causeway.dev.certificates import create_certificates
+from causeway.errors import AuthenticationError, ProtocolError
+from causeway.wire import frames
+from causeway.wire.frames import FrameReader, Outbox, wait
+from causeway.wire.security import ssl_context
+
+SIZES = [4, 5, 100, frames.SCRATCH_BYTES - 4, frames.SCRATCH_BYTES, frames.SCRATCH_BYTES + 1]
+
+
+@contextmanager
+def plain_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        yield ours, theirs
+
+
+@contextmanager
+def tls_pair(folder: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
+    files = create_certificates(folder)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files.broker)
+    ours, theirs = socket.socketpair()
+    wrapped: list[ssl.SSLSocket] = []
+    thread = threading.Thread(
+        target=lambda: wrapped.append(server.wrap_socket(theirs, server_side=True))
+    )
+    thread.start()
+    context = ssl_context(TlsSettings(ca_pem=files.ca.read_text()))
+    client = context.wrap_socket(ours, server_hostname="localhost")
+    thread.join()
+    with client, wrapped[0]:
+        client.setblocking(False)
+        yield client, wrapped[0]
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4) + body
+
+
+def read_all(sock: socket.socket, count: int) -> list[bytes]:
+    reader = FrameReader(sock, "a test")
+    found: list[bytes] = []
+    while len(found) < count:
+        assert wait(sock, write=False, timeout_s=5), "poll must tell while a frame is missing"
+        found += [bytes(frame) for frame in reader.read()]
+    assert reader.read() == []
+    return found
+
+
+def send_in_pieces(sock: socket.socket, data: bytes, cuts: list[int]) -> None:
+    at = 0
+    for cut in [*sorted(c % (len(data) + 1) for c in cuts), len(data)]:
+        sock.sendall(data[at:cut])
+        at = cut
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from(SIZES) | st.integers(4, 300), min_size=1, max_size=12),
+    cuts=st.lists(st.integers(0, 1 << 20), max_size=8),
+)
+def test_frames_survive_any_cut(sizes: list[int], cuts: list[int]) -> None:
+    bodies = [random.Random(i).randbytes(size) for i, size in enumerate(sizes)]
+    with plain_pair() as (ours, theirs):
+        data = b"".join(framed(body) for body in bodies)
+        sender = threading.Thread(target=send_in_pieces, args=(theirs, data, cuts))
+        sender.start()
+        assert read_all(ours, len(bodies)) == bodies
+        sender.join()
+
+
+def test_frames_of_megabytes_over_tls_are_all_told_by_poll(tmp_path: Path) -> None:
+    bodies = [random.Random(i).randbytes(n) for i, n in enumerate([5_000_000, 4, 70_000, 300] * 3)]
+    with tls_pair(tmp_path) as (ours, theirs):
+        sender = threading.Thread(
+            target=theirs.sendall, args=(b"".join(framed(body) for body in bodies),)
+        )
+        sender.start()
+        assert read_all(ours, len(bodies)) == bodies
+        sender.join()
+
+
+def test_a_frame_keeps_its_bytes_when_later_ones_arrive() -> None:
+    with plain_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        theirs.sendall(framed(b"first") + framed(b"other"))
+        kept, other = reader.read()
+        theirs.sendall(framed(b"third"))
+        reader.read()
+        assert (bytes(kept), bytes(other)) == (b"first", b"other")
+
+
+def test_frames_before_the_end_are_handed_out_before_the_error() -> None:
+    with plain_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        theirs.sendall(framed(b"last") + b"\0\0")
+        theirs.close()
+        assert [bytes(frame) for frame in reader.read()] == [b"last"]
+        with pytest.raises(ConnectionResetError, match="closed the connection"):
+            reader.read()
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request", "not Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "the port speaks TLS"),
+        (b"\x00\x00\x00\x01\x00", "a frame of 1 bytes"),
+        (b"\xff\xff\xff\xff\x00", "not Kafka's protocol"),
+    ],
+)
+def test_other_protocols_are_named(start: bytes, says: str) -> None:
+    with plain_pair() as (ours, theirs):
+        theirs.sendall(start)
+        with pytest.raises((ProtocolError, AuthenticationError), match=says):
+            FrameReader(ours, "a test").read()
+
+
+def send_all_to_a_slow_reader(
+    ours: socket.socket, theirs: socket.socket, buffers: list[bytes]
+) -> bytes:
+    outbox = Outbox(ours)
+    received = bytearray()
+    total = sum(map(len, buffers))
+
+    def drain() -> None:
+        while len(received) < total:
+            received.extend(theirs.recv(50_000))
+
+    reader = threading.Thread(target=drain)
+    outbox.queue([memoryview(buffer) for buffer in buffers])
+    outbox.flush()
+    reader.start()
+    while not outbox.flush():
+        assert outbox
+        assert wait(ours, write=True, timeout_s=5)
+    reader.join()
+    assert not outbox
+    return bytes(received)
+
+
+BUFFERS = [
+    random.Random(i).randbytes(n)
+    for i, n in enumerate([0, 1, 61, 100_000, 0, 3, 16_384, 16_383, 2_000_000, 7] * 2 + [5] * 3_000)
+]
+
+
+def test_sends_every_byte_once_past_a_full_socket() -> None:
+    with plain_pair() as (ours, theirs):
+        assert send_all_to_a_slow_reader(ours, theirs, BUFFERS) == b"".join(BUFFERS)
+
+
+def test_sends_every_byte_once_past_a_full_socket_over_tls(tmp_path: Path) -> None:
+    with tls_pair(tmp_path) as (ours, theirs):
+        assert send_all_to_a_slow_reader(ours, theirs, BUFFERS) == b"".join(BUFFERS)
+
+
+def test_small_buffers_share_tls_records(tmp_path: Path) -> None:
+    with tls_pair(tmp_path) as (ours, theirs):
+        outbox = Outbox(ours)
+        outbox.queue([b"header" * 10, b"payload" * 10_000])
+        assert outbox.flush()
+        # OpenSSL hands out one record a read.
+        assert len(theirs.recv(1 << 20)) == frames.TLS_RECORD_BYTES
+
+
+def test_sending_to_a_closed_peer_is_a_connection_error() -> None:
+    with plain_pair() as (ours, theirs):
+        theirs.close()
+        outbox = Outbox(ours)
+        outbox.queue([b"x" * 10])
+        with pytest.raises(ConnectionError):
+            outbox.flush()

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from causeway.config.settings import OAuthSettings, Secret
+from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.wire.oauth import TokenSource, token_source
+from tests.harness.tokens import TokenEndpoint, token_endpoint
+
+SECRET = "s3cret-word"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[TokenEndpoint]:
+    with token_endpoint() as running:
+        yield running
+
+
+def oauth(url: str, scope: str | None = "kafka write") -> OAuthSettings:
+    return OAuthSettings(
+        token_endpoint=url, client_id="me", client_secret=Secret(SECRET), scope=scope
+    )
+
+
+def test_asks_once_with_client_credentials_however_many_want_a_token(
+    endpoint: TokenEndpoint,
+) -> None:
+    endpoint.delay_s = 0.05
+    source = TokenSource(oauth(endpoint.url), None)
+    with ThreadPoolExecutor(8) as pool:
+        tokens = set(pool.map(lambda _: source.token(5), range(16)))
+    assert tokens == {"token-1"}
+    [(authorization, form)] = endpoint.requests
+    assert authorization == "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka write"]}
+
+
+def test_refreshes_at_four_fifths_of_the_life(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("causeway.wire.oauth.time.monotonic", lambda: now)
+    endpoint.lifetime_s = 100
+    source = TokenSource(oauth(endpoint.url, None), None)
+    source.token(5)
+    now += 79
+    source.token(5)
+    assert len(endpoint.requests) == 1
+    now += 2
+    source.token(5)
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "says"),
+    [
+        (401, b'{"error": "invalid_client"}', AuthenticationError, "HTTP 401, invalid_client"),
+        (400, f'{{"error": "bad {SECRET}"}}'.encode(), AuthenticationError, "HTTP 400 "),
+        (503, b"busy", UnreachableError, "HTTP 503"),
+        (302, b"", AuthenticationError, "HTTP 302"),
+        (200, b"<html>", UnreachableError, "not JSON"),
+        (200, b"[]", UnreachableError, "not a JSON object"),
+        (200, b'{"token": "x"}', AuthenticationError, "no access_token"),
+    ],
+)
+def test_failures_are_told_without_secrets(
+    endpoint: TokenEndpoint, status: int, answer: bytes, kind: type[CausewayError], says: str
+) -> None:
+    endpoint.status, endpoint.answer = status, answer
+    endpoint.headers["Location"] = "http://127.0.0.1:1/elsewhere"
+    with pytest.raises(kind, match=says) as caught:
+        TokenSource(oauth(endpoint.url), None).token(5)
+    assert SECRET not in str(caught.value)
+    assert caught.value.retriable == (status == 503)
+
+
+def test_an_endpoint_that_is_not_there() -> None:
+    url = f"http://user:{SECRET}@127.0.0.1:1/token?key={SECRET}"
+    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1/token: no answer") as caught:
+        TokenSource(oauth(url), None).token(1)
+    assert SECRET not in str(caught.value)
+    assert caught.value.retriable
+
+
+def test_one_source_for_equal_settings() -> None:
+    assert token_source(oauth("http://a"), None) is token_source(oauth("http://a"), None)
+    assert token_source(oauth("http://a"), None) is not token_source(oauth("http://b"), None)
