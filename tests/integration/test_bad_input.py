@@ -126,8 +126,11 @@ def test_servers_that_nobody_serves_are_given_up_after_a_stated_time(
         tmp_path,
         f"A.bootstrap.servers = {nobody}",
         f"B.bootstrap.servers = {nobody}",
-        "A.admin.request.timeout.ms = 2000",
-        "B.admin.request.timeout.ms = 2000",
+        *(
+            f"{alias}.{client}.request.timeout.ms = 2000"
+            for alias in ("A", "B")
+            for client in ("admin", "consumer", "producer")
+        ),
     )
     begun = time.monotonic()
 
