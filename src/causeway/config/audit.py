@@ -138,7 +138,7 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 def _of_cluster(name: str, alias: str) -> Finding:
     role, _, rest = name.partition(".")
     if role in known.ROLES:
-        return _of_role(role, rest, f"{alias}.")
+        return _of_role(role, rest, f"{alias}.{role}.")
     if name in SECURITY:
         return _FINE
     if name in known.CLUSTER or _is_worker(name):
@@ -167,7 +167,7 @@ def _of_flow(name: str, flow: str) -> Finding:
     if role in known.ROLES:
         # The source's producer and the target's consumer serve offset syncs and checkpoints only.
         idle = (side, role) in (("source.", "producer"), ("target.", "consumer"))
-        finding = _of_role(role, rest, f"{flow}.{side}")
+        finding = _of_role(role, rest, f"{flow}.{side}{role}.")
         return _NOT_YET if idle and finding is _FINE else finding
     if _is_worker(name) or name in known.CLUSTER:
         return _NOT_YET
@@ -179,7 +179,7 @@ def _of_role(role: str, name: str, prefix: str) -> Finding:
         return _FINE
     if name in known.ROLES[role]:
         return _NOT_YET
-    return _unknown(name, known.ROLES[role], f"{prefix}{role}.")
+    return _unknown(name, known.ROLES[role], prefix)
 
 
 def _is_worker(name: str) -> bool:

@@ -7,7 +7,9 @@ import pytest
 from causeway.config.mm2 import load_mm2
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from tests.unit.config.pems import make_pem
 
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PLAIN = """
 clusters = A, B
 A.bootstrap.servers = a1:9092, a2:9092
@@ -255,6 +257,41 @@ def test_all_problems_are_reported_together(tmp_path: Path) -> None:
 def test_a_flow_that_is_off_may_be_wrong(tmp_path: Path) -> None:
     settings = load(tmp_path, PLAIN + "B->A.replication.factor=0\n")
     assert [flow.name for flow in settings.links] == ["A->B"]
+
+
+def test_secrets_are_nowhere_in_the_settings(tmp_path: Path) -> None:
+    """Every kind of secret, in the file or from outside: not in repr, not in a warning."""
+    key, cert = make_pem()
+    text = (
+        PLAIN
+        + "A.security.protocol=SASL_SSL\nA.sasl.mechanism=PLAIN\n"
+        + f'A.sasl.jaas.config={LOGIN} required username=ann password="${{env:PW}}";\n'
+        + "A.ssl.keystore.type=PEM\nA.ssl.keystore.key="
+        + key.replace("\n", "\\n")
+        + "\nA.ssl.keystore.certificate.chain="
+        + cert.replace("\n", "\\n")
+        + "\nspark.ssl.keyPassword=${env:PW}\nA.unknown.password=${env:PW}\n"
+        + "B.sasl.jaas.config=x required password=hunter2;\nA.ssl.provider=${env:PW}\n"
+    )
+    settings = load(tmp_path, text, PW="hunter2")
+    client = settings.links[0].source
+    assert client.sasl is not None
+    assert client.sasl.password.reveal() == "hunter2"
+    assert client.tls is not None
+    assert client.tls.key_pem is not None
+    shown = repr(settings) + "".join(settings.warnings)
+    assert "hunter2" not in shown
+    assert "PRIVATE KEY" not in shown
+    body = client.tls.key_pem.reveal().splitlines()[3]
+    assert body not in shown
+
+
+def test_errors_hide_what_came_from_outside(tmp_path: Path) -> None:
+    text = PLAIN + "replication.factor=${PW}\nA.bootstrap.servers=${PW}\nB.bootstrap.servers=${PW}"
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text, PW="hunter2")
+    assert "hunter2" not in str(raised.value)
+    assert "not (hidden)" in str(raised.value)
 
 
 def test_the_shared_brokers_default_replication_factor(tmp_path: Path) -> None:
