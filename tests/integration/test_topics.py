@@ -122,9 +122,13 @@ def test_too_few_brokers_and_names_the_brokers_refuse_are_said_per_topic(
 
     (problem,) = link.plan(replication_factor=2).problems
     planned = link.plan()
+    foreseen = topics.refused(planned.changes, link._target)
     errors = topics.apply(planned.changes, link._target)
 
     assert "needs 2 brokers, B has 1" in str(problem.error)
     (error,) = errors.values()
     assert error is not None
     assert "collides" in str(error)
+    assert {change: str(found) for change, found in foreseen.items()} == {
+        change: str(found) for change, found in errors.items()
+    }

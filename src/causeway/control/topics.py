@@ -259,6 +259,37 @@ def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayE
     )
 
 
+def refused(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError]:
+    """Those topics of `changes` that the target would not create, and why; creates nothing.
+
+    Only the target knows: its policies, our permissions, names that collide with others.
+    """
+    creates = [change for change in changes if isinstance(change, CreateTopic)]
+    answers = _each(
+        creates,
+        lambda batch: target.create_topics([_new(c) for c in batch], validate_only=True),
+    )
+    return {change: error for change, error in answers.items() if error is not None}
+
+
+def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> TopicPlan:
+    """The plan with what cannot be carried out turned into problems."""
+    failed = {change.topic: error for change, error in errors.items()}
+    return TopicPlan(
+        mirrored=tuple(topic for topic in planned.mirrored if topic.target not in failed),
+        left_out=planned.left_out,
+        changes=tuple(change for change in planned.changes if change not in errors),
+        problems=(
+            *planned.problems,
+            *(
+                Problem(topic=topic.source, error=failed[topic.target])
+                for topic in planned.mirrored
+                if topic.target in failed
+            ),
+        ),
+    )
+
+
 def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
     """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
 

@@ -7,8 +7,16 @@ from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
-from causeway.control.topics import AlterTopicConfigs, Change, CreateTopic, GrowTopic, TopicPlan
+from causeway.control.topics import (
+    AlterTopicConfigs,
+    Change,
+    CreateTopic,
+    GrowTopic,
+    TopicPlan,
+)
+from causeway.errors import CausewayError, DivergedError
 from causeway.operate.clusters import Connect, clusters
+from causeway.relay.progress import Contents, ProgressTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +37,37 @@ def plan(settings: Settings) -> tuple[LinkPlan, ...]:
 
 
 def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
-    observed = topics.observe(connect(link.source_admin), connect(link.target_admin), link)
+    source, target = connect(link.source_admin), connect(link.target_admin)
+    observed = topics.observe(source, target, link)
+    planned = topics.plan(observed, link)
     known = link.progress_topic in observed.target_topics
+    errors = topics.refused(planned.changes, target)
+    if known:
+        errors |= _lost(planned, ProgressTopic(target, link.progress_topic).read(), link)
     return LinkPlan(
         link=link,
-        topics=topics.plan(observed, link),
+        topics=topics.without(planned, errors),
         new_progress_topic=None if known else link.progress_topic,
     )
+
+
+def _lost(
+    planned: TopicPlan, contents: Contents, link: LinkSettings
+) -> dict[Change, CausewayError]:
+    """Target topics that had records of the mirror and are gone: `run` does not make them again."""
+    begun = {
+        outlet.topic for progress in contents.partitions.values() for outlet in progress.outlets
+    }
+    return {
+        change: DivergedError(
+            "mirror to",
+            f"{change.topic} on {link.target.alias}",
+            "the topic was mirrored before and is gone",
+            remedy="run with --from TIMESTAMP to begin it anew, or exclude it",
+        )
+        for change in planned.changes
+        if isinstance(change, CreateTopic) and change.topic in begun
+    }
 
 
 def as_json(plans: tuple[LinkPlan, ...]) -> dict[str, Any]:

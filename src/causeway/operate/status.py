@@ -71,6 +71,7 @@ def status(settings: Settings) -> tuple[LinkStatus, ...]:
 def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
     source, target = connect(link.source_admin), connect(link.target_admin)
     planned = topics.plan(topics.observe(source, target, link), link)
+    planned = topics.without(planned, topics.refused(planned.changes, target))
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
     progress = ProgressTopic(target, link.progress_topic)
     contents = progress.read() if progress.exists() else Contents()
