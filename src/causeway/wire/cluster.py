@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -44,6 +45,8 @@ __all__ = [
 # is unknown for good. So long is long enough to tell.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
+# So long a broker that failed us is asked only if no other answers.
+SUSPECT_S = 10.0
 
 GROUP, TRANSACTION = 0, 1
 
@@ -67,6 +70,7 @@ class Cluster:
         self._closed = threading.Event()
         self._brokers: dict[int, Address] = {}
         self._controller = -1
+        self._suspects: dict[Address, float] = {}  # until when, monotonic
         self._topics: dict[str, TopicMetadata] = {}
 
     def __str__(self) -> str:
@@ -249,27 +253,30 @@ class Cluster:
         if node_id is None:
             connection = self._any(deadline)
         else:
-            address = self._address(node_id, deadline)
-            try:
-                connection = self._pool.take(address, deadline.left())
-            except CausewayError:
-                self._forget_layout()
-                raise
+            connection = self._take(self._address(node_id, deadline), deadline)
         try:
             yield connection
         except BaseException as error:
             if not isinstance(error, BrokerError):
                 connection.close()
-                self._forget_layout()
+                self._suspect((connection.host, connection.port))
             raise
         finally:
             self._pool.give_back(connection)
 
-    def _forget_layout(self) -> None:
-        """A broker failed us: the leaders that we know may have moved."""
+    def _take(self, address: Address, deadline: Deadline) -> Connection:
+        try:
+            return self._pool.take(address, deadline.left())
+        except UnreachableError:
+            self._suspect(address)
+            raise
+
+    def _suspect(self, address: Address) -> None:
+        """A broker failed us: the leaders that we know may have moved, and others come first."""
         with self._lock:
             self._topics = {}
             self._controller = -1
+            self._suspects[address] = time.monotonic() + SUSPECT_S
 
     def _address(self, node_id: int, deadline: Deadline) -> Address:
         with self._lock:
@@ -285,14 +292,18 @@ class Cluster:
     def _any(self, deadline: Deadline) -> Connection:
         with self._lock:
             known = list(self._brokers.values())
+            now = time.monotonic()
+            suspects = {address for address, until in self._suspects.items() if until > now}
         random.shuffle(known)
         idle = self._pool.known()
         known.sort(key=lambda address: address not in idle)
+        addresses = list(dict.fromkeys([*known, *self.settings.bootstrap]))
+        addresses.sort(key=lambda address: address in suspects)
         causes: dict[str, None] = {}
         remedy = "set bootstrap.servers"
-        for address in dict.fromkeys([*known, *self.settings.bootstrap]):
+        for address in addresses:
             try:
-                return self._pool.take(address, deadline.left())
+                return self._take(address, deadline)
             except UnreachableError as error:
                 causes[f"{address[0]}:{address[1]}: {error.cause}"] = None
                 remedy = error.remedy

@@ -140,11 +140,15 @@ class Connection:
 
     def call_many(self, requests: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
         """`call`, pipelined: all are sent without waiting; answers in the order of the requests."""
+        frames: list[bytes] = []
         expected: list[tuple[int, Any, int]] = []
         for request in requests:
             highest = request.max_version if request._max_version is None else request._max_version
             version = self.api_version(request.API_KEY, highest, request._min_version or 0)
-            expected.append(self._send(request, version))
+            frame, answer = self._encode(request, version)
+            frames.append(frame)
+            expected.append(answer)
+        self.queue(frames)
         if timeout_s is None:
             timeout_s = self.settings.request_timeout_ms / 1000
         name = requests[0].name.removesuffix("Request") if requests else ""
@@ -152,12 +156,14 @@ class Connection:
         self._answered = True
         return answers
 
-    def _send(self, request: Any, version: int) -> tuple[int, Any, int]:
+    def _encode(self, request: Any, version: int) -> tuple[bytes, tuple[int, Any, int]]:
+        """The framed request, and what its answer will be: correlation id, class, version."""
         correlation_id = self.next_correlation_id()
         request.API_VERSION = version
         request.with_header(correlation_id=correlation_id, client_id=self.settings.client_id)
-        self.queue([request.encode(header=True, framed=True)])
-        return correlation_id, ResponseClassRegistry.get_response_class(request.header), version
+        frame = request.encode(header=True, framed=True)
+        kind = ResponseClassRegistry.get_response_class(request.header)
+        return frame, (correlation_id, kind, version)
 
     def _answers(
         self, expected: list[tuple[int, Any, int]], deadline: Deadline, operation: str
@@ -168,7 +174,7 @@ class Connection:
                 self.flush()
                 frames = self.receive()
                 for frame in frames:
-                    answers.append(_decode(frame, *expected[len(answers)], str(self)))
+                    answers.append(self._answer(frame, expected[len(answers) : len(answers) + 1]))
                 if not frames:
                     self._wait(deadline, operation)
         except OSError as error:
@@ -180,6 +186,11 @@ class Connection:
             self.close()
             raise
         return answers
+
+    def _answer(self, frame: memoryview, expected: list[tuple[int, Any, int]]) -> Any:
+        if not expected:
+            raise ProtocolError("read an answer", f"from {self}", "nobody asked for it")
+        return _decode(frame, *expected[0], str(self))
 
     def _wait(self, deadline: Deadline, operation: str) -> None:
         if deadline.passed():
@@ -242,8 +253,9 @@ class Connection:
             request = ApiVersionsRequest(
                 client_software_name="causeway", client_software_version=__version__
             )
-            expected = [self._send(request, version)]
-            response = self._answers(expected, deadline, "connect to")[0]
+            frame, expected = self._encode(request, version)
+            self.queue([frame])
+            response = self._answers([expected], deadline, "connect to")[0]
             if response.error_code != codes.UNSUPPORTED_VERSION:
                 break
         if response.error_code:
@@ -258,7 +270,7 @@ def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, whe
     found = int.from_bytes(frame[:4])
     if found != correlation_id:
         raise ProtocolError(
-            "read a response", f"from {where}", f"correlation id {found}, expected {correlation_id}"
+            "read an answer", f"from {where}", f"correlation id {found}, expected {correlation_id}"
         )
     body = frame[4:]
     if kind.API_KEY != _API_VERSIONS and kind.flexible_version_q(version):
@@ -267,7 +279,7 @@ def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, whe
         return kind.decode(body, version=version)
     except Exception as error:
         raise ProtocolError(
-            "read a response", f"from {where}", f"{kind.name} v{version} can't be decoded: {error}"
+            "read an answer", f"from {where}", f"{kind.name} v{version} can't be decoded: {error}"
         ) from error
 
 

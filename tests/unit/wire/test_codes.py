@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka.errors import RetriableError, kafka_errors
 
 from causeway.errors import AuthenticationError, AuthorizationError, BrokerError
 from causeway.wire import codes
@@ -38,6 +39,12 @@ def test_a_code_newer_than_the_table() -> None:
     assert isinstance(error, BrokerError)
     assert error.name == "error code 9999"
     assert not error.retriable
+
+
+def test_the_retriable_set_is_kafkas() -> None:
+    theirs = {code for code, kind in kafka_errors.items() if issubclass(kind, RetriableError)}
+    # Java retries CORRUPT_MESSAGE, kafka-python does not; 133 is too new for it.
+    assert theirs | {2, 133} == codes.RETRIABLE
 
 
 def test_sequence_errors_are_never_retried_blindly() -> None:

@@ -1,0 +1,247 @@
+"""Retries, and what is remembered between them, against scripted brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import CreateTopicsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+
+from causeway.config.settings import ClientSettings
+from causeway.errors import BrokerError, UnreachableError
+from causeway.model import TopicPartition
+from causeway.wire import cluster as module
+from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
+from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
+
+TP = TopicPartition("t", 0)
+
+
+class Script:
+    """A cluster of one scripted broker. `errors` are given out, first to last, before success;
+    "hang up" closes the connection instead."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.errors: list[int | str] = []
+        self.broker = broker
+        broker.handlers |= {
+            MetadataRequest: self.metadata,
+            ListOffsetsRequest: self.list_offsets,
+            CreateTopicsRequest: self.create_topics,
+            ProduceRequest: self.produce,
+            FindCoordinatorRequest: self.find_coordinator,
+            InitProducerIdRequest: self.init_producer_id,
+        }
+        self.settings = ClientSettings(
+            alias="A", bootstrap=(("127.0.0.1", broker.port),), request_timeout_ms=3_000
+        )
+
+    def count(self, kind: Any) -> int:
+        return sum(isinstance(request, kind) for request in self.broker.requests)
+
+    def _next(self) -> int | str:
+        return self.errors.pop(0) if self.errors else 0
+
+    def metadata(self, request: Any, _version: int) -> Any:
+        kind = response_class(MetadataRequest)
+        topic = kind.MetadataResponseTopic
+        return kind(
+            brokers=[
+                kind.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.broker.port)
+            ],
+            cluster_id="x",
+            controller_id=1,
+            topics=[
+                topic(
+                    error_code=0,
+                    name=wanted.name,
+                    partitions=[
+                        topic.MetadataResponsePartition(
+                            error_code=0,
+                            partition_index=0,
+                            leader_id=1,
+                            leader_epoch=7,
+                            replica_nodes=[1],
+                            isr_nodes=[1],
+                            offline_replicas=[],
+                        )
+                    ],
+                )
+                for wanted in request.topics or ()
+            ],
+        )
+
+    def list_offsets(self, request: Any, _version: int) -> Any:
+        code = self._next()
+        if code == "hang up":
+            return None
+        kind = response_class(ListOffsetsRequest)
+        topic = kind.ListOffsetsTopicResponse
+        return kind(
+            topics=[
+                topic(
+                    name=asked.name,
+                    partitions=[
+                        topic.ListOffsetsPartitionResponse(
+                            partition_index=part.partition_index,
+                            error_code=code,
+                            timestamp=-1,
+                            offset=42,
+                            leader_epoch=part.current_leader_epoch,
+                        )
+                        for part in asked.partitions
+                    ],
+                )
+                for asked in request.topics
+            ]
+        )
+
+    def create_topics(self, request: Any, _version: int) -> Any:
+        code = self._next()
+        kind = response_class(CreateTopicsRequest)
+        if code == "hang up":
+            return None
+        return kind(
+            topics=[kind.CreatableTopicResult(name=t.name, error_code=code) for t in request.topics]
+        )
+
+    def produce(self, request: Any, _version: int) -> Any:
+        code = self._next()
+        if code == "hang up":
+            return None
+        kind = response_class(ProduceRequest)
+        topic = kind.TopicProduceResponse
+        answer = topic.PartitionProduceResponse(index=0, error_code=code, base_offset=9)
+        return kind(responses=[topic(name="t", partition_responses=[answer])])
+
+    def find_coordinator(self, request: Any, version: int) -> Any:
+        kind = response_class(FindCoordinatorRequest)
+        where = {"node_id": 1, "host": "127.0.0.1", "port": self.broker.port, "error_code": 0}
+        if version < 4:
+            return kind(**where)
+        return kind(coordinators=[kind.Coordinator(key=request.coordinator_keys[0], **where)])
+
+    def init_producer_id(self, request: Any, _version: int) -> Any:
+        code = self._next()
+        kind = response_class(InitProducerIdRequest)
+        serial = self.count(InitProducerIdRequest)
+        return kind(error_code=code, producer_id=serial, producer_epoch=3)
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with scripted_broker() as broker:
+        yield Script(broker)
+
+
+@pytest.fixture
+def cluster(script: Script) -> Iterator[Cluster]:
+    with Cluster(script.settings) as running:
+        yield running
+
+
+def test_a_leader_that_moved_is_looked_up_again(script: Script, cluster: Cluster) -> None:
+    script.errors = [6, 74]
+    found = cluster.list_offsets([TP], -1)
+    assert found == {TP: OffsetAt(offset=42, timestamp=-1, leader_epoch=7)}
+    assert script.count(ListOffsetsRequest) == 3
+    assert script.count(MetadataRequest) == 3
+    cluster.list_offsets([TP], -1)
+    assert script.count(MetadataRequest) == 3, "remembered while nothing goes wrong"
+
+
+def test_an_error_that_stays_is_told_for_its_item(script: Script, cluster: Cluster) -> None:
+    script.errors = [1]
+    error = cluster.list_offsets([TP], -1)[TP]
+    assert isinstance(error, BrokerError)
+    assert error.name == "OFFSET_OUT_OF_RANGE"
+    assert script.count(ListOffsetsRequest) == 1
+
+
+def test_an_unknown_topic_is_given_little_time(
+    script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Cluster.retry_each,
+        "__kwdefaults__",
+        {**(Cluster.retry_each.__kwdefaults__ or {}), "unknown_topic_grace_s": 0.2},
+    )
+    script.errors = [3] * 100
+    error = cluster.list_offsets([TP], -1)[TP]
+    assert isinstance(error, BrokerError)
+    assert error.code == 3
+    assert 1 < script.count(ListOffsetsRequest) < 10
+
+
+def test_a_lost_answer_is_asked_for_again(script: Script, cluster: Cluster) -> None:
+    script.errors = ["hang up"]
+    assert cluster.list_offsets([TP], -1)[TP] == OffsetAt(offset=42, timestamp=-1, leader_epoch=7)
+
+
+def test_a_topic_made_by_a_lost_attempt_counts_as_made(script: Script, cluster: Cluster) -> None:
+    new = [NewTopic(name="t", partitions=1, replication_factor=1)]
+    script.errors = ["hang up", 36]
+    assert cluster.create_topics(new) == {"t": None}
+    script.errors = [36]
+    error = cluster.create_topics(new)["t"]
+    assert isinstance(error, BrokerError)
+    assert error.name == "TOPIC_ALREADY_EXISTS"
+
+
+def test_a_batch_is_sent_again_only_if_nothing_was_appended(
+    script: Script, cluster: Cluster
+) -> None:
+    script.errors = [6, 19, 3]
+    assert cluster.produce_batch(TP, b"batch") == 9
+    assert script.count(ProduceRequest) == 4
+    for doubt in (7, 20, "hang up"):
+        script.broker.requests.clear()
+        script.errors = [doubt]
+        with pytest.raises((BrokerError, UnreachableError)):
+            cluster.produce_batch(TP, b"batch")
+        assert script.count(ProduceRequest) == 1, doubt
+
+
+def test_sequence_errors_come_through(script: Script, cluster: Cluster) -> None:
+    script.errors = [47]
+    with pytest.raises(BrokerError, match="write to t-0 on A: INVALID_PRODUCER_EPOCH"):
+        cluster.produce_batch(TP, b"batch")
+
+
+def test_producer_ids_are_asked_for_until_there_are_enough(
+    script: Script, cluster: Cluster
+) -> None:
+    script.errors = [0, 14, 0, 15]
+    ids = cluster.init_producer_ids(700)
+    assert len(set(ids)) == 700
+    assert script.count(InitProducerIdRequest) == 702
+
+
+def test_a_transactional_id_waits_for_its_coordinator(script: Script, cluster: Cluster) -> None:
+    script.errors = [14, 16, 51]
+    assert cluster.init_transactional_id("x")[1] == 3
+    assert script.count(FindCoordinatorRequest) == 4
+
+
+def test_a_cluster_that_is_not_there_names_every_server_and_the_time() -> None:
+    client = ClientSettings(
+        alias="A", bootstrap=(("127.0.0.1", 1), ("127.0.0.1", 2)), request_timeout_ms=500
+    )
+    with Cluster(client) as cluster, pytest.raises(UnreachableError) as caught:
+        cluster.bootstrap_check()
+    assert str(caught.value).startswith("reach cluster A: no broker answered in 0.5 s: 127.0.0.1:")
+    for port in (1, 2):
+        assert f"127.0.0.1:{port}: connection refused" in str(caught.value)
+
+
+def test_big_questions_are_cut_in_pieces(
+    script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOPICS_A_REQUEST", 10)
+    found = cluster.metadata([f"t{n}" for n in range(25)])
+    assert list(found.topics) == [f"t{n}" for n in range(25)]
+    assert script.count(MetadataRequest) == 3

@@ -1,0 +1,122 @@
+"""One connection, against a broker that says what the test wants."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from causeway.config.settings import ClientSettings
+from causeway.errors import BrokerError, ProtocolError, UnreachableError
+from causeway.wire.connection import Connection
+from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
+
+MetadataResponse = response_class(MetadataRequest)
+
+
+def metadata(request: Any, version: int) -> Any:
+    return MetadataResponse(
+        brokers=[], cluster_id=f"v{version}", controller_id=len(request.topics or ()), topics=[]
+    )
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with scripted_broker() as running:
+        running.handlers[MetadataRequest] = metadata
+        yield running
+
+
+def open_to(broker: ScriptedBroker, **settings: Any) -> Connection:
+    address = ("127.0.0.1", broker.port)
+    client = ClientSettings(alias="A", bootstrap=(address,), connect_timeout_ms=2_000, **settings)
+    return Connection.open(client, *address)
+
+
+def ask(topics: int = 0, **versions: int) -> Any:
+    kind = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(topics=[kind(name=f"{n:0200}") for n in range(topics)], **versions)
+
+
+def test_uses_the_highest_common_version(broker: ScriptedBroker) -> None:
+    broker.versions[MetadataRequest.API_KEY] = (5, 9)
+    with open_to(broker) as connection:
+        assert connection.call(ask()).cluster_id == "v9"
+        assert connection.call(ask(max_version=7)).cluster_id == "v7"
+        assert connection.api_version(MetadataRequest.API_KEY, 12) == 9
+        with pytest.raises(BrokerError, match=r"versions 5 to 9, this program 10 to 13.*2\.7"):
+            connection.call(ask(min_version=10))
+        with pytest.raises(BrokerError, match="does not have it"):
+            connection.call(ListOffsetsRequest(topics=[]))
+        assert connection.call(ask(topics=3)).controller_id == 3, "still of use"
+
+
+def test_an_old_broker_answers_api_versions_in_version_0(broker: ScriptedBroker) -> None:
+    broker.versions[18] = (0, 2)
+    with open_to(broker) as connection:
+        assert connection.call(ask()).controller_id == 0
+
+
+def test_pipelined_answers_come_in_order(broker: ScriptedBroker) -> None:
+    with open_to(broker) as connection:
+        # More than the sockets between us hold, so that sending waits for reading.
+        requests = [ask(topics=n % 100) for n in range(500)]
+        answers = connection.call_many(requests)
+        assert [answer.controller_id for answer in answers] == [n % 100 for n in range(500)]
+
+
+def test_an_answer_to_another_question_is_refused(broker: ScriptedBroker) -> None:
+    broker.handlers[MetadataRequest] = lambda *_: b"\0\0\0\x06" + b"\0\0\0\x63" + b"\0\0"
+    with open_to(broker) as connection:
+        with pytest.raises(ProtocolError, match="correlation id 99, expected 2"):
+            connection.call(ask())
+        assert connection.closed
+
+
+def test_an_answer_cut_short_is_refused(broker: ScriptedBroker) -> None:
+    broker.handlers[MetadataRequest] = lambda *_: b"\0\0\0\x06" + b"\0\0\0\x02" + b"\0\0"
+    with open_to(broker) as connection, pytest.raises(ProtocolError, match="can't be decoded"):
+        connection.call(ask())
+
+
+def test_no_answer_in_time(broker: ScriptedBroker) -> None:
+    broker.handlers[MetadataRequest] = lambda *_: time.sleep(0.5)
+    with open_to(broker) as connection:
+        with pytest.raises(UnreachableError, match=r"send Metadata to A .*no answer within 0\.1 s"):
+            connection.call(ask(), timeout_s=0.1)
+        assert connection.closed, "its answer may still come, and must not meet another request"
+
+
+def test_a_broker_that_hangs_up(broker: ScriptedBroker) -> None:
+    with open_to(broker) as connection:
+        connection.call(ask())
+        broker.handlers[MetadataRequest] = lambda *_: None
+        with pytest.raises(UnreachableError, match="the broker closed the connection") as caught:
+            connection.call(ask())
+        assert caught.value.retriable
+        assert "security.protocol" not in str(caught.value), "it had taken a request before"
+
+
+def test_unreachable() -> None:
+    cases = [("127.0.0.1", 1, "connection refused"), ("no-such-host.invalid", 9092, "resolved")]
+    for host, port, says in cases:
+        client = ClientSettings(alias="A", bootstrap=((host, port),))
+        with pytest.raises(UnreachableError, match=says) as caught:
+            Connection.open(client, host, port, timeout_s=1)
+        assert caught.value.retriable
+
+
+def test_closing_throws_away_what_is_not_sent(broker: ScriptedBroker) -> None:
+    connection = open_to(broker)
+    connection.queue([bytes(64 << 20)])
+    assert not connection.flush()
+    assert connection.wants_write
+    started = time.monotonic()
+    connection.close()
+    assert time.monotonic() - started < 1
+    assert connection.closed
+    assert not broker.requests
