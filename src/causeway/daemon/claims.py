@@ -125,11 +125,6 @@ def _reason_to_stop(
             f"{topic.target} has another number of partitions than before, so keys go to other "
             f"partitions ({ACT})"
         )
-    if offsets.log_start > progress.position:
-        return (
-            f"{offsets.log_start - progress.position} records were deleted at the source before "
-            f"they were mirrored: offsets {progress.position} to {offsets.log_start - 1} ({ACT})"
-        )
     return None
 
 

@@ -46,7 +46,7 @@ ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
 REBALANCE_S = 10.0
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
-_SMOOTHING = 0.2  # of a new rate in the average
+_SMOOTHING = 0.3  # of a new rate in the average, a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,9 +277,8 @@ class Fleet:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                self._changed.wait(min(left, 0.2))
-                for lane in self._lanes.values():
-                    lane.over = lane.over or (lane.closed and self._is_over(lane))
+                self._changed.wait(min(left, 0.1))
+                self.tick()
         return True
 
     # -- what is seen of it -----------------------------------------------------------------------
@@ -378,7 +377,8 @@ class Fleet:
         if before is None or passed <= 0:
             return
         # A partition that did not change is not reported, so a long time may have passed.
-        share = 1 - (1 - _SMOOTHING) ** max(1.0, passed / REPORT_INTERVAL_S)
+        first = not tracked.records_per_s and not tracked.bytes_per_s
+        share = 1.0 if first else 1 - (1 - _SMOOTHING) ** (passed / REPORT_INTERVAL_S)
         records, size = report.records - before.records, report.bytes - before.bytes
         tracked.records_per_s += share * (records / passed - tracked.records_per_s)
         tracked.bytes_per_s += share * (size / passed - tracked.bytes_per_s)

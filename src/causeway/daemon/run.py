@@ -3,8 +3,8 @@
     Spark starts ─────────────────┐ in a thread, 2 to 4 s
     clusters answer, links plan ──┴─► lanes connect, get partitions ─► … ─► drain ─► exit
 
-If Spark's JVM dies, the run ends with one line and exit code 6: whatever started the process starts
-it again, and recovery finds the place.
+If Spark's JVM dies it is started again, with new lanes (engine.py); only if that happens over and
+over does the run end, with one line and exit code 6.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from types import FrameType
 from causeway.config.settings import ClientSettings, Settings
 from causeway.daemon.claims import Wish
 from causeway.daemon.discovery import Sides
+from causeway.daemon.engine import Engine
 from causeway.daemon.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.spark import Spark, not_importable, wanted_lanes
 from causeway.daemon.status import Snapshot
-from causeway.errors import CausewayError, ConfigError, PartitionsFailedError, PrerequisiteError
+from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret
 from causeway.wire.cluster import Cluster
@@ -88,7 +89,7 @@ class Daemon:
         self._draining = False
         secret = new_secret()
         most = wanted_lanes(settings.spark, settings.run.lanes)
-        self._spark = Spark(settings.spark, most, secret, on_lane_ended=self._on_lane_ended)
+        self._engine = Engine(settings.spark, most, secret, self._on_lane_ended)
         self._clusters = _Clusters()
         self._sides = {
             link.name: Sides(
@@ -99,11 +100,10 @@ class Daemon:
             )
             for link in settings.links
         }
-        self._fleet = Fleet(settings.run, self._clusters.by_key, local=self._spark.local)
+        self._fleet = Fleet(settings.run, self._clusters.by_key, local=self._engine.local)
         self._secret = secret
         self._server: ControlServer | None = None
-        self._spark_ready = threading.Event()
-        self._spark_failure: CausewayError | None = None
+        self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
         self._launched = 0
         self._links = [
             Link(
@@ -120,8 +120,7 @@ class Daemon:
         ]
 
     def run(self) -> int:
-        starter = threading.Thread(target=self._start_spark, name="spark", daemon=True)
-        starter.start()
+        self._engine.start()
         try:
             self._check_clusters()
             for link in self._links:
@@ -133,17 +132,10 @@ class Daemon:
             self._publish(force=True)
             self._judge()
         finally:
-            self._end(starter)
+            self._end()
         return 0
 
     # -- the start --------------------------------------------------------------------------------
-
-    def _start_spark(self) -> None:
-        try:
-            self._spark.start()
-            self._spark_ready.set()
-        except CausewayError as error:
-            self._spark_failure = error
 
     def _check_clusters(self) -> None:
         """Every cluster must answer once: a wrong address should not look like an outage."""
@@ -153,9 +145,9 @@ class Daemon:
             for check in checks:
                 check.result()
 
-    def _listen(self) -> ControlServer:
+    def _listen(self, spark: Spark) -> ControlServer:
         server = ControlServer(
-            "127.0.0.1" if self._spark.local else self._spark.host,
+            "127.0.0.1" if spark.local else spark.host,
             self._secret,
             on_hello=self._fleet.on_hello,
             on_message=self._fleet.on_message,
@@ -169,23 +161,18 @@ class Daemon:
     def _step(self) -> bool:
         """One turn; True when a bounded run has nothing more to do."""
         self._raise_failures()
-        if self._spark_ready.is_set():
+        if (spark := self._engine.spark) is not None:
             if self._server is None:
-                self._server = self._listen()
-            self._launch_lanes(self._server)
+                self._server = self._listen(spark)
+            self._launch_lanes(spark, self._server)
         self._fleet.tick()
         self._publish()
         return self._bounded and self._caught_up()
 
     def _raise_failures(self) -> None:
-        if self._spark_failure is not None:
-            raise self._spark_failure
+        self._engine.tick()
         if self._server is not None and self._server.failure is not None:
             raise self._server.failure
-        if self._spark_ready.is_set() and (death := self._spark.death) is not None:
-            raise PrerequisiteError(
-                "run lanes", cause=death, remedy="start again: nothing is lost or doubled"
-            )
         failures = [link.failure for link in self._links]
         # Where another link works, a link's failure is its own affair and stands in the status.
         if all(failures) and failures[0] is not None:
@@ -194,13 +181,15 @@ class Daemon:
         if trouble and not self._fleet.lanes() and (error := not_importable(trouble)):
             raise error
 
-    def _launch_lanes(self, server: ControlServer) -> None:
-        wanted = min(self._spark.lanes, max(_FIRST_LANES, self._fleet.partitions))
+    def _launch_lanes(self, spark: Spark, server: ControlServer) -> None:
+        if spark is not self._lanes_of:
+            self._lanes_of, self._launched = spark, 0
+        wanted = min(spark.lanes, max(_FIRST_LANES, self._fleet.partitions))
         if wanted <= self._launched:
             return
         self._fleet.expect(wanted)
         for lane in range(self._launched, wanted):
-            self._spark.launch(lane, server.host, server.port)
+            spark.launch(lane, server.host, server.port)
         self._launched = wanted
 
     def _on_lane_ended(self, lane: int, reason: str, returned: bool) -> None:
@@ -232,7 +221,7 @@ class Daemon:
     def _drain(self) -> None:
         self._draining = True
         _log.info("drain")
-        self._spark.quiesce()
+        self._engine.quiesce()
         if self._server is not None and not self._fleet.drain(_DRAIN_S):
             _log.warning("a lane did not drain in time", extra={"seconds": _DRAIN_S})
         for link in self._links:
@@ -258,15 +247,12 @@ class Daemon:
                 "copy", f"{len(left)} topics or partitions", "; ".join(left[:3]) + more
             )
 
-    def _end(self, starter: threading.Thread) -> None:
+    def _end(self) -> None:
         for link in self._links:
             link.stop()
         if self._server is not None:
             self._server.close()
-        if self._spark_ready.is_set() or self._spark_failure is not None:
-            self._spark.stop()
-        else:
-            self._spark.abort(starter)
+        self._engine.stop()
         self._clusters.close()
 
 

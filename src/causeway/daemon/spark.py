@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launc
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 # What Spark itself hides on its pages; such values must not become arguments of a process either.
 _SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
+_PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 _DEFAULTS = {
     "spark.app.name": "causeway",
     "spark.ui.enabled": "false",
@@ -100,10 +102,15 @@ class Spark:
             raise PrerequisiteError(
                 "start Spark", cause=str(error), remedy="pip install 'pyspark[sql]'"
             ) from error
+        # It has opinions on the version of pandas, and on a JVM that died before it was stopped.
+        warnings.filterwarnings("ignore", module="pyspark")
         open_conf = SparkConf(loadDefaults=False)
         open_conf.setAll([(k, v) for k, v in self._conf.items() if not _SECRET.search(k)])
         try:
             gateway = self._launch(launch_gateway, open_conf)
+            if self._stopping.is_set():
+                self.stop()
+                return
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
             self._context = SparkContext(gateway=gateway, conf=conf)
@@ -118,15 +125,13 @@ class Spark:
         # A session of its own: Ctrl-C in a terminal must reach us alone, so that lanes can drain.
         # The JVM ends by itself when our end of its standard input is gone.
         reader, writer = os.pipe()
+        threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
         try:
             gateway = launch_gateway(
                 conf, {"stdout": writer, "stderr": writer, "start_new_session": True}
             )
         finally:
             os.close(writer)
-            threading.Thread(
-                target=self._read, args=(reader,), name="spark-log", daemon=True
-            ).start()
         self._process = gateway.proc
         return gateway
 
@@ -164,7 +169,8 @@ class Spark:
         code = self._process.poll() if self._process is not None else None
         if code is None:
             return None
-        return f"Spark's JVM ended with code {code}: {self._last_words()}"
+        words = self._last_words()
+        return f"Spark's JVM ended with code {code}" + (f": {words}" if words else "")
 
     def launch(self, lane: int, host: str, port: int) -> None:
         """Runs lane number `lane`, again and again, in a job and a thread of its own."""
@@ -195,22 +201,18 @@ class Spark:
         """Launches no lane again."""
         self._stopping.set()
 
-    def abort(self, starter: threading.Thread) -> None:
-        """Ends what `start`, running in thread `starter`, has brought up by now."""
-        self._stopping.set()
-        starter.join(0.5)
-        self.stop()
-
     def stop(self) -> None:
         """Ends all jobs, the context and the JVM. Never raises."""
         self._stopping.set()
+        context, self._context = self._context, None
         try:
-            if self._context is not None and self.death is None:
-                self._context.stop()
+            if context is not None:
+                context.stop()
         except Exception as error:
             _log.debug("stop: %s", error)
         if self._process is None:
             return
+        _forget_gateway()
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -220,12 +222,17 @@ class Spark:
             self._process.wait()
 
     def _last_words(self, error: Exception | None = None) -> str:
-        lines = [line for line in self._tail if re.search(r"rror|xception", line)]
+        lines = [line for line in self._tail if re.search(r"ERROR|Error:|Exception:", line)]
         if lines:
             return lines[0].strip()[:500]
-        if error is not None:
-            return explain(error)
-        return self._tail[-1] if self._tail else "no message"
+        return explain(error) if error is not None else ""
+
+
+def _forget_gateway() -> None:
+    """PySpark keeps its JVM for a next context in this process; ours is about to end."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
 def _complete(conf: Mapping[str, str], lanes: int | None, secret: str) -> dict[str, str]:
@@ -249,9 +256,13 @@ def explain(error: Exception) -> str:
             "spark.archives or spark.submit.pyFiles)"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
-    python = [line for line in causes if not line.startswith(("org.apache.spark", "py4j", "java."))]
-    return (python or causes or lines or [type(error).__name__])[0][:500]
+    for line in lines:  # the last line of a Python traceback
+        if _PYTHON_ERROR.match(line) and not line.startswith(("org.apache.", "py4j", "java")):
+            return line[:500]
+    found = re.search(r"most recent failure: Lost task [^)]*\): (?:[\w.]+: )?(.+)", text)
+    if found:
+        return found[1].strip()[:500]
+    return (lines or [type(error).__name__])[-1 if len(lines) < 3 else 0][:500]
 
 
 def not_importable(reason: str) -> CausewayError | None:
