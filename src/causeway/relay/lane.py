@@ -52,7 +52,6 @@ DRAIN_S = 10.0  # how long a lane that should end waits for its answers
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
-_OFFSET_OUT_OF_RANGE = 1
 
 
 def run_lane(lane: int, host: str, port: int) -> None:
@@ -389,7 +388,7 @@ class Lane:
         if flow.state is not State.RUNNING or flow.leaving:
             return
         if fetched.error:
-            self._on_fetch_error(flow, fetched)
+            self._doubt(flow, f"fetch: {codes.name(fetched.error)}")
             return
         if fetched.diverging_offset is not None:
             self._stop(
@@ -423,16 +422,6 @@ class Lane:
             self._connections.offer(flow, outlet)
         if not touched:
             self._done(flow)
-
-    def _on_fetch_error(self, flow: Flow, fetched: Fetched) -> None:
-        if fetched.error == _OFFSET_OUT_OF_RANGE and 0 <= fetched.log_start > flow.position:
-            self._stop(
-                flow,
-                f"the source deleted offsets {flow.position} to {fetched.log_start - 1} before "
-                "they were mirrored: start with --adopt to go on without them",
-            )
-        else:
-            self._doubt(flow, f"fetch: {codes.name(fetched.error)}")
 
     def _on_target(self, target: TargetConnection, mask: int) -> None:
         if mask & selectors.EVENT_READ:

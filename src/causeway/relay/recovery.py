@@ -109,6 +109,7 @@ class _View:
 
     source_nodes: Mapping[TopicPartition, int | CausewayError]
     target_nodes: Mapping[TopicPartition, int | CausewayError]
+    source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
 
@@ -123,6 +124,7 @@ class _View:
         return cls(
             source_nodes=source_nodes,
             target_nodes=target_nodes,
+            source_starts=_offsets(source, sources, _EARLIEST),
             source_ends=_offsets(source, sources, _LATEST, read_committed=read_committed),
             target_ends=_settled_ends(target, set(targets), unsettled),
         )
@@ -132,15 +134,24 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
     assignment = request.assignment
     place = assignment.source_partition
     source_node = _value(view.source_nodes[place])
+    source_start = _value(view.source_starts[place])
     source_end = _value(view.source_ends[place])
     resumed, epochs = [], []
     for outlet in assignment.outlets:
         node = _value(view.target_nodes[_place(outlet)])
         end = _value(view.target_ends[_place(outlet)])
-        pair, epoch, exclusive = _find_place(assignment, outlet, end, source, target)
+        pair, epoch, exclusive = _find_place(assignment, outlet, source_start, end, source, target)
         epochs.append(epoch)
         resumed.append(ResumedOutlet(pair=pair, end=end, exclusive=exclusive, node=node))
     position = min(outlet.pair.source for outlet in resumed)
+    if position < source_start:
+        raise DivergedError(
+            "resume",
+            f"{assignment.link} {place}",
+            f"the source deleted offsets {position} to {source_start - 1} before they were "
+            "mirrored",
+            remedy="start with --adopt to go on without them",
+        )
     if source_end < position:
         raise DivergedError(
             "resume",
@@ -159,38 +170,51 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
 
 
 def _find_place(
-    assignment: Assignment, outlet: Outlet, end: int, source: Cluster, target: Cluster
+    assignment: Assignment,
+    outlet: Outlet,
+    source_start: int,
+    end: int,
+    source: Cluster,
+    target: Cluster,
 ) -> tuple[Pair, int, bool]:
     """The pair after the last record of ours, its leader epoch, whether nobody else writes."""
     pair, epoch = outlet.pair, assignment.leader_epoch
     if outlet.producer_id < 0 or end == pair.target:
         return pair, epoch, outlet.exclusive
     if end < pair.target:
-        return _count_back(assignment, outlet, end, source, target)
+        return _count_back(assignment, outlet, source_start, end, source, target)
     last = _last_of_ours(outlet, end, target)
     exclusive = outlet.exclusive and not last.foreign
     if last.count == 0:
         return Pair(source=pair.source, target=end, sequence=pair.sequence), epoch, exclusive
-    following, epoch = _walk_source(assignment, pair, last, outlet, source, target)
+    if source_start > pair.source:
+        following, epoch = _walk_remains(assignment, pair, last, outlet, source, source_start)
+    else:
+        following, epoch = _walk_source(assignment, pair, last, outlet, source, target)
     sequence = advance(pair.sequence, last.count)
     return Pair(source=following, target=end, sequence=sequence), epoch, exclusive
 
 
 def _count_back(
-    assignment: Assignment, outlet: Outlet, end: int, source: Cluster, target: Cluster
+    assignment: Assignment,
+    outlet: Outlet,
+    source_start: int,
+    end: int,
+    source: Cluster,
+    target: Cluster,
 ) -> tuple[Pair, int, bool]:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
     record of ours tells by its sequence how many relayed records before the pair to go back."""
     pair = outlet.pair
     lost_from = _last_sequence_before(outlet, end, target)
     lost = distance(lost_from, pair.sequence)
-    position = max(0, pair.source - lost)
+    position = max(source_start, pair.source - lost)
     while True:
         batches = list(_relayed_between(source, assignment, position, pair.source, outlet))
         count = sum(batch.records for batch in batches)
-        if count >= lost or position == 0:
+        if count >= lost or position == source_start:
             break
-        position = max(0, position - (lost - count))
+        position = max(source_start, position - (lost - count))
     if count != lost:
         raise DivergedError(
             "resume",
@@ -307,6 +331,31 @@ def _walk_source(
         ),
         remedy="compare both topics, then start with --adopt or --from",
     )
+
+
+def _walk_remains(
+    assignment: Assignment,
+    pair: Pair,
+    last: _LastOfOurs,
+    outlet: Outlet,
+    source: Cluster,
+    source_start: int,
+) -> tuple[int, int]:
+    """As _walk_source, where the source has deleted its log below `source_start`, past the pair:
+    nothing is left to count from, so the last record found is looked for in what remains."""
+    seen = 0
+    earliest = pair.source + last.index  # each record took at least one offset
+    for batch in _relayed(source, assignment, source_start, outlet):
+        for index, record in enumerate(records_of(batch)):
+            offset = batch.source_offset(index)
+            if offset >= earliest and _content(record) == last.content:
+                return offset + 1, batch.leader_epoch
+        seen += batch.records
+        if seen >= last.count:
+            break
+    # Had the copy reached into what remains, its last record would have been found there. So it
+    # ended before; nothing is lost only if it ended right there.
+    return min(pair.source + last.count, source_start), assignment.leader_epoch
 
 
 def _walk_side_by_side(
