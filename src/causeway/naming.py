@@ -75,6 +75,8 @@ class ReplicationPolicy:
                 "use replication.policy.separator",
                 repr(separator),
                 "topic names can only hold letters, digits, '.', '_' and '-'",
+                remedy=f"for unchanged names: replication.policy.class={_PACKAGE}"
+                "IdentityReplicationPolicy",
             )
         return cls(
             kind=kind,

@@ -54,7 +54,12 @@ _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 
 def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
-    """`(prefix, rest)`, the prefix being `A->B`, an alias (the longest that fits) or empty."""
+    """`(prefix, rest)`, the prefix being `A->B`, an alias (the longest that fits) or empty.
+
+    A name that stands for itself does so though an alias fits: many call a cluster `source`, and
+    `source.cluster.alias` is a flow's key."""
+    if key in _TOP_FINE or key in known.FLOW:
+        return "", key
     flow, dot, rest = key.partition(".")
     while "->" in key and dot:
         source, _, target = flow.partition("->")

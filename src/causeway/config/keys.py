@@ -124,6 +124,12 @@ class FlowKeys(Keys):
         "DefaultReplicationPolicy",
         "DefaultReplicationPolicy (`A.topic`) or IdentityReplicationPolicy (`topic`).",
     )
+    source_alias: Text | None = key(
+        "source.cluster.alias", None, "Another alias for the source, in names of mirrored topics."
+    )
+    target_alias: Text | None = key(
+        "target.cluster.alias", None, "Another alias for the target, for telling circles."
+    )
     policy_separator: Text = key(
         "replication.policy.separator", ".", "Stands between alias and topic."
     )

@@ -105,7 +105,6 @@ FLOW = _names(
     errors.retry.delay.max.ms errors.retry.timeout errors.tolerance
     exactly.once.support exactly.once.source.support transaction.boundary
     transaction.boundary.interval.ms offsets.storage.topic add.source.alias.to.metrics
-    source.cluster.alias target.cluster.alias
     """
 )
 

@@ -6,6 +6,7 @@ Everything wrong with a file is reported together, one line a problem, with key 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters
@@ -125,6 +126,8 @@ def _link(
     problems: Problems,
 ) -> LinkSettings | None:
     reader = client_entries(entries, source, target, "source", "consumer")
+    here = _alias(own, "source.cluster.alias", keys.source_alias, source, problems)
+    there = _alias(own, "target.cluster.alias", keys.target_alias, target, problems)
     clients = [
         client_settings(alias, found, problems)
         for alias, found in (
@@ -135,7 +138,7 @@ def _link(
         )
     ]
     _check_classes(own, keys, problems)
-    policy = _policy(own, keys, source, problems)
+    policy = _policy(own, keys, here, problems)
     patterns = {
         name: _patterns(own, name, value, problems)
         for name, value in (
@@ -145,7 +148,12 @@ def _link(
         )
     }
     fetch = fetch_settings(reader, problems)
-    known: list[ClientSettings] = [client for client in clients if client is not None]
+    names = (here, there, here, there)
+    known: list[ClientSettings] = [
+        replace(client, alias=name)
+        for client, name in zip(clients, names, strict=True)
+        if client is not None
+    ]
     if len(known) < len(clients) or policy is None:
         return None
     return LinkSettings(
@@ -170,6 +178,18 @@ def _link(
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
     )
+
+
+def _alias(own: Entries, name: str, value: str | None, alias: str, problems: Problems) -> str:
+    """`source.cluster.alias` renames a cluster for a flow; its addresses stay under `alias`."""
+    if value is None:
+        return alias
+    if not is_legal_name(value):
+        problems.add(
+            f"{own[name].place} must be an alias that topic names can hold, or be left out"
+        )
+        return alias
+    return value
 
 
 def _check_classes(own: Entries, keys: FlowKeys, problems: Problems) -> None:
@@ -213,6 +233,9 @@ def _patterns(
 
 def _check_circles(links: list[LinkSettings], problems: Problems) -> None:
     """Flows in a circle are fine only where names tell where a topic came from."""
+    names = [link.name for link in links]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)

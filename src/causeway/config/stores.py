@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jks
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
@@ -25,6 +25,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from causeway.config.settings import Secret
 from causeway.errors import ConfigError
+
+if TYPE_CHECKING:
+    import jks
 
 _JKS_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 # Java accepts blanks where PEM has line ends: a block may stand on one line of a property file.
@@ -127,6 +130,8 @@ def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | 
 def _pair_from_jks(
     path: str, data: bytes, password: str | None, key_password: str | None
 ) -> KeyPair:
+    from jks.util import DecryptionFailureException
+
     store = _load_jks(path, data, password)
     if not store.private_keys:
         raise ConfigError("read", path, "it holds no private key")
@@ -134,7 +139,7 @@ def _pair_from_jks(
     try:
         entry.decrypt(key_password if key_password is not None else password or "")
         key = load_der_private_key(entry.pkey_pkcs8, None)
-    except (jks.util.DecryptionFailureException, ValueError):
+    except (DecryptionFailureException, ValueError):
         raise ConfigError(
             "read", path, f"the password of key {entry.alias} is wrong", remedy="ssl.key.password"
         ) from None
@@ -143,6 +148,8 @@ def _pair_from_jks(
 
 
 def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
+    import jks  # slow to load, and few need it
+
     try:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except jks.util.KeystoreSignatureException:

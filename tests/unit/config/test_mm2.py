@@ -115,6 +115,23 @@ def test_identity_policy(tmp_path: Path) -> None:
     assert not flow.sole_writer
 
 
+def test_clusters_called_source_and_target(tmp_path: Path) -> None:
+    """A common choice, and `source.cluster.alias` then gives the real names."""
+    text = (
+        "clusters=source,target\nsource.bootstrap.servers=a:1\ntarget.bootstrap.servers=b:1\n"
+        "source->target.enabled=true\nsource.cluster.alias=usdf\ntarget.cluster.alias=ukdf\n"
+        "source.consumer.fetch.min.bytes=7\n"
+    )
+    settings = load(tmp_path, text)
+    (flow,) = settings.links
+    assert flow.name == "usdf->ukdf"
+    assert flow.decide_topic("orders").target_name == "usdf.orders"
+    assert not flow.decide_topic("ukdf.orders").mirrored
+    assert flow.source.bootstrap == (("a", 1),)
+    assert flow.fetch.min_bytes == 7
+    assert settings.warnings == ()
+
+
 def test_our_own_keys(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
@@ -210,6 +227,13 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "A->B.transforms=mask", "transforms cannot run here"),
         (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*supported are"),
         (PLAIN + "replication.policy.separator=:", "replication.policy.separator"),
+        (PLAIN + "source.cluster.alias=", r"source.cluster.alias \(line 6\) must be an alias"),
+        (PLAIN + "replication.policy.separator=", "for unchanged names: replication.policy.class"),
+        (
+            PLAIN + "C.bootstrap.servers=c:1\nclusters=A,B,C\nC->B.enabled=true\n"
+            "source.cluster.alias=x",
+            "two flows would be called x->B",
+        ),
         (PLAIN + "security.protocol=TLS", "must be one of PLAINTEXT, SSL"),
         (PLAIN + "B.security.protocol=SASL_SSL", "Kafka's default, GSSAPI"),
         (
