@@ -141,13 +141,13 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 
 
 def _of_cluster(name: str, alias: str) -> Finding:
-    role, _, rest = name.partition(".")
-    if role in known.ROLES:
-        return _of_role(role, rest, f"{alias}.{role}.")
     if name in SECURITY:
         return _FINE
     if name in known.CLUSTER or _is_worker(name):
         return _NOT_YET
+    role, _, rest = name.partition(".")
+    if role in known.ROLES:
+        return _of_role(role, rest, f"{alias}.{role}.")
     if name in _FLOW | known.FLOW:
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"

@@ -67,7 +67,7 @@ CONSUMER = CLUSTER.union(
     internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
     isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms
     max.poll.records partition.assignment.strategy session.timeout.ms
-    share.acknowledgement.mode value.deserializer
+    share.acknowledgement.mode share.acquire.mode value.deserializer
     """
     ),
 )
@@ -90,7 +90,7 @@ ROLES = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
 # Of a flow: the control plane, and what belongs to Connect's connectors.
 FLOW = _names(
     """
-    groups groups.exclude groups.blacklist group.filter.class
+    config.providers predicates groups groups.exclude groups.blacklist group.filter.class
     refresh.groups.enabled refresh.groups.interval.seconds
     sync.topic.acls.enabled sync.topic.acls.interval.seconds
     emit.checkpoints.enabled emit.checkpoints.interval.seconds
@@ -117,6 +117,7 @@ WORKER = _names(
     dedicated.mode.enable.internal.rest exactly.once.source.support group.id header.converter
     heartbeat.interval.ms inter.worker.key.generation.algorithm inter.worker.key.size
     inter.worker.key.ttl.ms inter.worker.signature.algorithm inter.worker.verification.algorithms
+    config.providers metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
     key.converter listeners metadata.max.age.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms offset.flush.interval.ms
     offset.flush.timeout.ms offset.storage.file.filename offset.storage.partitions

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from causeway.config import known
+from causeway.config.audit import Effect, audit_key, split_key
+from causeway.config.keys import ClientKeys, ConsumerKeys, FlowKeys, Keys, RunKeys
+
+ALIASES = ("A", "B", "us.east", "us")
+
+
+@pytest.mark.parametrize(
+    ("key", "split"),
+    [
+        ("topics", ("", "topics")),
+        ("A.bootstrap.servers", ("A", "bootstrap.servers")),
+        ("us.east.bootstrap.servers", ("us.east", "bootstrap.servers")),
+        ("us.sasl.mechanism", ("us", "sasl.mechanism")),
+        ("A->B.topics", ("A->B", "topics")),
+        ("us.east->us.topics", ("us.east->us", "topics")),
+        ("A->us.east.topics", ("A->us.east", "topics")),
+        ("A->C.topics", ("", "A->C.topics")),
+        ("Ax.topics", ("", "Ax.topics")),
+    ],
+)
+def test_prefixes(key: str, split: tuple[str, str]) -> None:
+    assert split_key(key, ALIASES) == split
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        ("clusters", Effect.ACTED_ON),
+        ("config.providers.env.class", Effect.ACTED_ON),
+        ("spark.anything", Effect.ACTED_ON),
+        ("causeway.lanes", Effect.ACTED_ON),
+        ("A->B.causeway.delivery", Effect.ACTED_ON),
+        ("A->B.causeway.lanes", Effect.MISPLACED),
+        ("ssl.truststore.location", Effect.ACTED_ON),
+        ("A.admin.request.timeout.ms", Effect.ACTED_ON),
+        ("A->B.source.cluster.bootstrap.servers", Effect.ACTED_ON),
+        ("A->B.source.producer.client.id", Effect.NOT_YET),
+        ("A->B.target.producer.client.id", Effect.ACTED_ON),
+        ("A.sasl.kerberos.service.name", Effect.NOT_YET),
+        ("A.producer.compression.type", Effect.NOT_YET),
+        ("A.group.id", Effect.NOT_YET),
+        ("A.admin.listeners", Effect.NOT_YET),
+        ("A.fetch.max.bytes", Effect.MISPLACED),
+        ("compression.type", Effect.MISPLACED),
+        ("A.topics", Effect.MISPLACED),
+        ("A.consumer.fetch.max.byte", Effect.UNKNOWN),
+        ("A->B.consumer.no.such", Effect.UNKNOWN),
+        ("something", Effect.UNKNOWN),
+    ],
+)
+def test_effects(key: str, effect: Effect) -> None:
+    assert audit_key(key, ALIASES).effect is effect
+
+
+@pytest.mark.parametrize("name", sorted(known.CLUSTER | known.FLOW))
+def test_what_kafka_knows_is_never_unknown(name: str) -> None:
+    for key in (name, f"A->B.{name}"):
+        assert audit_key(key, ALIASES).effect in (Effect.ACTED_ON, Effect.NOT_YET)
+
+
+@pytest.mark.parametrize("model", [RunKeys, FlowKeys, ClientKeys, ConsumerKeys])
+def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
+    for field in model.model_fields.values():
+        assert field.alias
+        assert field.description
