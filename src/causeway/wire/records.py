@@ -60,13 +60,15 @@ def decode(raw: bytes | memoryview) -> list[Record]:
 
 def decode_legacy(raw: bytes | memoryview, magic: int) -> list[Record]:
     """The records of one message of format 0 or 1 (a compressed one holds several)."""
+    subject = f"message of format {magic}"
     try:
         batch = LegacyRecordBatch(bytearray(raw), magic)
-        records: list[Record] = list(batch)
+        intact = batch.validate_crc()  # before the records are read: that replaces the bytes
+        records: list[Record] = list(batch) if intact else []
     except Exception as error:
-        raise ProtocolError("decode", f"message of format {magic}", str(error)) from error
-    if not batch.validate_crc():
-        raise ProtocolError("decode", f"message of format {magic}", "its CRC is wrong")
+        raise ProtocolError("decode", subject, str(error) or type(error).__name__) from error
+    if not intact:
+        raise ProtocolError("decode", subject, "its CRC is wrong")
     return records
 
 

@@ -18,7 +18,7 @@ from causeway.wire.batches import (
     distance,
     header,
 )
-from tests.harness.batches import Rec, raw_batch
+from tests.harness.raw_batches import Rec, raw_batch
 
 RECORDS = [Rec(offset=7, key=b"k"), Rec(offset=8, value=None, timestamp=1_700_000_000_000)]
 
