@@ -60,16 +60,14 @@ def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
     `source.cluster.alias` is a flow's key."""
     if key in _TOP_FINE or key in known.FLOW:
         return "", key
-    flow, dot, rest = key.partition(".")
-    while "->" in key and dot:
-        source, _, target = flow.partition("->")
-        if source in aliases and target in aliases:
-            return flow, rest
-        more, dot, rest = rest.partition(".")
-        flow = f"{flow}.{more}"
-    if "->" in key:
+    by_length = sorted(aliases, key=len, reverse=True)
+    source, arrow, rest = key.partition("->")
+    if arrow:
+        for target in by_length if source in by_length else ():
+            if rest.startswith(f"{target}."):
+                return f"{source}->{target}", rest[len(target) + 1 :]
         return "", key
-    for alias in sorted(aliases, key=len, reverse=True):
+    for alias in by_length:
         if key.startswith(f"{alias}."):
             return alias, key[len(alias) + 1 :]
     return "", key
