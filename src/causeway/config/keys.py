@@ -87,10 +87,10 @@ class RunKeys(Keys):
     connections: Annotated[int, _whole(1, 64)] = key(
         "causeway.connections", 2, "Connections of a lane to each target broker."
     )
-    in_flight: Annotated[int, _whole(1, 5)] = key(
+    in_flight: Annotated[int, _whole(1, 1000)] = key(
         "causeway.in.flight",
-        5,
-        "Produce requests unanswered on a connection. A broker knows a repeat of the last 5 only.",
+        16,
+        "Produce requests unanswered on a connection; more hide a longer round trip.",
     )
     lane_buffer_bytes: Annotated[int, _whole(1 << 20, 1 << 40)] = key(
         "causeway.lane.buffer.bytes", 64 << 20, "Most bytes of batches a lane holds in memory."

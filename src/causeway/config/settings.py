@@ -155,7 +155,7 @@ class RunSettings:
     progress_interval_s: float = 1.0
     lease_s: float = 10.0
     connections: int = 2  # to each target broker, a lane
-    in_flight: int = 5  # produce requests unanswered on a connection
+    in_flight: int = 16  # produce requests unanswered on a connection
     lane_buffer_bytes: int = 64 * 1024 * 1024
 
 
