@@ -220,7 +220,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "use.defaults.from=mars", "must be 'source' or 'target', not 'mars'"),
         (PLAIN + "A.consumer.auto.offset.reset=none", "'earliest' or 'latest', not 'none'"),
         (PLAIN + "causeway.delivery=twice", "'exactly-once' or 'at-least-once'"),
-        (PLAIN + "causeway.in.flight=0", "must be a whole number of at least 1, not '0'"),
+        (PLAIN + "causeway.in.flight=0", "must be 1 to 1000, not '0'"),
         (PLAIN + "causeway.lease.ms=5000\ncauseway.lease.seconds=5", "say the same twice"),
         (PLAIN + "causeway.lease.seconds=soon", "must be a number of seconds"),
         (PLAIN + "topic.filter.class=com.x.F", r"com\.x\.F cannot be loaded"),
