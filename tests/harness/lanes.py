@@ -100,6 +100,7 @@ class LaneDriver:
         target = self.target.metadata([target_topic]).topics[target_topic]
         places = [TopicPartition(target_topic, p) for p in sorted(target.partitions)]
         ends = self.target.list_offsets(places, -1)
+        starts = self.source.list_offsets([TopicPartition(topic, p) for p in source.partitions], -2)
         made = []
         for partition in sorted(source.partitions):
             fed = [partition] if outlets is None else list(range(outlets))
@@ -120,7 +121,11 @@ class LaneDriver:
                             topic_id=target.topic_id,
                             producer_id=producer_id,
                             producer_epoch=epoch,
-                            pair=Pair(source=0, target=_offset(ends[places[p]]), sequence=0),
+                            pair=Pair(
+                                source=_offset(starts[TopicPartition(topic, partition)]),
+                                target=_offset(ends[places[p]]),
+                                sequence=0,
+                            ),
                             exclusive=outlets is None,
                         )
                         for p, (producer_id, epoch) in zip(fed, ids, strict=True)
@@ -147,6 +152,10 @@ class LaneDriver:
         process.send_signal(how)
         if how is signal.SIGKILL:
             process.wait()
+
+    def signal(self, number: int, how: signal.Signals) -> None:
+        """Freeze (SIGSTOP) or thaw (SIGCONT) a lane."""
+        self.lanes[number].send_signal(how)
 
     def drain(self, number: int) -> None:
         self._connections[number].send(Drain())
