@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.words import count, duration, number, size
-from causeway.daemon.status import LinkStatus, Role, Snapshot
+from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot
 from causeway.model import State
 
 _STYLES: Final = {
@@ -56,8 +56,8 @@ def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
     rows = []
     for topic, group in groupby(link.partitions, key=lambda partition: partition.topic):
         members = list(group)
-        lags = [partition.lag for partition in members]
-        ages = [partition.lag_ms(now_ms) for partition in members]
+        lags = [_lag(partition) for partition in members]
+        ages = [0 if _lag(one) == 0 else one.lag_ms(now_ms) for one in members]
         rows.append(
             TopicRow(
                 topic=topic,
@@ -71,6 +71,11 @@ def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
             )
         )
     return rows
+
+
+def _lag(partition: PartitionStatus) -> int | None:
+    """A bounded run that had nothing to copy never asked for an end: it is behind by nothing."""
+    return 0 if partition.state is State.DONE and partition.lag is None else partition.lag
 
 
 def troubles(link: LinkStatus) -> list[Text]:

@@ -6,7 +6,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.guard import complain
 from causeway.cli.words import count
+from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,22 +16,32 @@ if TYPE_CHECKING:
     from causeway.operate.plan import LinkPlan
 
 
-def command(file: FileArgument, as_json: JsonOption = False) -> None:
+def command(file: FileArgument, as_json: JsonOption = False) -> int:
     """Show what `run` would mirror, create and change, and why topics are left out.
 
-    Writes nothing anywhere.
+    Writes nothing anywhere. The exit code is other than 0 if there are problems.
     """
     from causeway.operate import plan
 
     plans = plan.plan(load(file))
     if as_json:
         print_json(plan.as_json(plans))
-        return
-    out = console()
-    for number, each in enumerate(plans):
-        if number:
-            out.print()
-        _show(out, each)
+    else:
+        out = console()
+        for number, each in enumerate(plans):
+            if number:
+                out.print()
+            _show(out, each)
+    return _judge([problem.error for each in plans for problem in each.topics.problems])
+
+
+def _judge(errors: list[CausewayError]) -> int:
+    """The exit code that all problems share, or that of partitions which fail."""
+    if not errors:
+        return 0
+    complain(str(errors[0]) if len(errors) == 1 else f"{len(errors)} problems: {errors[0]}, …")
+    codes = {error.exit_code for error in errors}
+    return codes.pop() if len(codes) == 1 else PartitionsFailedError.exit_code
 
 
 def _show(out: Console, each: LinkPlan) -> None:
@@ -58,6 +70,8 @@ def _show(out: Console, each: LinkPlan) -> None:
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
+    if not (topics.mirrored or topics.left_out or topics.problems):
+        out.print(f"{each.link.source.alias} shows no topics: it has none, or hides them from us")
     if each.new_progress_topic:
         out.print(f"progress topic to create: {each.new_progress_topic}")
     if topics.left_out:
@@ -92,6 +106,12 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
         configs = () if isinstance(change, GrowTopic) else change.configs
         if configs:
             separator = ", " if isinstance(change, CreateTopic) else " "
-            text += separator + " ".join(f"{name}={value}" for name, value in configs)
+            text += separator + " ".join(f"{name}={_value(value)}" for name, value in configs)
         words[change.topic].append(text)
     return words
+
+
+def _value(value: str) -> str:
+    from causeway.control.limits import LONG_MAX
+
+    return "unlimited" if value == str(LONG_MAX) else value

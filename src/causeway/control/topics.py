@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
-from causeway.errors import BrokerError, CausewayError, ConfigError
+from causeway.errors import AuthorizationError, BrokerError, CausewayError, ConfigError
+from causeway.naming import is_legal_name
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import TopicMetadata
@@ -96,12 +97,13 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
     Raises a CausewayError only where a cluster as a whole cannot be asked; errors of single topics
     stand in the result.
     """
-    source_topics = source.metadata(None).topics
+    source_topics = dict(source.metadata(None).topics)
+    source_topics |= _hidden(source, link, source_topics)
     target_metadata = target.metadata(None)
     mirrors = {
         name: decision.target_name
-        for name in source_topics
-        if (decision := link.decide_topic(name)).target_name is not None
+        for name, topic in source_topics.items()
+        if topic.error is None and (decision := link.decide_topic(name)).target_name is not None
     }
     names = sorted(mirrors)
     existing = sorted(target_metadata.topics.keys() & mirrors.values())
@@ -113,6 +115,23 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
         target_defaults=_target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
     )
+
+
+def _hidden(
+    source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
+) -> dict[str, TopicMetadata]:
+    """Topics that the file names outright and that the source keeps from us, each with its error.
+
+    A list of all topics leaves out what we may not see, so they have to be asked for by name.
+    """
+    texts = (pattern.pattern.replace("\\.", ".") for pattern in link.topics)
+    named = [text for text in texts if is_legal_name(text) and text not in visible]
+    if not named:
+        return {}
+    found = source.metadata(named).topics
+    return {
+        name: topic for name, topic in found.items() if isinstance(topic.error, AuthorizationError)
+    }
 
 
 def _target_defaults(target: Cluster, broker: int) -> dict[str, str]:

@@ -1,0 +1,87 @@
+"""`causeway dev`: local Kafka clusters to try things on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from causeway.cli.common import JsonOption, console, print_json
+from causeway.cli.guard import EXIT_CODES
+from causeway.dev.artifacts import broker_classpath, find_java
+from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
+
+app = typer.Typer(
+    name="dev",
+    no_args_is_help=True,
+    help="Local Kafka clusters to try things on.",
+    epilog=EXIT_CODES,
+)
+
+
+@app.command("up", epilog=EXIT_CODES)
+def up(
+    clusters: Annotated[int, typer.Option(help="How many clusters: A, B, C…", min=1, max=26)] = 2,
+    brokers: Annotated[
+        int | None, typer.Option(help="Brokers of each new cluster, 1 or 3.  [default: 1]")
+    ] = None,
+) -> None:
+    """Start local clusters, or what is missing of them, and print where they are.
+
+    They run until `causeway dev down`. Apache Kafka is fetched at the first use.
+    """
+    from rich.console import Console
+
+    find_java()
+    broker_classpath()  # before the spinner: it shows a progress bar of its own
+    environment = Environment()
+    with Console(stderr=True).status("Starting Kafka"):
+        running = environment.up(clusters, brokers)
+    _show(running)
+    if environment.example_file.exists():
+        out = console()
+        out.print()
+        out.print("A file that mirrors A to B, for Causeway and MirrorMaker 2 alike:")
+        out.print(f"  {environment.example_file}", soft_wrap=True, highlight=False)
+        out.print("To try it:")
+        out.print(f"  causeway run {environment.example_file}", soft_wrap=True, highlight=False)
+
+
+@app.command("down", epilog=EXIT_CODES)
+def down() -> None:
+    """Stop the local clusters and remove their data."""
+    names = Environment().down()
+    typer.echo(f"Stopped and removed: {', '.join(names)}" if names else "No local clusters.")
+
+
+@app.command("status", epilog=EXIT_CODES)
+def status(as_json: JsonOption = False) -> None:
+    """Show the local clusters, and which of their brokers serve."""
+    found = Environment().status()
+    if as_json:
+        print_json([asdict(cluster) for cluster in found])
+    elif found:
+        _show(found)
+    else:
+        typer.echo("No local clusters. Start some with: causeway dev up")
+
+
+def _show(clusters: list[ClusterStatus]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("cluster", "bootstrap", "broker", "state", "log"):
+        table.add_column(column, overflow="fold")
+    for cluster in clusters:
+        name, bootstrap = cluster.name, cluster.bootstrap.replace(",", "\n")
+        for broker in cluster.brokers:
+            table.add_row(name, bootstrap, str(broker.node), _state(broker), broker.log)
+            name = bootstrap = ""
+    console().print(table)
+
+
+def _state(broker: BrokerStatus) -> str:
+    if broker.pid is None:
+        return "[red]stopped[/red]"
+    return f"serving (pid {broker.pid})" if broker.serving else f"not ready (pid {broker.pid})"
