@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import shutil
@@ -85,11 +86,10 @@ def find_java(tool: str = "java") -> Path:
     if found is None:
         raise PrerequisiteError("find Java", "", "it is not on the PATH", remedy=remedy)
     try:
-        answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+        major = _java_version(found)
     except OSError as error:
         cause = f"{found}: {error.strerror}" + (" (from JAVA_HOME)" if home else "")
         raise PrerequisiteError("find Java", "", cause, remedy=remedy) from error
-    major = parse_java_version(answer.stderr + answer.stdout)
     if major is None:
         cause = f"{found} -version does not say its version"
         raise PrerequisiteError("find Java", "", cause, remedy=remedy)
@@ -103,6 +103,12 @@ def find_java(tool: str = "java") -> Path:
         if (folder / tool).exists():
             return folder / tool
     raise PrerequisiteError("find Java", "", f"there is no {tool} beside {found}", remedy=remedy)
+
+
+@functools.cache
+def _java_version(java: str) -> int | None:
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return parse_java_version(answer.stderr + answer.stdout)
 
 
 def parse_java_version(text: str) -> int | None:
@@ -119,7 +125,7 @@ def _provide(jars: _JarSet) -> Path:
         return folder
     java = find_java()
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / ".lock"):
+    with locked(root / ".lock"):
         if folder.is_dir():  # another process has fetched it while we waited
             return folder
         # The rename is what makes the folder appear: whole, or not at all.
@@ -130,7 +136,8 @@ def _provide(jars: _JarSet) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time; the others wait. The lock goes with the process that holds it."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from causeway.dev.artifacts import broker_classpath, find_java
@@ -39,15 +40,13 @@ class BrokerPorts:
     internal: int
     controller: int
 
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
 
 class Broker:
-    """`start` may be called again after `stop` or `kill`: same ports, same data.
+    """`start` may be called again after `stop` or `kill`: same ports, same data. `find` takes
+    up a broker that an earlier Python process started in `directory`.
 
     Files: `server.properties`, `data/`, `broker.log` (what Kafka logs), `console.log` (what the
-    Java machine says) in `directory`."""
+    Java machine says), `pid`."""
 
     def __init__(
         self,
@@ -56,12 +55,11 @@ class Broker:
         ports: BrokerPorts,
         *,
         jvm_options: Sequence[str] = (),
-        process: Process | None = None,
     ) -> None:
         self.node_id = node_id
         self.directory = directory
         self.ports = ports
-        self.process = process
+        self.process: Process | None = None
         self._jvm_options = tuple(jvm_options)
 
     @property
@@ -71,6 +69,13 @@ class Broker:
     @property
     def pid(self) -> int | None:
         return self.process.pid if self.process is not None and self.process.alive() else None
+
+    def find(self) -> None:
+        self.process = Process.read(self.directory / "pid")
+
+    @property
+    def formatted(self) -> bool:
+        return (self.directory / "data" / "meta.properties").exists()
 
     def configure(self, properties: Mapping[str, str], log_level: str = "WARN") -> None:
         """Write the node's files. `properties` are complete but for `log.dirs`."""
@@ -83,8 +88,9 @@ class Broker:
         (self.directory / "log4j2.properties").write_text(log4j)
 
     def begin_format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """Start Kafka's storage tool on the node's empty data directory; give what it returns to
-        `end_format`. Two calls, so that nodes are formatted side by side."""
+        """Start Kafka's storage tool on the node's data directory, emptied; give what it returns
+        to `end_format`. Two calls, so that nodes are formatted side by side."""
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
         return subprocess.Popen(
             [
                 *self._java(_SHORT_JVM),
@@ -111,6 +117,7 @@ class Broker:
             output=self.directory / "console.log",
             detached=detached,
         )
+        self.process.write(self.directory / "pid")
 
     def ready(self, brokers: int) -> bool:
         """True once it answers and knows all `brokers` of its cluster. CausewayError if it died."""

@@ -34,7 +34,10 @@ Advertised = Callable[[int, int], tuple[str, int]]
 class LocalCluster:
     """`properties` are added to (and win over) every broker's; `advertised` lets a broker name a
     proxy's address instead of its own. Without `directory` the data lies in a temporary one, which
-    `destroy` (and the end of a `with` block) removes."""
+    `destroy` (and the end of a `with` block) removes.
+
+    The brokers die with this Python process, however it ends, unless they are `detached`. With
+    the `ports` and the directory that a detached cluster had, this is that cluster."""
 
     host = "127.0.0.1"
 
@@ -47,6 +50,8 @@ class LocalCluster:
         security: Security = PLAINTEXT,
         properties: Mapping[str, str] | None = None,
         advertised: Advertised | None = None,
+        ports: Mapping[int, BrokerPorts] | None = None,
+        detached: bool = False,
         log_level: str = "WARN",
     ) -> None:
         self.name = name
@@ -60,7 +65,9 @@ class LocalCluster:
             node: Broker(
                 node,
                 self.directory / f"broker-{node}",
-                BrokerPorts(client=take(), internal=take(), controller=take()),
+                ports[node]
+                if ports
+                else BrokerPorts(client=take(), internal=take(), controller=take()),
                 jvm_options=security.jvm_options(),
             )
             for node in range(1, brokers + 1)
@@ -71,8 +78,11 @@ class LocalCluster:
             else (security.host, broker.ports.client)
             for node, broker in self.brokers.items()
         }
+        if ports:
+            for broker in self.brokers.values():
+                broker.find()
+        self._detached = detached
         self._log_level = log_level
-        self._formatted = False
 
     @property
     def bootstrap(self) -> str:
@@ -119,17 +129,13 @@ class LocalCluster:
         once it serves."""
         broker = self.brokers[node]
         broker.stop()
-        broker.start()
+        broker.start(detached=self._detached)
         self._await(lambda: broker.ready(self._running()), timeout_s)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns once every running broker answers and knows all the others."""
+        """Returns once every broker answers and knows all the others."""
         self._await(
-            lambda: all(
-                broker.ready(self._running())
-                for broker in self.brokers.values()
-                if broker.process is not None
-            ),
+            lambda: all(broker.ready(len(self.brokers)) for broker in self.brokers.values()),
             timeout_s,
         )
 
@@ -137,7 +143,8 @@ class LocalCluster:
         """Write the brokers' files, and format their storage if that is still to be done."""
         for broker in self.brokers.values():
             broker.configure(self._broker_properties(broker), self._log_level)
-        if self._formatted:
+        # All or none: a format that was cut short leaves nodes that do not know each other.
+        if all(broker.formatted for broker in self.brokers.values()):
             return
         # A random UUID's text may begin with "-", which the tool would take for an option.
         cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
@@ -147,7 +154,11 @@ class LocalCluster:
         ]
         for broker, tool in tools:
             broker.end_format(tool)
-        self._formatted = True
+
+    def launch(self) -> None:
+        """Start the brokers that do not run, and return at once; see `await_ready`."""
+        for broker in self.brokers.values():
+            broker.start(detached=self._detached)
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -200,8 +211,7 @@ def start_all(clusters: Sequence[LocalCluster], timeout_s: float = START_TIMEOUT
     for cluster in clusters:
         cluster.prepare()
     for cluster in clusters:
-        for broker in cluster.brokers.values():
-            broker.start()
+        cluster.launch()
     for cluster in clusters:
         cluster.await_ready(timeout_s)
 

@@ -29,6 +29,18 @@ class Process:
         self.started = started
         self._child = child
 
+    @classmethod
+    def read(cls, file: Path) -> Process | None:
+        """The process that `write` put in `file`, dead or alive; None if there is no such file."""
+        try:
+            pid, _, started = file.read_text().strip().partition(" ")
+            return cls(int(pid), started)
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def write(self, file: Path) -> None:
+        file.write_text(f"{self.pid} {self.started}\n")
+
     def alive(self) -> bool:
         if self._child is not None:
             return self._child.poll() is None

@@ -1,0 +1,197 @@
+"""Named clusters that outlive the command which started them: `causeway dev`.
+
+    <state>/causeway/dev/environment.json    which clusters there are, and their ports
+    <state>/causeway/dev/<name>/             their data, logs and process ids
+    <state>/causeway/dev/A-to-B.properties   a MirrorMaker 2 file to try
+
+`<state>` is XDG_STATE_HOME or ~/.local/state. Whether a broker runs is asked of the system each
+time; the file never says so, hence it cannot be wrong about it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import string
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from causeway.dev.artifacts import locked
+from causeway.dev.broker import Broker, BrokerPorts
+from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.metadata import brokers_known
+from causeway.errors import CausewayError, ConfigError
+
+NAMES = string.ascii_uppercase
+_FORMAT = "clusters-1"  # raised when the file's format changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """`pid` is None when it does not run; `serving` if it answers and knows its whole cluster."""
+
+    node: int
+    pid: int | None
+    serving: bool
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    name: str
+    bootstrap: str
+    brokers: tuple[BrokerStatus, ...]
+
+
+def state_directory() -> Path:
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "causeway" / "dev"
+
+
+class Environment:
+    """The clusters of one state directory. `up` and `down` of several processes take turns."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or state_directory()
+
+    @property
+    def example_file(self) -> Path:
+        return self.directory / "A-to-B.properties"
+
+    def up(self, clusters: int = 2, brokers: int | None = None) -> list[ClusterStatus]:
+        """Have at least `clusters` clusters (A, B, C…) running, new ones with `brokers` nodes (1 by
+        default). What runs is left alone, what has died is started again on its data.
+
+        ConfigError: a cluster is there already with another number of brokers."""
+        if not 1 <= clusters <= len(NAMES):
+            raise ConfigError("start", f"{clusters} clusters", f"between 1 and {len(NAMES)}")
+        if brokers not in (None, 1, 3):
+            raise ConfigError("start", f"{brokers} brokers a cluster", "1 or 3 are possible")
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(self.directory / ".lock"):
+            found = self._load()
+            for cluster in found.values():
+                if brokers is not None and len(cluster.brokers) != brokers:
+                    raise ConfigError(
+                        "start",
+                        f"cluster {cluster.name} with {brokers} brokers",
+                        f"it is there already, with {len(cluster.brokers)}",
+                        remedy="causeway dev down removes it",
+                    )
+            for name in NAMES[:clusters]:
+                found.setdefault(name, self._cluster(name, brokers or 1))
+            self._save(found)
+            start_all(list(found.values()))
+            self._write_example(found)
+        return self.status()
+
+    def down(self) -> list[str]:
+        """Stop every cluster and remove its data. Returns their names."""
+        if not self.directory.exists():
+            return []
+        with locked(self.directory / ".lock"):
+            found = self._load()
+            for cluster in found.values():
+                cluster.destroy()
+            for name in found:
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+            self.example_file.unlink(missing_ok=True)
+            self._state_file.unlink(missing_ok=True)
+        return list(found)
+
+    def status(self) -> list[ClusterStatus]:
+        return [
+            ClusterStatus(
+                name=cluster.name,
+                bootstrap=cluster.bootstrap,
+                brokers=tuple(
+                    _broker_status(broker, len(cluster.brokers))
+                    for broker in cluster.brokers.values()
+                ),
+            )
+            for cluster in self._load().values()
+        ]
+
+    @property
+    def _state_file(self) -> Path:
+        return self.directory / "environment.json"
+
+    def _cluster(
+        self, name: str, brokers: int, ports: Mapping[int, BrokerPorts] | None = None
+    ) -> LocalCluster:
+        return LocalCluster(
+            name, brokers=brokers, directory=self.directory / name, ports=ports, detached=True
+        )
+
+    def _load(self) -> dict[str, LocalCluster]:
+        try:
+            state = json.loads(self._state_file.read_text())
+            clusters = state[_FORMAT]
+            return {name: self._found(name, nodes) for name, nodes in clusters.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CausewayError(
+                "read",
+                str(self._state_file),
+                f"{type(error).__name__}: {error}",
+                remedy=f"stop the brokers by hand, and remove {self.directory}",
+            ) from error
+
+    def _found(self, name: str, nodes: Mapping[str, Any]) -> LocalCluster:
+        ports = {int(node): BrokerPorts(**numbers) for node, numbers in nodes.items()}
+        return self._cluster(name, len(ports), ports)
+
+    def _save(self, clusters: Mapping[str, LocalCluster]) -> None:
+        """Before anything starts: what runs must be found again, whatever happens to us."""
+        nodes = {
+            name: {node: asdict(broker.ports) for node, broker in cluster.brokers.items()}
+            for name, cluster in clusters.items()
+        }
+        whole = self._state_file.with_suffix(".new")
+        whole.write_text(json.dumps({_FORMAT: nodes}, indent=2) + "\n")
+        whole.replace(self._state_file)
+
+    def _write_example(self, clusters: Mapping[str, LocalCluster]) -> None:
+        if len(clusters) < 2:
+            return
+        source, target = (clusters[name] for name in "AB")
+        copies = min(len(cluster.brokers) for cluster in (source, target))
+        self.example_file.write_text(_EXAMPLE.format(a=source, b=target, copies=copies))
+
+
+def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
+    pid = broker.pid
+    return BrokerStatus(
+        node=broker.node_id,
+        pid=pid,
+        serving=pid is not None and brokers_known(broker.ports.internal) >= brokers,
+        log=str(broker.log_file),
+    )
+
+
+_EXAMPLE = """\
+# Mirrors every topic of A to B, where `orders` is called `A.orders`.
+# MirrorMaker 2's own format: connect-mirror-maker takes this file as well.
+clusters = A, B
+A.bootstrap.servers = {a.bootstrap}
+B.bootstrap.servers = {b.bootstrap}
+
+A->B.enabled = true
+A->B.topics = .*
+
+# Look for new topics every 5 s (the default is 10 minutes).
+refresh.topics.interval.seconds = 5
+
+# As many copies as the target has brokers.
+replication.factor = {copies}
+checkpoints.topic.replication.factor = {copies}
+heartbeats.topic.replication.factor = {copies}
+offset-syncs.topic.replication.factor = {copies}
+offset.storage.replication.factor = {copies}
+config.storage.replication.factor = {copies}
+status.storage.replication.factor = {copies}
+"""
