@@ -2,8 +2,8 @@
 
     no progress, target empty (or not ours alone)      begin
     no progress, target has data                       stop: what of the source it holds is unknown
-    progress, both topics are still the same           go on
-    progress, a topic was made anew, or records gone   stop
+    progress, both topics are still the same           go on; a lane's recovery finds what is amiss
+    progress, a topic was made anew                    stop
     stopped, and a person says --from or --adopt       begin again
 
 To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with

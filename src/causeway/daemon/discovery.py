@@ -36,10 +36,12 @@ class Sides:
 
 @dataclass(slots=True)
 class Found:
-    """`mirrored`: topics whose target is there, by source name. `names`: all topics of the source.
-    `unfinished`: something may be better when asked again soon."""
+    """`mirrored`: topics whose target is there, by source name; `created`: those target topics
+    that this look has made, and that are empty. `names`: all topics of the source. `unfinished`:
+    something may be better when asked again soon."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
     names: frozenset[str] = frozenset()
     troubles: list[Trouble] = field(default_factory=list)
     errors: list[CausewayError] = field(default_factory=list)
@@ -103,6 +105,7 @@ def _await_new(target: Cluster, found: Found) -> None:
                 continue
             if all(partition.leader >= 0 for partition in metadata.partitions.values()):
                 found.mirrored[topic.source] = replace(topic, target_id=metadata.topic_id)
+                found.created.add(name)
                 del wanted[name]
         if not wanted:
             return
@@ -156,7 +159,9 @@ def find_places(
         for topic, partition in wanted
         for target in targets_of(topic, partition, link)
     }
-    target_ends = _offsets(sides.target, targets, _LATEST, found)
+    # A broker takes seconds to say the same of a thousand new logs.
+    target_ends = {at: 0 for at in targets if at.topic in found.created}
+    target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
     places = Places(ends=ends if bounded else {})
     for (topic, partition), at in zip(wanted, sources, strict=True):
         feeds = targets_of(topic, partition, link)
@@ -183,7 +188,7 @@ def _offsets(
     read_committed: bool = False,
 ) -> dict[TopicPartition, int]:
     answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
-    offsets = {}
+    offsets: dict[TopicPartition, int] = {}
     for at, answer in answers.items():
         if isinstance(answer, CausewayError):
             found.trouble(str(at), answer)

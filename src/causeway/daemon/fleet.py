@@ -387,7 +387,7 @@ class Fleet:
         """Gives waiting partitions to lanes."""
         if not self._waiting or self._draining:
             return
-        lanes = {lane.number: lane for lane in self._lanes.values() if not lane.closed}
+        lanes = self._usable()
         now = time.monotonic()
         if not lanes:
             self._gathering_until = 0.0
@@ -423,11 +423,17 @@ class Fleet:
                 part = tuple(assignments[at : at + ASSIGNED_AT_ONCE])
                 lanes[number].connection.send(Assign(assignments=part))
 
+    def _usable(self) -> dict[int, _Lane]:
+        """By number; the newest where one that is about to close has the same."""
+        return {
+            lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
+        }
+
     def _load(self, lane: _Lane) -> float:
         return sum(packing.weight(self._tracked[key].bytes_per_s) for key in lane.partitions)
 
     def _rebalance(self) -> None:
-        lanes = {lane.number: lane for lane in self._lanes.values() if not lane.closed}
+        lanes = self._usable()
         if any(t.leaving for t in self._tracked.values()):
             return  # one step at a time
         held = {

@@ -55,8 +55,8 @@ def moves(lanes: Mapping[int, Mapping[K, float]], limit: int = MOVES_AT_ONCE) ->
             key=lambda key: abs(held[heaviest][key] - difference / 2),
             default=None,
         )
-        if best is None or abs(difference - 2 * held[heaviest][best]) > difference - tolerated / 2:
-            break  # one heavy partition, which would only change the side
+        if best is None or held[heaviest][best] > difference * 2 / 3:
+            break  # a heavy partition, which would hardly do more than change the side
         found[best] = lightest
         heavy = held[heaviest].pop(best)
         held[lightest][best] = heavy

@@ -1,0 +1,166 @@
+"""What becomes of a partition: go on, begin, or stop with a reason that helps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.claims import Begin, GoOn, Offsets, Stop, Wish, assignment, claim, decide
+from causeway.model import Pair, State
+from causeway.naming import ReplicationPolicy
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Progress
+
+NOBODY = Wish()
+ADOPT = Wish(adopt=True)
+FROM = Wish(start_from=1_600_000_000_000)
+TOPIC = MirroredTopic(
+    source="orders",
+    target="A.orders",
+    partitions=4,
+    source_id="aa" * 16,
+    target_id="bb" * 16,
+    target_partitions=4,
+    max_message_bytes=1_000_000,
+)
+EMPTY = Offsets(log_start=0, start=0, target_ends={0: 0})
+BEGUN = Offsets(log_start=0, start=0, target_ends={0: 70})
+
+
+def link(**changes: Any) -> LinkSettings:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    settings = LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=(re.compile(".*"),),
+        topics_exclude=(),
+        config_properties_exclude=(),
+    )
+    return replace(settings, **changes)
+
+
+LINK = link()
+BY_KEY = link(partitioning="by-key", sole_writer=False)
+
+
+def progress(**changes: Any) -> Progress:
+    known = Progress(
+        topic="orders",
+        partition=0,
+        topic_id=TOPIC.source_id,
+        leader_epoch=2,
+        position=100,
+        outlets=(
+            Outlet(
+                topic="A.orders",
+                partition=0,
+                topic_id="bb" * 16,
+                producer_id=5,
+                producer_epoch=0,
+                pair=Pair(source=90, target=60, sequence=60),
+            ),
+        ),
+        state=State.RUNNING,
+    )
+    return replace(known, **changes)
+
+
+def test_an_empty_target_begins() -> None:
+    found = decide(TOPIC, 0, None, replace(EMPTY, start=7), LINK, NOBODY)
+    assert found == Begin(start=7, targets=(0,))
+
+
+def test_progress_goes_on() -> None:
+    known = progress()
+    assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY) == GoOn(progress=known)
+    # Also with --from or --adopt, which speak of what has stopped; else a restart with the same
+    # command would copy all of it again.
+    assert decide(TOPIC, 0, known, BEGUN, LINK, FROM) == GoOn(progress=known)
+    assert decide(TOPIC, 0, known, BEGUN, LINK, ADOPT) == GoOn(progress=known)
+
+
+def test_a_target_with_data_and_no_progress_stops() -> None:
+    found = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY)
+    assert isinstance(found, Stop)
+    assert "A.orders has data already" in found.reason
+    assert "--from" in found.reason
+    assert decide(TOPIC, 0, None, BEGUN, LINK, FROM) == Begin(start=0, targets=(0,))
+    assert decide(TOPIC, 0, None, BEGUN, link(sole_writer=False), NOBODY) == Begin(
+        start=0, targets=(0,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "topic", "offsets", "words", "adopted_start"),
+    [
+        (progress(topic_id="cc" * 16), TOPIC, BEGUN, "made anew at the source", 3),
+        (progress(), replace(TOPIC, target_id="dd" * 16), BEGUN, "made anew at the target", 100),
+        (
+            progress(state=State.STOPPED, reason="30 records were deleted"),
+            TOPIC,
+            replace(BEGUN, log_start=130),
+            "30 records were deleted",
+            130,
+        ),
+        (progress(state=State.STOPPED, reason="odd"), TOPIC, BEGUN, "odd", 100),
+    ],
+)
+def test_what_stops_stays_until_a_person_acts(
+    known: Progress, topic: MirroredTopic, offsets: Offsets, words: str, adopted_start: int
+) -> None:
+    offsets = replace(offsets, log_start=offsets.log_start or 3, start=42)
+    found = decide(topic, 0, known, offsets, LINK, NOBODY)
+    assert isinstance(found, Stop)
+    assert words in found.reason
+    assert decide(topic, 0, known, offsets, LINK, ADOPT) == Begin(start=adopted_start, targets=(0,))
+    assert decide(topic, 0, known, offsets, LINK, FROM) == Begin(start=42, targets=(0,))
+
+
+def test_a_source_deleted_past_the_position_is_the_lanes_to_judge() -> None:
+    # The target may hold more than the last progress says; only recovery can tell.
+    known = progress()
+    offsets = replace(BEGUN, log_start=130)
+    assert decide(TOPIC, 0, known, offsets, LINK, NOBODY) == GoOn(progress=known)
+
+
+def test_a_broker_without_topic_ids_is_believed() -> None:
+    known = progress(topic_id="0" * 32)
+    assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY) == GoOn(progress=known)
+
+
+def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:
+    offsets = Offsets(log_start=0, start=0, target_ends={0: 5, 1: 9})
+    two = replace(TOPIC, target_partitions=2)
+    begin = decide(two, 3, None, offsets, BY_KEY, NOBODY)
+    assert begin == Begin(start=0, targets=(0, 1))
+    assert isinstance(begin, Begin)
+    made = claim(two, 3, begin, offsets, {0: (11, 0), 1: (12, 0)}, BY_KEY)
+    assert [(o.partition, o.producer_id, o.pair, o.exclusive) for o in made.outlets] == [
+        (0, 11, Pair(source=0, target=5, sequence=0), False),
+        (1, 12, Pair(source=0, target=9, sequence=0), False),
+    ]
+    assert decide(TOPIC, 3, None, replace(EMPTY, target_ends={3: 0}), BY_KEY, NOBODY) == Begin(
+        start=0, targets=(3,)
+    )
+    more = replace(two, target_partitions=3)
+    offsets = Offsets(log_start=0, start=0, target_ends={0: 5, 1: 9, 2: 0})
+    stop = decide(more, 3, made, offsets, BY_KEY, NOBODY)
+    assert isinstance(stop, Stop)
+    assert "number of partitions" in stop.reason
+
+
+def test_an_assignment_has_what_a_lane_needs() -> None:
+    made = assignment(TOPIC, progress(), LINK, source_key="A/0", target_key="B/1", stop_at=120)
+    assert made.key == ("A->B", "orders", 0)
+    assert (made.source, made.target, made.stop_at) == ("A/0", "B/1", 120)
+    assert made.outlets == progress().outlets
+    assert made.max_message_bytes == 1_000_000

@@ -1,0 +1,332 @@
+"""Who gets a partition next, and when: lanes are played by the test, time by a small lease."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import RunSettings
+from causeway.daemon import fleet as fleets
+from causeway.daemon.fleet import Fleet, Key, Standing
+from causeway.model import Pair, State
+from causeway.relay.control import LaneConnection
+from causeway.relay.messages import (
+    Assign,
+    Assignment,
+    Clusters,
+    Drain,
+    Drained,
+    Hello,
+    Lease,
+    Outlet,
+    PartitionReport,
+    Report,
+    Revoke,
+)
+
+LEASE_S = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleets, "GATHER_S", 0.0)
+
+
+def assignment(partition: int) -> Assignment:
+    return Assignment(
+        link="A->B",
+        source="A/0",
+        target="B/1",
+        topic="orders",
+        partition=partition,
+        topic_id="aa" * 16,
+        leader_epoch=-1,
+        outlets=(outlet(partition),),
+    )
+
+
+def outlet(partition: int, at: int = 0) -> Outlet:
+    return Outlet(
+        topic="A.orders",
+        partition=partition,
+        topic_id="bb" * 16,
+        producer_id=100 + partition,
+        producer_epoch=0,
+        pair=Pair(source=at, target=at, sequence=at),
+    )
+
+
+@dataclass(eq=False)
+class Lane:
+    """Stands in for a lane's connection, and for the lane."""
+
+    fleet: Fleet
+    number: int
+    pid: int = 1
+    host: str = "elsewhere"
+    sent: list[Any] = field(default_factory=list)
+    dropped: bool = False
+
+    @property
+    def hello(self) -> Hello:
+        return Hello(lane=self.number, pid=self.pid, host=self.host)
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.fleet.on_closed(cast(LaneConnection, self))
+
+    def connect(self) -> Lane:
+        self.fleet.on_hello(cast(LaneConnection, self))
+        return self
+
+    def says(self, message: Any) -> None:
+        self.fleet.on_message(cast(LaneConnection, self), message)
+
+    def reports(self, *partitions: PartitionReport, lane_time: float = 1.0) -> None:
+        self.says(Report(lane_time=lane_time, partitions=partitions))
+
+    def has(self) -> set[int]:
+        """The partitions given to it and not taken away."""
+        have: set[int] = set()
+        for message in self.sent:
+            if isinstance(message, Assign):
+                have |= {a.partition for a in message.assignments}
+            elif isinstance(message, Revoke):
+                have -= {key[2] for key in message.keys}
+        return have
+
+    def given(self, partition: int) -> Assignment:
+        return next(
+            a
+            for message in reversed(self.sent)
+            if isinstance(message, Assign)
+            for a in message.assignments
+            if a.partition == partition
+        )
+
+
+def standing(partition: int, at: int, *, final: bool = False, records: int = 0) -> PartitionReport:
+    return PartitionReport(
+        link="A->B",
+        topic="orders",
+        partition=partition,
+        state=State.RUNNING,
+        position=at,
+        leader_epoch=4,
+        source_end=at,
+        last_timestamp=-1,
+        outlets=(outlet(partition, at),),
+        records=records,
+        bytes=10 * records,
+        final=final,
+    )
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.standings: list[Standing] = []
+        self.waiting: list[Key] = []
+
+    def hear(self, standings: Sequence[Standing]) -> None:
+        self.standings += standings
+
+    def wait(self, keys: Collection[Key]) -> None:
+        self.waiting += keys
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def fleet(heard: Heard) -> Fleet:
+    fleet = Fleet(RunSettings(lease_s=LEASE_S), {}, local=True)
+    fleet.attach("A->B", heard.hear, heard.wait)
+    return fleet
+
+
+def test_partitions_wait_for_the_lanes_and_are_spread(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets, "GATHER_S", 60.0)
+    fleet.expect(2)
+    fleet.add([assignment(n) for n in range(4)])
+    one = Lane(fleet, 0).connect()
+    assert isinstance(one.sent[0], Clusters)
+    assert not one.has()
+    two = Lane(fleet, 1).connect()
+    assert one.has() | two.has() == {0, 1, 2, 3}
+    assert not one.has() & two.has()
+
+
+def test_a_report_is_echoed_and_told_with_the_runs_counts(fleet: Fleet, heard: Heard) -> None:
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0).connect()
+    one.reports(standing(0, 5, records=5), lane_time=17.0)
+    assert one.sent[-1] == Lease(lane_time=17.0)
+    assert heard.standings[-1].records == 5
+    one.says(Drained())
+    two = Lane(fleet, 1).connect()
+    assert two.has() == {0}
+    two.reports(standing(0, 8, records=3))
+    assert (heard.standings[-1].records, heard.standings[-1].lane) == (8, 1)
+
+
+def test_a_drained_lanes_partitions_go_on_at_once_with_the_newest_pairs(
+    fleet: Fleet, heard: Heard
+) -> None:
+    fleet.add([assignment(0)])
+    one, two = Lane(fleet, 0).connect(), Lane(fleet, 1)
+    one.reports(standing(0, 50))
+    two.connect()
+    one.says(Drained())
+    fleet.on_closed(cast(LaneConnection, one))
+    fleet.tick()
+    given = two.given(0)
+    assert given.outlets == (outlet(0, 50),)
+    assert given.leader_epoch == 4
+    assert heard.waiting == [("A->B", "orders", 0)]
+
+
+def test_a_lost_lanes_partitions_wait_for_the_end_of_its_lease(fleet: Fleet) -> None:
+    fleet.add([assignment(0)])
+    one, two = Lane(fleet, 0).connect(), Lane(fleet, 1).connect()
+    one.reports(lane_time=1.0)
+    since = time.monotonic()
+    fleet.on_closed(cast(LaneConnection, one))
+    while not two.has():
+        two.reports()
+        fleet.tick()
+        assert time.monotonic() - since < 5
+        time.sleep(0.01)
+    assert time.monotonic() - since >= LEASE_S
+
+
+def test_a_lane_that_returned_is_not_waited_for(fleet: Fleet) -> None:
+    fleet.add([assignment(0)])
+    one, two = Lane(fleet, 0).connect(), Lane(fleet, 1).connect()
+    fleet.on_lane_ended(0, "it returned", True)
+    fleet.on_closed(cast(LaneConnection, one))
+    assert two.has() == {0}
+
+
+def test_a_dead_process_of_this_machine_is_not_waited_for(fleet: Fleet) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0, pid=process.pid, host=socket.gethostname()).connect()
+    two = Lane(fleet, 1).connect()
+    fleet.on_closed(cast(LaneConnection, one))
+    fleet.tick()
+    assert two.has() == set()
+    process.kill()
+    process.wait()
+    fleet.tick()
+    assert two.has() == {0}
+
+
+def test_a_silent_lane_loses_its_partitions_and_its_process(fleet: Fleet) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0, pid=process.pid, host=socket.gethostname()).connect()
+    two = Lane(fleet, 1).connect()
+    deadline = time.monotonic() + 5
+    while not two.has():
+        two.reports()
+        fleet.tick()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert one.dropped
+    assert process.wait(5) == -9
+
+
+def test_a_driver_that_slept_takes_nobody_for_silent() -> None:
+    fleet = Fleet(RunSettings(lease_s=5.0), {}, local=True)
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0).connect()
+    fleet._ticked_at -= 3600
+    fleet.tick()
+    assert not one.dropped
+
+
+def test_removed_partitions_are_gone_after_their_last_report(fleet: Fleet, heard: Heard) -> None:
+    fleet.add([assignment(0), assignment(1)])
+    one = Lane(fleet, 0).connect()
+    done: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: done.append(fleet.remove([("A->B", "orders", 0)], 5.0))
+    )
+    thread.start()
+    while one.has() != {1}:
+        time.sleep(0.01)
+    assert not done
+    one.reports(standing(0, 9, final=True))
+    thread.join(5)
+    assert done == [True]
+    assert heard.standings[-1].report.final
+    assert fleet.partitions == 1
+    assert not fleet.remove([("A->B", "orders", 1)], 0.05)  # this one says nothing
+
+
+def test_what_was_claimed_anew_does_not_get_old_pairs(fleet: Fleet) -> None:
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0).connect()
+    one.reports(standing(0, 50))
+    fleet.remove([("A->B", "orders", 0)], 0.0)
+    fresh = assignment(0).model_copy(
+        update={"outlets": (outlet(0).model_copy(update={"producer_id": 999}),)}
+    )
+    fleet.add([fresh])
+    one.reports(standing(0, 60, final=True))
+    assert one.given(0) == fresh
+
+
+def test_a_fresh_lane_gets_half_after_their_last_reports(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets, "REPORT_INTERVAL_S", 0.0)
+    fleet.add([assignment(n) for n in range(10)])
+    one = Lane(fleet, 0).connect()
+    two = Lane(fleet, 1).connect()
+    fleet.tick()
+    moved = set(range(10)) - one.has()
+    assert 3 <= len(moved) <= 5
+    assert two.has() == set()
+    one.reports(*(standing(n, 7, final=True) for n in moved))
+    assert two.has() == moved
+    assert two.given(min(moved)).outlets[0].pair.source == 7
+
+
+def test_draining_waits_for_every_lanes_last_word(fleet: Fleet) -> None:
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 0).connect()
+    done: list[bool] = []
+    thread = threading.Thread(target=lambda: done.append(fleet.drain(5.0)))
+    thread.start()
+    while not isinstance(one.sent[-1], Drain):
+        time.sleep(0.01)
+    one.reports(standing(0, 3, final=True))
+    one.says(Drained())
+    thread.join(5)
+    assert done == [True]
+    assert one.has() == {0}  # nothing was placed again
+
+
+def test_lanes_are_seen(fleet: Fleet) -> None:
+    fleet.add([assignment(0)])
+    one = Lane(fleet, 3, pid=os.getpid()).connect()
+    one.says(Report(lane_time=1.0, rss_bytes=7, cpu_s=1.5))
+    (seen,) = fleet.lanes()
+    assert (seen.lane, seen.partitions, seen.rss_bytes, seen.cpu_s) == (3, 1, 7, 1.5)
