@@ -9,6 +9,7 @@ from __future__ import annotations
 from causeway.errors import AuthenticationError, AuthorizationError, BrokerError, CausewayError
 
 NONE = 0
+CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3
 REQUEST_TIMED_OUT = 7
 NOT_COORDINATOR = 16

@@ -9,6 +9,7 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire.codes import (
+    CORRUPT_MESSAGE,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT,
     STALE_METADATA,
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 IDS_A_FLIGHT = 500
 TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION = 1
-# The broker has, or may have, appended the batch all the same.
-_DOUBTFUL = frozenset((REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+# Retriable for Kafka's own producer, not for us: the broker has, or may have, appended the batch
+# all the same; and bytes that are corrupt stay so.
+_FINAL = frozenset((REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, CORRUPT_MESSAGE))
 
 
 def init_producer_ids(cluster: Cluster, count: int) -> list[tuple[int, int]]:
@@ -99,8 +101,8 @@ def produce_batch(cluster: Cluster, tp: TopicPartition, batch: bytes) -> int:
     def attempt() -> int | None:
         try:
             return _produce(cluster, tp, batch, deadline)
-        except _DoubtError as doubt:
-            failure.append(doubt.error)
+        except _FinalError as final:
+            failure.append(final.error)
             return None
 
     offset = cluster.retry(deadline, attempt)
@@ -109,8 +111,8 @@ def produce_batch(cluster: Cluster, tp: TopicPartition, batch: bytes) -> int:
     return offset
 
 
-class _DoubtError(Exception):
-    """The batch may be in the log."""
+class _FinalError(Exception):
+    """Not to be tried again, however retriable the error is."""
 
     def __init__(self, error: CausewayError) -> None:
         super().__init__(str(error))
@@ -140,7 +142,7 @@ def _produce(cluster: Cluster, tp: TopicPartition, batch: bytes, deadline: Deadl
         try:
             response = connection.call(request, deadline.left())
         except UnreachableError as lost:
-            raise _DoubtError(lost) from lost
+            raise _FinalError(lost) from lost
     part = response.responses[0].partition_responses[0]
     if not part.error_code:
         return int(part.base_offset)
@@ -154,8 +156,8 @@ def _produce(cluster: Cluster, tp: TopicPartition, batch: bytes, deadline: Deadl
         message,
         needs=f"WRITE on topic {tp.topic}",
     )
-    if part.error_code in _DOUBTFUL:
-        raise _DoubtError(error)
+    if part.error_code in _FINAL:
+        raise _FinalError(error)
     if part.error_code in STALE_METADATA:
         cluster.forget([tp.topic])
     raise error
