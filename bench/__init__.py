@@ -1,0 +1,8 @@
+"""Causeway beside MirrorMaker 2: the same source data, the same brokers, one run.
+
+    python -m bench [--only json,latency] [--quick] [--soak MINUTES]
+
+`throughput`, `partitions`, `latency`, `first_record` and `soak` hold one measurement each; what
+they share is a `Stage` (two clusters), a `System` (what is measured), a `Backlog` (data that
+becomes readable all at once), a `Target` (an independent reader) and a `Meter` (CPU and memory).
+"""

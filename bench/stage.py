@@ -1,0 +1,94 @@
+"""Two clusters of one broker each, for all measurements of a run.
+
+Every run of a system gets a source alias and topics of its own, so that nothing an earlier one has
+left on the target (positions, connector settings, progress) is found by a later one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.target import Target
+from causeway.dev.cluster import LocalCluster, start_all
+
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of one system: `alias` names the source in its file, `topic` is what it mirrors."""
+
+    alias: str
+    topic: str
+    partitions: int
+
+    @property
+    def mirrored(self) -> str:
+        return f"{self.alias}.{self.topic}"
+
+
+class Stage:
+    def __init__(self, source: LocalCluster, target: LocalCluster, directory: Path) -> None:
+        self.source = source
+        self.target = target
+        self.directory = directory
+        self._runs = 0
+
+    @property
+    def broker_pids(self) -> list[int]:
+        brokers = [*self.source.brokers.values(), *self.target.brokers.values()]
+        return [broker.pid for broker in brokers if broker.pid is not None]
+
+    @contextmanager
+    def run(
+        self, workload: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> Iterator[Run]:
+        """A new source topic; it and its mirror are deleted in the end, to give the disk back."""
+        self._runs += 1
+        run = Run(alias=f"source{self._runs}", topic=workload, partitions=partitions)
+        # Topics can't be told apart by their alias on the source, hence the number in the name.
+        run = Run(alias=run.alias, topic=f"{workload}-{self._runs}", partitions=partitions)
+        settings = {"file.delete.delay.ms": "1000", **(config or {})}
+        create_topic(self.source.bootstrap, run.topic, partitions, settings)
+        try:
+            yield run
+        finally:
+            delete_topic(self.source.bootstrap, run.topic)
+            delete_topic(self.target.bootstrap, run.mirrored)
+
+    def watch(self, run: Run) -> Target:
+        return Target(self.target.bootstrap, run.mirrored, run.partitions)
+
+
+@contextmanager
+def staged() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder:
+        source, target = LocalCluster("source"), LocalCluster("target")
+        try:
+            start_all([source, target])
+            yield Stage(source, target, Path(folder))
+        finally:
+            source.destroy()
+            target.destroy()
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
+    for future in admin.create_topics([new], operation_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Nothing happens if it is not there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    if topic not in admin.list_topics(timeout=TIMEOUT_S).topics:
+        return
+    for future in admin.delete_topics([topic], operation_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)

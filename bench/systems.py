@@ -1,0 +1,141 @@
+"""The two systems, each run as its users run it, from the same property file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bench.stage import Run, Stage
+from causeway.dev.mirror_maker import MirrorMaker2, write_properties
+from causeway.dev.process import Process, spawn
+from causeway.errors import CausewayError
+
+CAUSEWAY = "causeway"
+MM2 = "mm2"
+MM2_EXACTLY_ONCE = "mm2-exactly-once"
+TITLES = {
+    CAUSEWAY: "Causeway",
+    MM2: "MirrorMaker 2",
+    MM2_EXACTLY_ONCE: "MirrorMaker 2, exactly once",
+}
+
+# What connect-mirror-maker.sh gives the Java machine when nothing else is said.
+_JVM = (
+    *("-Xms256M", "-Xmx2G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
+
+
+class System(ABC):
+    """A mirror of one run's topic. `start` returns at once; `check` raises if it has died."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def check(self) -> None: ...
+
+    @abstractmethod
+    def roots(self) -> Iterable[int]:
+        """The processes whose trees are its own."""
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    def __enter__(self) -> System:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def system(name: str, stage: Stage, run: Run, extra: Mapping[str, str] | None = None) -> System:
+    """`extra` are producer settings towards the target (Causeway keeps batches as they are)."""
+    file = properties(stage, run, extra or {})
+    directory = stage.directory / f"{name}-{run.alias}"
+    if name == CAUSEWAY:
+        return _Causeway(file, directory)
+    if name == MM2_EXACTLY_ONCE:
+        file = {
+            **file,
+            "exactly.once.source.support": "enabled",
+            "dedicated.mode.enable.internal.rest": "true",
+            "listeners": "http://127.0.0.1:0",
+        }
+    return _MirrorMaker(file, directory)
+
+
+def properties(stage: Stage, run: Run, producer: Mapping[str, str]) -> dict[str, str]:
+    """The file of both systems. One broker a cluster, so one copy of everything."""
+    flow = f"{run.alias}->target"
+    return {
+        "clusters": f"{run.alias}, target",
+        f"{run.alias}.bootstrap.servers": stage.source.bootstrap,
+        "target.bootstrap.servers": stage.target.bootstrap,
+        f"{flow}.enabled": "true",
+        f"{flow}.topics": re.escape(run.topic),
+        "tasks.max": "4",
+        f"{run.alias}.consumer.isolation.level": "read_committed",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "checkpoints.topic.replication.factor": "1",
+        "heartbeats.topic.replication.factor": "1",
+        "config.storage.replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "status.storage.replication.factor": "1",
+        "sync.topic.acls.enabled": "false",  # the brokers have no authorizer
+        **{f"target.producer.{key}": value for key, value in producer.items()},
+    }
+
+
+class _MirrorMaker(System):
+    def __init__(self, file: Mapping[str, str], directory: Path) -> None:
+        self._process = MirrorMaker2(file, directory, jvm_options=_JVM)
+
+    def start(self) -> None:
+        self._process.start()
+
+    def check(self) -> None:
+        self._process.check()
+
+    def roots(self) -> list[int]:
+        pid = self._process.pid
+        return [] if pid is None else [pid]
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+class _Causeway(System):
+    def __init__(self, file: Mapping[str, str], directory: Path) -> None:
+        self._directory = directory
+        self._file = file
+        self._process: Process | None = None
+
+    @property
+    def _log(self) -> Path:
+        return self._directory / "causeway.log"
+
+    def start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / "mm2.properties"
+        write_properties(path, self._file)
+        command: list[str | Path] = [Path(sys.executable).with_name("causeway"), "run", path]
+        self._process = spawn(command, output=self._log)
+
+    def check(self) -> None:
+        if self._process is not None and not self._process.alive():
+            words = self._log.read_text(errors="replace").strip().splitlines()
+            raise CausewayError("run causeway", str(self._directory), (words or ["no output"])[-1])
+
+    def roots(self) -> list[int]:
+        return [] if self._process is None else [self._process.pid]
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()

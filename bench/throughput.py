@@ -1,0 +1,83 @@
+"""How fast a backlog is mirrored, by a system that is warm.
+
+    warm-up written ─► system starts, mirrors it, idles ─► backlog written, uncommitted
+      ─► commit: the clock starts ─► … ─► a read_committed reader can read the last record: it stops
+
+Each system has a topic of its own with the same records; only one runs at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.source import Backlog, Shape
+from bench.stage import Stage
+from bench.systems import CAUSEWAY, system
+from bench.usage import Meter, Usage
+from causeway.errors import CausewayError
+
+_START_TIMEOUT_S = 240.0
+_TIMEOUT_S = 900.0
+_SETTLE_S = 5.0  # idle: compilers, write-back and rebalances come to rest
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """`size`: bytes of keys and values, before compression."""
+
+    records: int
+    size: int
+    usage: Usage
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.usage.seconds
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.usage.cpu_s / self.size * 1e9
+
+    @property
+    def brokers_cpu_s_per_gb(self) -> float:
+        return self.usage.brokers_cpu_s / self.size * 1e9
+
+
+def measure(
+    stage: Stage, name: str, shape: Shape, say: Say, *, settle_s: float = _SETTLE_S
+) -> Throughput:
+    extra = {} if name == CAUSEWAY else shape.mirror
+    with stage.run(shape.name, shape.partitions) as run:
+        target = stage.watch(run)
+        backlog = Backlog(stage.source.bootstrap, run.topic, shape)
+        say(f"writing {shape.warm_up:,} records to warm up with")
+        warm = backlog.write(shape.warm_up)
+        backlog.commit()
+        mirror = system(name, stage, run, extra)
+        with mirror, Meter(mirror.roots, stage.broker_pids) as meter:
+            say("starting and warming up")
+            seen = target.await_ends(warm.counts, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
+            say(f"writing {shape.backlog:,} records, uncommitted")
+            written = backlog.write(shape.backlog)
+            os.sync()  # or the source's write-back would fall on the clock
+            time.sleep(settle_s)
+            seen = target.await_ends(seen.ends, alive=mirror.check, timeout_s=_TIMEOUT_S)
+            wanted = {p: seen.ends[p] + count for p, count in written.counts.items()}
+            say("mirroring")
+            meter.start()
+            begun = backlog.commit()
+            seen = target.await_ends(wanted, alive=mirror.check, timeout_s=_TIMEOUT_S)
+            usage = meter.stop(seconds=seen.at - begun)
+            if target.last_values(seen.ends) != written.last:
+                raise CausewayError(
+                    "measure", name, "the target does not end with the backlog's last records"
+                )
+        result = Throughput(records=shape.backlog, size=written.size, usage=usage)
+        say(
+            f"{result.records_per_s:,.0f} records/s, {usage.seconds:.2f} s, {usage.cpu_s:.1f} s CPU"
+        )
+        return result
