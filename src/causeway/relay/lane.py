@@ -388,7 +388,10 @@ class Lane:
         if flow.state is not State.RUNNING or flow.leaving:
             return
         if fetched.error:
-            self._doubt(flow, f"fetch: {codes.name(fetched.error)}")
+            at = flow.assignment.source_partition
+            needs = f"READ on topic {at.topic}"
+            error = codes.broker_error(fetched.error, "fetch", str(at), needs=needs)
+            self._doubt(flow, str(error))
             return
         if fetched.diverging_offset is not None:
             self._stop(
@@ -436,10 +439,15 @@ class Lane:
         if flow.state is not State.RUNNING:
             return  # in doubt already: recovery reads from the log what became of it
         if produced.error:
-            reason = codes.name(produced.error)
-            if produced.message:
-                reason += f": {produced.message}"
-            self._doubt(flow, f"produce: {reason}", unsettled=True)
+            spec = outlet.spec
+            error = codes.broker_error(
+                produced.error,
+                "produce to",
+                f"{spec.topic}-{spec.partition}",
+                produced.message,
+                needs=f"WRITE on topic {spec.topic}",
+            )
+            self._doubt(flow, str(error), unsettled=True)
             return
         if outlet.idempotent:
             if sent.expected not in (flows.UNKNOWN, produced.base_offset):
