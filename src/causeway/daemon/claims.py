@@ -4,7 +4,9 @@
     no progress, target has data                       stop: what of the source it holds is unknown
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
     progress, a topic was made anew                    stop
-    stopped, and a person says --from or --adopt       begin again
+    stopped, and a person says --from TIMESTAMP        begin again there
+    stopped, and a person says --adopt                 begin after the record that the target ends
+                                                       with; if it can't be found, where it stopped
 
 To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with
 T the target's end. It must be in the progress topic before anybody relays a record.
@@ -34,6 +36,16 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Begin after the source record that `target` ends with; where it can't be found, at `start`,
+    or stop with `reason` where that is None."""
+
+    start: int | None
+    target: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoOn:
     progress: Progress
 
@@ -49,6 +61,7 @@ class Offsets:
     time that a person named, else by the consumer's `auto.offset.reset`."""
 
     log_start: int
+    end: int
     start: int
     target_ends: Mapping[int, int]  # of each target partition it may feed
 
@@ -79,16 +92,23 @@ def decide(
     offsets: Offsets,
     link: LinkSettings,
     wish: Wish,
-) -> Begin | GoOn | Stop:
+) -> Begin | Adopt | GoOn | Stop:
     targets = targets_of(topic, partition, link)
     if progress is None or not progress.outlets:
         return _decide_new(topic, targets, offsets, link, wish)
     reason = _reason_to_stop(topic, targets, progress, offsets)
     if reason is None:
         return GoOn(progress=progress)
-    if not wish.acts:
+    if wish.start_from is not None:
+        return Begin(start=offsets.start, targets=targets)
+    if not wish.adopt:
         return Stop(reason=reason)
-    return Begin(start=_next_start(topic, progress, offsets, wish), targets=targets)
+    if differ(progress.topic_id, topic.source_id):
+        return Begin(start=offsets.log_start, targets=targets)
+    start = max(min(progress.position, offsets.end), offsets.log_start)
+    if len(targets) > 1 or not offsets.target_ends[targets[0]]:
+        return Begin(start=start, targets=targets)
+    return Adopt(start=start, target=targets[0], reason=reason)
 
 
 def _decide_new(
@@ -97,13 +117,18 @@ def _decide_new(
     offsets: Offsets,
     link: LinkSettings,
     wish: Wish,
-) -> Begin | Stop:
+) -> Begin | Adopt | Stop:
     written = sum(offsets.target_ends[target] for target in targets)
-    if written and link.sole_writer and not wish.acts:
-        return Stop(
-            reason=f"{topic.target} has data already ({written} offsets), but there is no progress "
-            f"that says what of {topic.source} it holds ({ACT})"
+    if written and link.sole_writer and wish.start_from is None:
+        reason = (
+            f"{topic.target} has data already ({written} offsets), but there is no progress "
+            f"that says what of {topic.source} it holds"
         )
+        if not wish.adopt:
+            return Stop(reason=f"{reason} ({ACT})")
+        if len(targets) == 1:
+            return Adopt(start=None, target=targets[0], reason=reason)
+        return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
     return Begin(start=offsets.start, targets=targets)
 
 
@@ -126,14 +151,6 @@ def _reason_to_stop(
             f"partitions ({ACT})"
         )
     return None
-
-
-def _next_start(topic: MirroredTopic, progress: Progress, offsets: Offsets, wish: Wish) -> int:
-    if wish.start_from is not None:
-        return offsets.start
-    if differ(progress.topic_id, topic.source_id):
-        return offsets.log_start
-    return max(progress.position, offsets.log_start)
 
 
 def differ(one: str, other: str) -> bool:

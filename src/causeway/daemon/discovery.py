@@ -120,33 +120,21 @@ def _await_new(target: Cluster, found: Found) -> None:
         time.sleep(0.05)
 
 
-@dataclass(slots=True)
-class Places:
-    """`offsets` of the partitions that could be asked; `ends` where a bounded run stops."""
-
-    offsets: dict[TopicPartition, Offsets] = field(default_factory=dict)
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-
-
 def find_places(
     sides: Sides,
     link: LinkSettings,
     wanted: Sequence[tuple[MirroredTopic, int]],
     wish: Wish,
-    *,
-    bounded: bool,
     found: Found,
-) -> Places:
-    """Where each of `wanted` (topic, partition) would begin, and where it ends by now."""
+) -> dict[TopicPartition, Offsets]:
+    """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
+    partition; those that could not be asked are missing, and a trouble says why."""
     if not wanted:
-        return Places()
+        return {}
     sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
     starts = _offsets(sides.source, sources, _EARLIEST, found)
-    ends: dict[TopicPartition, int] = {}
-    if bounded or wish.start_from is not None or link.fetch.start == "latest":
-        ends = _offsets(
-            sides.source, sources, _LATEST, found, read_committed=link.fetch.read_committed
-        )
+    committed = link.fetch.read_committed
+    ends = _offsets(sides.source, sources, _LATEST, found, read_committed=committed)
     begins = starts
     if wish.start_from is not None:
         at_time = _offsets(sides.source, sources, wish.start_from, found)
@@ -162,7 +150,7 @@ def find_places(
     # A broker takes seconds to say the same of a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
-    places = Places(ends=ends if bounded else {})
+    places: dict[TopicPartition, Offsets] = {}
     for (topic, partition), at in zip(wanted, sources, strict=True):
         feeds = targets_of(topic, partition, link)
         there = {
@@ -170,11 +158,12 @@ def find_places(
             for target in feeds
             if TopicPartition(topic.target, target) in target_ends
         }
-        if at in starts and begins.get(at, -1) >= 0 and len(there) == len(feeds):
-            if bounded and at not in ends:
-                continue
-            places.offsets[at] = Offsets(
-                log_start=starts[at], start=max(begins[at], starts[at]), target_ends=there
+        if at in starts and at in ends and begins.get(at, -1) >= 0 and len(there) == len(feeds):
+            places[at] = Offsets(
+                log_start=starts[at],
+                end=ends[at],
+                start=max(begins[at], starts[at]),
+                target_ends=there,
             )
     return places
 

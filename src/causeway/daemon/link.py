@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.control.topics import MirroredTopic
 from causeway.daemon import claims, discovery
-from causeway.daemon.claims import Begin, GoOn, Stop, Wish
+from causeway.daemon.adopt import find_place
+from causeway.daemon.claims import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.daemon.discovery import Found, Sides
 from causeway.daemon.fleet import Fleet, Key, Standing
 from causeway.daemon.leadership import Leadership
@@ -373,18 +374,19 @@ class Link:
 
     def _begin(self, wanted: Sequence[tuple[MirroredTopic, int]], found: Found) -> None:
         """Claims, or goes on with, all of `wanted` that can be told where they stand."""
-        places = discovery.find_places(
-            self._sides, self.settings, wanted, self._wish, bounded=self._bounded, found=found
-        )
+        places = discovery.find_places(self._sides, self.settings, wanted, self._wish, found)
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         for topic, partition in wanted:
             at = TopicPartition(topic.source, partition)
-            offsets = places.offsets.get(at)
+            offsets = places.get(at)
             if offsets is None:
                 continue  # a trouble says why
             progress = self._left.get(at)
-            match claims.decide(topic, partition, progress, offsets, self.settings, self._wish):
+            decision = claims.decide(topic, partition, progress, offsets, self.settings, self._wish)
+            if isinstance(decision, Adopt):
+                decision = self._adopt(topic, partition, decision)
+            match decision:
                 case GoOn(progress=before):
                     rows.append(Row(topic=topic, progress=before, first=before.position))
                 case Stop(reason=reason):
@@ -396,7 +398,7 @@ class Link:
         with self._lock:
             for row in rows:
                 at = row.progress.source
-                row.stop_at = self._ends.setdefault(at, places.ends[at]) if self._bounded else None
+                row.stop_at = self._ends.setdefault(at, places[at].end) if self._bounded else None
                 self._rows[at] = row
                 self._left.pop(at, None)
                 if row.progress.state is State.STOPPED:
@@ -418,8 +420,23 @@ class Link:
             if row.progress.state is State.WAITING
         )
 
+    def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
+        source = TopicPartition(topic.source, partition)
+        target = TopicPartition(topic.target, adopt.target)
+        start = find_place(self._sides.source, source, self._sides.target, target)
+        if start is None:
+            start = adopt.start
+        if start is None:
+            return Stop(
+                reason=f"{adopt.reason}, and its last records are not found in one place of the "
+                "source (start with --from TIMESTAMP)"
+            )
+        return Begin(start=start, targets=(adopt.target,))
+
     def _claim(
-        self, begins: Sequence[tuple[MirroredTopic, int, Begin]], places: discovery.Places
+        self,
+        begins: Sequence[tuple[MirroredTopic, int, Begin]],
+        places: Mapping[TopicPartition, Offsets],
     ) -> list[Row]:
         if not begins:
             return []
@@ -434,7 +451,7 @@ class Link:
                 topic,
                 partition,
                 begin,
-                places.offsets[TopicPartition(topic.source, partition)],
+                places[TopicPartition(topic.source, partition)],
                 {target: next(producers) for target in begin.targets},
                 self.settings,
             )

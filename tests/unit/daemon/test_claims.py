@@ -10,7 +10,17 @@ import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.claims import Begin, GoOn, Offsets, Stop, Wish, assignment, claim, decide
+from causeway.daemon.claims import (
+    Adopt,
+    Begin,
+    GoOn,
+    Offsets,
+    Stop,
+    Wish,
+    assignment,
+    claim,
+    decide,
+)
 from causeway.model import Pair, State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
@@ -28,8 +38,8 @@ TOPIC = MirroredTopic(
     target_partitions=4,
     max_message_bytes=1_000_000,
 )
-EMPTY = Offsets(log_start=0, start=0, target_ends={0: 0})
-BEGUN = Offsets(log_start=0, start=0, target_ends={0: 70})
+EMPTY = Offsets(log_start=0, end=500, start=0, target_ends={0: 0})
+BEGUN = Offsets(log_start=0, end=500, start=0, target_ends={0: 70})
 
 
 def link(**changes: Any) -> LinkSettings:
@@ -121,8 +131,22 @@ def test_what_stops_stays_until_a_person_acts(
     found = decide(topic, 0, known, offsets, LINK, NOBODY)
     assert isinstance(found, Stop)
     assert words in found.reason
-    assert decide(topic, 0, known, offsets, LINK, ADOPT) == Begin(start=adopted_start, targets=(0,))
+    adopted = decide(topic, 0, known, offsets, LINK, ADOPT)
+    assert isinstance(adopted, Begin | Adopt)
+    assert adopted.start == adopted_start
     assert decide(topic, 0, known, offsets, LINK, FROM) == Begin(start=42, targets=(0,))
+
+
+def test_to_adopt_a_truncated_source_is_to_go_on_at_its_end() -> None:
+    known = progress(state=State.STOPPED, reason="truncated")
+    found = decide(TOPIC, 0, known, replace(BEGUN, end=80), LINK, ADOPT)
+    assert found == Adopt(start=80, target=0, reason="truncated")
+
+
+def test_to_adopt_a_target_without_progress_is_to_look_for_its_last_records() -> None:
+    found = decide(TOPIC, 0, None, BEGUN, LINK, ADOPT)
+    assert isinstance(found, Adopt)
+    assert (found.start, found.target) == (None, 0)
 
 
 def test_a_source_deleted_past_the_position_is_the_lanes_to_judge() -> None:
@@ -138,7 +162,7 @@ def test_a_broker_without_topic_ids_is_believed() -> None:
 
 
 def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:
-    offsets = Offsets(log_start=0, start=0, target_ends={0: 5, 1: 9})
+    offsets = Offsets(log_start=0, end=500, start=0, target_ends={0: 5, 1: 9})
     two = replace(TOPIC, target_partitions=2)
     begin = decide(two, 3, None, offsets, BY_KEY, NOBODY)
     assert begin == Begin(start=0, targets=(0, 1))
@@ -152,7 +176,7 @@ def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:
         start=0, targets=(3,)
     )
     more = replace(two, target_partitions=3)
-    offsets = Offsets(log_start=0, start=0, target_ends={0: 5, 1: 9, 2: 0})
+    offsets = Offsets(log_start=0, end=500, start=0, target_ends={0: 5, 1: 9, 2: 0})
     stop = decide(more, 3, made, offsets, BY_KEY, NOBODY)
     assert isinstance(stop, Stop)
     assert "number of partitions" in stop.reason

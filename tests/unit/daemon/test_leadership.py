@@ -1,0 +1,213 @@
+"""Two drivers and one link, on a log in memory that fences as a broker does."""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.daemon import processes
+from causeway.daemon.leadership import Leadership
+from causeway.errors import BrokerError
+from causeway.model import State, TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
+from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.wire.offsets import FetchedPartition, OffsetAt
+
+LEASE_S = 0.4
+
+
+class Broker:
+    """One partition, with the producers' epochs and sequences that a broker checks."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.epochs: dict[int, int] = {}
+        self.producer_id = 7
+        self.lock = threading.Lock()
+        self._next: dict[tuple[int, int], int] = {}
+        self._epoch = -1
+
+    def metadata(self, topics: list[str] | None) -> ClusterMetadata:
+        partition = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+        return ClusterMetadata(
+            cluster_id=None,
+            brokers={1: ("b", 1)},
+            controller=1,
+            topics={
+                name: TopicMetadata(name=name, topic_id="aa" * 16, partitions={0: partition})
+                for name in topics or ()
+            },
+        )
+
+    def init_transactional_id(self, name: str) -> tuple[int, int]:
+        with self.lock:
+            self._epoch += 1
+            return self.producer_id, self._epoch
+
+    def forget_producer(self) -> None:
+        """As Kafka does when a transactional id was not used for long."""
+        self.producer_id, self._epoch = self.producer_id + 1, -1
+
+    def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
+        producer, epoch, sequence, count = struct.unpack_from(">qhii", batch, 43)
+        with self.lock:
+            if epoch < self.epochs.get(producer, -1):
+                raise BrokerError("produce", code=47, name="INVALID_PRODUCER_EPOCH")
+            if producer >= 0 and sequence != self._next.get((producer, epoch), 0):
+                raise BrokerError("produce", code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER")
+            self.epochs[producer] = epoch
+            self._next[producer, epoch] = sequence + count
+            self.batches.append(struct.pack(">q", self.end) + batch[8:])
+            self.end += count
+            return self.end - int(count)
+
+    def fetch(
+        self, at: TopicPartition, offset: int, max_bytes: int, *, max_wait_ms: int
+    ) -> FetchedPartition:
+        with self.lock:
+            found = b"".join(
+                batch
+                for batch in self.batches
+                if struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0]
+                >= offset
+            )
+            return FetchedPartition(
+                high_watermark=self.end,
+                last_stable=self.end,
+                log_start=0,
+                aborted=(),
+                records=found,
+            )
+
+    def list_offsets(self, at: list[TopicPartition], when: int) -> dict[TopicPartition, OffsetAt]:
+        return {at[0]: OffsetAt(offset=0, timestamp=-1, leader_epoch=-1)}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def driver(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Leadership]:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    link = LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=(re.compile(".*"),),
+        topics_exclude=(),
+        config_properties_exclude=(),
+    )
+
+    def make(name: str) -> Leadership:
+        monkeypatch.setattr(processes, "fingerprint", lambda: f"elsewhere/1/{name}")
+        cluster = cast(Any, broker)
+        return Leadership(cluster, cluster, link, LEASE_S)
+
+    return make
+
+
+def acquire(leader: Leadership) -> Contents:
+    contents = leader.acquire(threading.Event(), lambda _: None)
+    assert contents is not None
+    return contents
+
+
+def standing(position: int) -> Progress:
+    return Progress(
+        topic="orders",
+        partition=0,
+        topic_id="aa" * 16,
+        leader_epoch=0,
+        position=position,
+        outlets=(),
+        state=State.RUNNING,
+    )
+
+
+def test_a_first_driver_leads_at_once_and_its_successor_reads_all(
+    driver: Callable[[str], Leadership],
+) -> None:
+    one = driver("one")
+    assert acquire(one).partitions == {}
+    one.write([standing(5)])
+    one.release()
+    began = time.monotonic()
+    contents = acquire(driver("two"))
+    assert time.monotonic() - began < LEASE_S
+    assert [p.position for p in contents.partitions.values()] == [5]
+
+
+def test_a_standby_waits_while_the_leader_renews(driver: Callable[[str], Leadership]) -> None:
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    seen: list[LeaseRecord] = []
+    done = threading.Event()
+
+    def stand_by() -> None:
+        two.acquire(threading.Event(), seen.append)
+        done.set()
+
+    threading.Thread(target=stand_by, daemon=True).start()
+    for _ in range(10):
+        one.renew()
+        assert not done.wait(LEASE_S / 4)
+    assert seen
+    assert done.wait(5)  # it renews no more
+    with pytest.raises(LeadershipLostError):
+        one.write([standing(9)])
+
+
+def test_a_leader_that_comes_back_is_refused(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    time.sleep(LEASE_S)
+    acquire(two)
+    end = broker.end
+    with pytest.raises(LeadershipLostError):
+        one.write([standing(1)])
+    assert broker.end == end
+    two.write([standing(2)])
+
+
+def test_also_where_kafka_gave_out_another_producer_id(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    broker.forget_producer()
+    acquire(two)
+    with pytest.raises(LeadershipLostError):
+        one.write([standing(1)])
+    two.write([standing(2)])
+
+
+def test_the_same_process_does_not_wait_for_itself(driver: Callable[[str], Leadership]) -> None:
+    one = driver("one")
+    acquire(one)
+    one.lose()
+    began = time.monotonic()
+    acquire(one)
+    assert time.monotonic() - began < LEASE_S
+
+
+def test_a_standby_can_be_stopped(driver: Callable[[str], Leadership]) -> None:
+    acquire(driver("one"))
+    stop = threading.Event()
+    stop.set()
+    assert driver("two").acquire(stop, lambda _: None) is None
