@@ -24,7 +24,7 @@ from causeway.wire.codes import (
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
-    from causeway.wire.cluster import Cluster
+    from causeway.wire.client import Client
 
 TOPICS_A_REQUEST = 500
 # KRaft refuses a request that makes more than 10,000 partitions.
@@ -64,7 +64,7 @@ class NewTopic:
 
 
 def describe_configs(
-    cluster: Cluster, topics: Collection[str], names: Collection[str] | None = None
+    cluster: Client, topics: Collection[str], names: Collection[str] | None = None
 ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
     """The configuration of each topic: all of it, or the `names` alone."""
 
@@ -81,7 +81,7 @@ def describe_configs(
     return cluster.retry_each(list(dict.fromkeys(topics)), attempt, unknown_topic_grace_s=0)
 
 
-def broker_configs(cluster: Cluster, node_id: int) -> dict[str, ConfigEntry]:
+def broker_configs(cluster: Client, node_id: int) -> dict[str, ConfigEntry]:
     """The configuration of one broker. Raises BrokerError, AuthorizationError."""
     response = cluster.call(_describe_request(_BROKER, [str(node_id)], None), node_id)
     entries = _entries(cluster, "broker", response.results[0])
@@ -106,7 +106,7 @@ def _describe_request(kind: int, resources: list[str], names: Collection[str] | 
     )
 
 
-def _entries(cluster: Cluster, kind: str, result: Any) -> dict[str, ConfigEntry] | CausewayError:
+def _entries(cluster: Client, kind: str, result: Any) -> dict[str, ConfigEntry] | CausewayError:
     if result.error_code:
         needs = "DESCRIBE_CONFIGS on the cluster"
         if kind == "topic":
@@ -131,7 +131,7 @@ def _entries(cluster: Cluster, kind: str, result: Any) -> dict[str, ConfigEntry]
 
 
 def create_topics(
-    cluster: Cluster, topics: Sequence[NewTopic], validate_only: bool = False
+    cluster: Client, topics: Sequence[NewTopic], validate_only: bool = False
 ) -> dict[str, CausewayError | None]:
     """Creates, or with `validate_only` asks whether it would work. None: done.
 
@@ -173,7 +173,7 @@ def create_topics(
 
 
 def create_partitions(
-    cluster: Cluster, counts: Mapping[str, int]
+    cluster: Client, counts: Mapping[str, int]
 ) -> dict[str, CausewayError | None]:
     """Raises each topic's number of partitions to the count. INVALID_PARTITIONS (37): it has as
     many or more."""
@@ -198,7 +198,7 @@ def create_partitions(
 
 
 def alter_configs(
-    cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]]
+    cluster: Client, changes: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, CausewayError | None]:
     """Sets the named configs of each topic, None: back to the default; leaves others alone."""
 
@@ -233,7 +233,7 @@ def alter_configs(
     )
 
 
-def delete_topics(cluster: Cluster, topics: Collection[str]) -> dict[str, CausewayError | None]:
+def delete_topics(cluster: Client, topics: Collection[str]) -> dict[str, CausewayError | None]:
     """Deletes by name. UNKNOWN_TOPIC_OR_PARTITION (3): there is no such topic."""
 
     def request(names: list[str], timeout_ms: int) -> Any:
@@ -256,7 +256,7 @@ def delete_topics(cluster: Cluster, topics: Collection[str]) -> dict[str, Causew
 
 
 def _on_controller(
-    cluster: Cluster,
+    cluster: Client,
     operation: str,
     topics: list[str],
     request: Callable[[list[str], int], Any],
@@ -299,7 +299,7 @@ def _on_controller(
 
 
 def _error(
-    cluster: Cluster, operation: str, name: str, result: Any, needs: str
+    cluster: Client, operation: str, name: str, result: Any, needs: str
 ) -> CausewayError | None:
     if not result.error_code:
         return None

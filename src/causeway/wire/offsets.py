@@ -15,7 +15,7 @@ from causeway.wire.codes import STALE_METADATA, broker_error
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
-    from causeway.wire.cluster import Cluster
+    from causeway.wire.client import Client
 
 LATEST, EARLIEST = -1, -2
 PARTITIONS_A_REQUEST = 5_000
@@ -45,7 +45,7 @@ class FetchedPartition:
 
 
 def list_offsets(
-    cluster: Cluster,
+    cluster: Client,
     tps: Collection[TopicPartition],
     timestamp: int,
     read_committed: bool = False,
@@ -77,7 +77,7 @@ def list_offsets(
 
 
 def _ask(
-    cluster: Cluster,
+    cluster: Client,
     node_id: int,
     wanted: list[tuple[TopicPartition, int]],
     timestamp: int,
@@ -110,7 +110,7 @@ def _ask(
     }
 
 
-def _offset(cluster: Cluster, topic: str, part: Any) -> OffsetAt | CausewayError:
+def _offset(cluster: Client, topic: str, part: Any) -> OffsetAt | CausewayError:
     if part.error_code:
         return broker_error(
             part.error_code,
@@ -122,7 +122,7 @@ def _offset(cluster: Cluster, topic: str, part: Any) -> OffsetAt | CausewayError
 
 
 def fetch(
-    cluster: Cluster,
+    cluster: Client,
     tp: TopicPartition,
     offset: int,
     max_bytes: int,
@@ -144,7 +144,7 @@ def fetch(
 
 
 def _fetch(
-    cluster: Cluster,
+    cluster: Client,
     tp: TopicPartition,
     offset: int,
     max_bytes: int,

@@ -18,7 +18,7 @@ from causeway.wire.codes import (
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
-    from causeway.wire.cluster import Cluster
+    from causeway.wire.client import Client
 
 IDS_A_FLIGHT = 500
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -28,7 +28,7 @@ TRANSACTION = 1
 _FINAL = frozenset((REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, CORRUPT_MESSAGE))
 
 
-def init_producer_ids(cluster: Cluster, count: int) -> list[tuple[int, int]]:
+def init_producer_ids(cluster: Client, count: int) -> list[tuple[int, int]]:
     """`count` fresh (producer id, epoch), that no transactional id owns."""
     deadline = Deadline(cluster.timeout_s)
     found: list[tuple[int, int]] = []
@@ -38,7 +38,7 @@ def init_producer_ids(cluster: Cluster, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def _ids(cluster: Cluster, count: int, deadline: Deadline) -> list[tuple[int, int]]:
+def _ids(cluster: Client, count: int, deadline: Deadline) -> list[tuple[int, int]]:
     """At least one, at most `count`."""
     requests = [_init_request(None) for _ in range(count)]
     with cluster.lease(None, deadline) as connection:
@@ -54,7 +54,7 @@ def _ids(cluster: Cluster, count: int, deadline: Deadline) -> list[tuple[int, in
     )
 
 
-def init_transactional_id(cluster: Cluster, transactional_id: str) -> tuple[int, int]:
+def init_transactional_id(cluster: Client, transactional_id: str) -> tuple[int, int]:
     """(producer id, epoch) of the transactional id, the epoch one higher than any before.
 
     From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
@@ -64,7 +64,7 @@ def init_transactional_id(cluster: Cluster, transactional_id: str) -> tuple[int,
 
 
 def _init_transactional(
-    cluster: Cluster, transactional_id: str, deadline: Deadline
+    cluster: Client, transactional_id: str, deadline: Deadline
 ) -> tuple[int, int]:
     node_id = cluster.coordinator(TRANSACTION, transactional_id)
     answer = cluster.once(_init_request(transactional_id), node_id, deadline)
@@ -88,7 +88,7 @@ def _init_request(transactional_id: str | None) -> Any:
     )
 
 
-def produce_batch(cluster: Cluster, tp: TopicPartition, batch: bytes) -> int:
+def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:
     """Appends one record batch as it is, acks=all; returns its base offset.
 
     Sent again only while the broker says that it appended nothing. Where that is in doubt (a lost
@@ -119,7 +119,7 @@ class _FinalError(Exception):
         self.error = error
 
 
-def _produce(cluster: Cluster, tp: TopicPartition, batch: bytes, deadline: Deadline) -> int:
+def _produce(cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadline) -> int:
     leader = cluster.leaders([tp])[tp]
     if isinstance(leader, CausewayError):
         cluster.forget([tp.topic])

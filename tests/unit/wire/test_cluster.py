@@ -14,7 +14,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from causeway.config.settings import ClientSettings
 from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire import cluster as module
+from causeway.wire import client as module
+from causeway.wire.client import Client
 from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
@@ -166,9 +167,9 @@ def test_an_unknown_topic_is_given_little_time(
     script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Cluster.retry_each,
+        Client.retry_each,
         "__kwdefaults__",
-        {**(Cluster.retry_each.__kwdefaults__ or {}), "unknown_topic_grace_s": 0.2},
+        {**(Client.retry_each.__kwdefaults__ or {}), "unknown_topic_grace_s": 0.2},
     )
     script.errors = [3] * 100
     error = cluster.list_offsets([TP], -1)[TP]
