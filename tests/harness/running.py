@@ -1,0 +1,246 @@
+"""`causeway run` in the background: looked at, tormented and ended by a test."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+from confluent_kafka import KafkaException
+
+from causeway.dev.cluster import LocalCluster
+from causeway.dev.process import spawn
+from tests.harness.command import causeway, command_environment
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.waiting import await_until
+
+PATIENCE_S = 120.0  # for whatever takes seconds on a quiet machine
+_numbers = count(1)
+
+
+def mm2_file(
+    directory: Path,
+    clusters: Mapping[str, LocalCluster | str],
+    *lines: str,
+    spark: str = "local[2]",
+) -> Path:
+    """A MirrorMaker 2 property file of these clusters (or bootstrap servers) and `lines`."""
+    path = directory / f"mm2-{next(_numbers)}.properties"
+    base = [
+        f"clusters = {', '.join(clusters)}",
+        *(
+            f"{alias}.bootstrap.servers = {where if isinstance(where, str) else where.bootstrap}"
+            for alias, where in clusters.items()
+        ),
+        "replication.factor = 1",
+        f"spark.master = {spark}",
+    ]
+    path.write_text("\n".join([*base, *lines]) + "\n")
+    return path
+
+
+class Running:
+    """One process tree: driver, Spark's JVM, the JVM's Python daemon and its workers, the lanes.
+
+    It is killed when the `with` block ends, and when this Python process does.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        module: str = "causeway",
+    ) -> None:
+        self._log = directory / f"run-{next(_numbers)}.log"
+        self._process = spawn(
+            [sys.executable, "-W", "ignore", "-m", module, *map(str, arguments)],
+            output=self._log,
+            environment={**command_environment(), **(environment or {})},
+        )
+        self._known: set[psutil.Process] = set()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        if error is not None:
+            error.add_note(f"its log:\n{self.log[-4000:]}")
+
+    @property
+    def log(self) -> str:
+        """All that it has said on stdout and stderr."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """The driver's."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive()
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything it runs by now, the driver first."""
+        try:
+            driver = psutil.Process(self.pid)
+            found = [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            found = []
+        self._known.update(found)
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers, each of them a lane, or idle."""
+        return [
+            p for p in self.processes() if _is_python_daemon(p) and _is_python_daemon(_parent(p))
+        ]
+
+    def jvm(self) -> psutil.Process | None:
+        return next((p for p in self.processes() if _name(p) == "java"), None)
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, at once; returns when all are gone."""
+        self.processes()
+        for process in self._known:
+            _signal(process, signal.SIGKILL)
+        self._await_gone()
+        self._process.wait(10)
+
+    def kill_driver(self) -> None:
+        """SIGKILL to the driver alone; returns when the rest has ended by itself."""
+        self.processes()
+        self._process.send(signal.SIGKILL)
+        self._process.wait(10)
+        self.await_nothing_left()
+
+    def freeze(self) -> None:
+        """SIGSTOP to all of it."""
+        for process in self.processes():
+            _signal(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in self.processes():
+            _signal(process, signal.SIGCONT)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code when driver, JVM and lanes have all ended."""
+        self.processes()
+        self._process.send(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, when it has ended by itself, and its JVM and lanes with it."""
+        self.processes()
+        assert self._process.wait(PATIENCE_S), f"it did not end:\n{self.log[-4000:]}"
+        self.await_nothing_left()
+        assert self._process.exit_code is not None
+        return self._process.exit_code
+
+    def await_nothing_left(self) -> None:
+        await_until(
+            lambda: not any(map(_lives, self._known)),
+            PATIENCE_S,
+            f"an end of {[_name(p) for p in self._known if _lives(p)]}",
+        )
+
+    def await_log(self, text: str, timeout_s: float = PATIENCE_S) -> None:
+        await_until(lambda: text in self.log or not self.alive, timeout_s, f"{text!r} in the log")
+        assert text in self.log, f"it ended without {text!r}:\n{self.log[-4000:]}"
+
+    def _await_gone(self) -> None:
+        await_until(lambda: not any(map(_lives, self._known)), 30, "killed processes are gone")
+
+
+def run_to_end(file: Path, *options: str) -> None:
+    """`causeway run FILE --until-caught-up`, which must succeed."""
+    ended = causeway("run", file, "--until-caught-up", *options, timeout_s=4 * PATIENCE_S)
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
+
+
+def await_copied(
+    source: KafkaTools,
+    topic: str,
+    target: KafkaTools,
+    mirror: str,
+    *,
+    skipped: Mapping[int, int] | None = None,
+) -> None:
+    """Until `mirror` has at least as many records as are committed in `topic` now, less those
+    `skipped` of each partition."""
+    skipped = skipped or {}
+    counts = {
+        p: len(records) - skipped.get(p, 0)
+        for p, records in source.read(topic, read_committed=True).items()
+    }
+
+    def there() -> bool:
+        try:
+            if target.partition_count(mirror) is None:
+                return False
+            ends = target.offsets(mirror)
+        except KafkaException:
+            return False  # a topic that has just been made, or a broker that has just started
+        return all(ends.get(partition, 0) >= count for partition, count in counts.items())
+
+    await_until(there, PATIENCE_S, f"{mirror} has {counts}")
+
+
+def assert_same(source: KafkaTools, topic: str, target: KafkaTools, mirror: str) -> None:
+    """All that is committed in `topic` lies in `mirror`, once and in order, and nothing else, for
+    readers of uncommitted and of committed records."""
+    wanted = source.read(topic, read_committed=True)
+    for read_committed in (False, True):
+        found = target.read(mirror, read_committed=read_committed)
+        assert found.keys() == wanted.keys()
+        for partition, records in wanted.items():
+            assert [r.content for r in found[partition]] == [r.content for r in records], (
+                f"{mirror}-{partition}, read_committed={read_committed}"
+            )
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    try:
+        return process.parent()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_python_daemon(process: psutil.Process | None) -> bool:
+    try:
+        return process is not None and "pyspark.daemon" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,71 @@
+"""Writers of transactions that go on while a test does its worst."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+
+YEARS_AGO = 1_577_836_800_000  # 2020; a topic of such records needs retention.ms = -1
+
+
+class Writer(threading.Thread):
+    """Writes transactions to every partition of `topic`, a quarter of them aborted, until told to
+    stop. Each value is written once. With `timestamp` (ms) the records' times begin there."""
+
+    def __init__(
+        self, source: KafkaTools, topic: str, partitions: int, *, timestamp: int | None, seed: int
+    ) -> None:
+        super().__init__(daemon=True)
+        self._source, self._topic, self._partitions = source, topic, partitions
+        self._timestamp = timestamp
+        self._random = random.Random(seed)
+        self._ended = threading.Event()
+        self.failure: BaseException | None = None
+        self.written = 0
+
+    def run(self) -> None:
+        try:
+            codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
+            with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
+                while not self._ended.wait(self._random.uniform(0, 0.05)):
+                    transactions.begin()
+                    for _ in range(self._random.choice([1, 5, 200, 1000])):
+                        self.written += 1
+                        transactions.send(self._topic, self._record(self.written))
+                    if self._random.random() < 0.25:
+                        transactions.abort()
+                    else:
+                        transactions.commit()
+        except BaseException as failure:
+            self.failure = failure
+
+    def _record(self, number: int) -> Outgoing:
+        return Outgoing(
+            value=b"%d " % number + b"x" * self._random.choice([0, 10, 300]),
+            key=b"%d" % self._random.randrange(50),
+            timestamp=None if self._timestamp is None else self._timestamp + number,
+            partition=self._random.randrange(self._partitions),
+        )
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(120)
+        assert not self.is_alive()
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextmanager
+def writing(
+    source: KafkaTools, topic: str, partitions: int, *, timestamp: int | None = None, seed: int
+) -> Iterator[Writer]:
+    writer = Writer(source, topic, partitions, timestamp=timestamp, seed=seed)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.end()
