@@ -34,7 +34,14 @@ class Memory:
 class Meter:
     """Samples memory in a thread from construction to `close`; `start` and `stop` read the CPU."""
 
-    def __init__(self, roots: Callable[[], Iterable[int]], brokers: Iterable[int]) -> None:
+    def __init__(
+        self,
+        roots: Callable[[], Iterable[int]],
+        brokers: Iterable[int],
+        *,
+        interval_s: float = _INTERVAL_S,
+    ) -> None:
+        self._interval_s = interval_s
         self._roots = roots
         self._brokers = list(brokers)
         self._peak = Memory(pss_mb=0, rss_mb=0)
@@ -71,7 +78,7 @@ class Meter:
         return cpu_seconds(self._roots()), cpu_seconds(self._brokers)
 
     def _sample(self) -> None:
-        while not self._closed.wait(_INTERVAL_S):
+        while not self._closed.wait(self._interval_s):
             now = memory(self._roots())
             self._peak = Memory(
                 pss_mb=max(self._peak.pss_mb, now.pss_mb),

@@ -1,0 +1,165 @@
+"""Measure, and write bench/RESULTS.md and bench/results.json."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from bench import latency, report, results, soak, start, throughput
+from bench.source import SHAPES, Shape
+from bench.stage import Stage, staged
+from bench.systems import CAUSEWAY, MM2, TITLES
+from causeway.errors import CausewayError
+
+_HERE = Path(__file__).parent
+_QUICK_FACTOR = 50
+
+Say = Callable[[str], None]
+Measure = Callable[[Stage, str, Say], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """`rounds`: how often each system is measured, unless told otherwise."""
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    measure: Measure
+    rounds: int = 3
+
+
+def workloads(*, quick: bool) -> list[Workload]:
+    factor = _QUICK_FACTOR if quick else 1
+    parts, each = (50, 5) if quick else (1000, 5)
+    return [
+        *(_throughput(shape.shortened(factor), settle_s=1 if quick else 5) for shape in SHAPES),
+        Workload(
+            name="partitions",
+            title=f"{parts:,} partitions, {each} records each, start included",
+            settings={},
+            measure=lambda stage, name, say: start.measure(stage, name, parts, each, say),
+        ),
+        Workload(
+            name="first",
+            title="from the start to the first record",
+            settings={},
+            measure=lambda stage, name, say: start.measure(stage, name, 1, 1, say),
+        ),
+        Workload(
+            name="latency",
+            title=f"latency at {latency.PER_S} records/s",
+            settings={"MirrorMaker 2's producer": "linger.ms=0"},
+            measure=lambda stage, name, say: latency.measure(
+                stage, name, say, warm_up_s=3 if quick else 20, measured_s=5 if quick else 60
+            ),
+            rounds=2,
+        ),
+    ]
+
+
+def _throughput(shape: Shape, *, settle_s: float) -> Workload:
+    mirror = " ".join(f"{key}={value}" for key, value in shape.mirror.items())
+    return Workload(
+        name=shape.name,
+        title=shape.title,
+        settings={
+            "backlog": f"{shape.backlog:,} records",
+            "warm-up": f"{shape.warm_up:,}",
+            "MirrorMaker 2's producer": mirror,
+        },
+        measure=lambda stage, name, say: throughput.measure(
+            stage, name, shape, say, settle_s=settle_s
+        ),
+    )
+
+
+def _soak(minutes: float) -> Workload:
+    return Workload(
+        name="soak",
+        title=f"memory over {minutes:g} min at {soak.PER_S:,} records/s of 1 kB",
+        settings={},
+        measure=lambda stage, name, say: soak.measure(stage, name, minutes, say),
+        rounds=1,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    chosen = workloads(quick=options.quick)
+    names = [workload.name for workload in chosen]
+    if options.only:
+        wanted = options.only.split(",")
+        if unknown := set(wanted) - {*names, "soak"}:
+            return _fail(f"no such workload: {', '.join(unknown)}; there are {', '.join(names)}")
+        chosen = [workload for workload in chosen if workload.name in wanted]
+    if options.soak:
+        chosen.append(_soak(options.soak))
+    systems = options.systems.split(",")
+    if unknown := set(systems) - set(TITLES):
+        return _fail(f"no such system: {', '.join(unknown)}; there are {', '.join(TITLES)}")
+    # A smoke run's figures mean nothing; they must not replace real ones.
+    folder = options.output or (None if options.quick else _HERE)
+    entries = results.load(folder / "results.json") if folder else {}
+    try:
+        with staged() as stage:
+            for workload in chosen:
+                entries[workload.name] = _measure(stage, workload, systems, options.rounds)
+                if folder:
+                    results.save(folder / "results.json", entries)
+                    (folder / "RESULTS.md").write_text(report.render(entries))
+    except CausewayError as error:
+        return _fail(str(error))
+    Console().print(Markdown(report.render(entries).partition("## Method")[0]))
+    return 0
+
+
+def _measure(
+    stage: Stage, workload: Workload, systems: Sequence[str], rounds: int | None
+) -> results.Entry:
+    measured: dict[str, list[Any]] = {name: [] for name in systems}
+    if workload.name == "soak":
+        measured = {CAUSEWAY: []}
+    count = rounds or workload.rounds
+    for number in range(1 if workload.name == "soak" else count):
+        # The brokers get faster with use: each system goes first as often as the other.
+        order = list(measured) if number % 2 == 0 else list(reversed(measured))
+        for name in order:
+            say = _narrator(f"{workload.name}, {TITLES[name]}, round {number + 1}")
+            measured[name].append(workload.measure(stage, name, say))
+    return results.entry(workload.title, workload.settings, measured)
+
+
+def _narrator(subject: str) -> Say:
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')}  {subject}: {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", metavar="NAMES", help="json,1kb,small,partitions,first,latency")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it all work?")
+    parser.add_argument("--rounds", type=int, help="how often each system is measured")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="also watch memory so long")
+    parser.add_argument("--systems", default=f"{CAUSEWAY},{MM2}", help=", ".join(TITLES))
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="instead of bench/")
+    return parser.parse_args(arguments)
+
+
+def _fail(text: str) -> int:
+    print(f"bench: {text}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

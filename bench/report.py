@@ -1,0 +1,255 @@
+"""RESULTS.md: what the figures say, against what was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench.results import Entry
+from bench.soak import growth
+from bench.systems import CAUSEWAY, MM2, TITLES
+
+MEMORY_MB = 1500
+SOAK_MINUTES = 60
+SOAK_GROWTH = 0.05
+_FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
+_CPU_SHARE = 0.1
+
+_METHOD = """\
+## Method
+
+Two clusters of one broker each, both systems and the load on the same machine; only one system runs
+at a time, on the same brokers, each with a topic of its own that holds the same records. Both get
+the same property file (read_committed, `tasks.max=4`, one copy of everything, all else default);
+MirrorMaker 2 also gets producer settings that fit the data (those of the source: codec and batch
+size, `linger.ms=50`; for latency `linger.ms=0`) and the heap and collector of Kafka's own script.
+Causeway runs exactly once, as it does by default; MirrorMaker 2 at least once, its default and its
+quicker mode. Which system goes first alternates from round to round; a figure is the median of the
+rounds.
+
+- **Throughput**: the system has mirrored a warm-up stretch of the topic and idles; a backlog is
+  written in one transaction. Its commit starts the clock, which stops when a read_committed reader
+  of the target can read the last record of each partition (asked every 10 ms, then read and
+  compared). CPU seconds are those of the system's whole process tree over that time, per 10⁹ bytes
+  of keys and values before compression.
+- **1,000 partitions, first record**: from the start of the process to the last (the first) record
+  readable on the target.
+- **Latency**: 200 records/s; the age of each record when a consumer of the target gets it. A
+  consumer of the source shows what of it is not the mirror's.
+- **Memory**: the highest proportional set size of the whole process tree, start included. The soak
+  compares the last third of its samples with the first.
+
+Readers and writers are librdkafka's. Raw figures: [results.json](results.json).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    work: str
+    theirs: str
+    ours: str
+    ratio: str
+    wanted: str
+    holds: bool | None  # None: not measured
+
+
+def render(entries: Mapping[str, Entry]) -> str:
+    parts = ["# Causeway beside MirrorMaker 2\n", _summary(entries), _METHOD]
+    parts += [_detail(entry) for entry in entries.values()]
+    return "\n".join(parts)
+
+
+def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
+    """One a promise, in the order of the promises."""
+    for name, least in _FASTER.items():
+        if name in entries:
+            yield _throughput(entries[name], least)
+    for name in ("json", "1kb", "small"):
+        if name in entries:
+            yield _cpu(entries[name], _CPU_SHARE if name != "small" else None)
+    for name in ("partitions", "first"):
+        if name in entries:
+            yield _start(entries[name])
+    if "latency" in entries:
+        for reader in ("read_uncommitted", "read_committed"):
+            yield _latency(entries["latency"], reader, "p50", 0.5)
+            yield _latency(entries["latency"], reader, "p99", 1.0)
+    yield from _memory(entries)
+
+
+def _summary(entries: Mapping[str, Entry]) -> str:
+    lines = [
+        "| work | MirrorMaker 2 | Causeway | ratio | wanted | holds |",
+        "|---|---:|---:|---:|---|---|",
+    ]
+    for row in rows(entries):
+        holds = {True: "yes", False: "**no**", None: "–"}[row.holds]
+        cells = (row.work, row.theirs, row.ours, row.ratio, row.wanted, holds)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _throughput(entry: Entry, least: float) -> Row:
+    theirs, ours = _both(entry, _records_per_s)
+    return _row(
+        f"{entry.title}: records/s", theirs, ours, "{:,.0f}".format, f"at least {least:g} ×", least
+    )
+
+
+def _cpu(entry: Entry, most: float | None) -> Row:
+    theirs, ours = _both(entry, _cpu_per_gb)
+    work = f"{entry.title.split(',')[0]}: CPU s per GB"
+    wanted = "" if most is None else f"at most {most:g} ×"
+    return _row(work, theirs, ours, "{:.2f}".format, wanted, most, lower=True)
+
+
+def _start(entry: Entry) -> Row:
+    theirs, ours = _both(entry, _seconds)
+    return _row(entry.title, theirs, ours, "{:.1f} s".format, "at most 1 ×", 1.0, lower=True)
+
+
+def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
+    theirs, ours = _both(entry, lambda figure: float(figure[reader][quantile]))
+    work = f"{entry.title}: {reader} {quantile}"
+    return _row(work, theirs, ours, "{:.1f} ms".format, f"at most {most:g} ×", most, lower=True)
+
+
+def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:
+    def peak(system: str) -> float | None:
+        peaks = [
+            float(figure["usage"]["pss_mb"]) if "usage" in figure else max(figure["pss_mb"])
+            for entry in entries.values()
+            for figure in entry.rounds.get(system, ())
+        ]
+        return max(peaks, default=None)
+
+    theirs, ours = peak(MM2), peak(CAUSEWAY)
+    show = "{:,.0f} MB".format
+    yield Row(
+        work="memory, the most in any of these",
+        theirs=_shown(theirs, show),
+        ours=_shown(ours, show),
+        ratio=_ratio(theirs, ours),
+        wanted=f"at most {MEMORY_MB:,} MB",
+        holds=None if ours is None else ours <= MEMORY_MB,
+    )
+    if "soak" in entries and (figures := entries["soak"].rounds.get(CAUSEWAY)):
+        minutes = float(figures[0]["minutes"])
+        grown = growth(figures[0]["pss_mb"])
+        yield Row(
+            work=f"memory over {minutes:g} min",
+            theirs="–",
+            ours=f"{grown:+.1%}",
+            ratio="–",
+            wanted=f"flat over an hour (at most {SOAK_GROWTH:+.0%})",
+            holds=grown <= SOAK_GROWTH if minutes >= SOAK_MINUTES else None,
+        )
+
+
+def _detail(entry: Entry) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in entry.settings.items())
+    about = ", ".join(f"{name} {value}" for name, value in entry.machine.items())
+    lines = [f"## {entry.title}\n", f"{entry.date}, commit {entry.commit}; {settings}.\n"]
+    figures = [figure for round_ in entry.rounds.values() for figure in round_]
+    columns = _columns(figures[0]) if figures else {}
+    lines.append(f"| system | {' | '.join(columns)} |")
+    lines.append(f"|---|{'---:|' * len(columns)}")
+    for system, measured in entry.rounds.items():
+        for figure in measured:
+            cells = (cell(figure) for cell in columns.values())
+            lines.append(f"| {TITLES.get(system, system)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, f"\n{about}.\n"])
+
+
+def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """The columns of a detail table, by the kind of measurement."""
+    if "pss_mb" in figure:  # soak
+        return {
+            "records": lambda f: f"{f['records']:,}",
+            "cores used": lambda f: f"{f['cpu_share']:.2f}",
+            "memory, least": lambda f: f"{min(f['pss_mb']):,.0f} MB",
+            "memory, most": lambda f: f"{max(f['pss_mb']):,.0f} MB",
+            "growth": lambda f: f"{growth(f['pss_mb']):+.1%}",
+        }
+    usage: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "seconds": lambda f: f"{_seconds(f):.2f}",
+        "CPU s": lambda f: f"{f['usage']['cpu_s']:.1f}",
+        "brokers' CPU s": lambda f: f"{f['usage']['brokers_cpu_s']:.1f}",
+        "memory (PSS)": lambda f: f"{f['usage']['pss_mb']:,.0f} MB",
+        "memory (RSS)": lambda f: f"{f['usage']['rss_mb']:,.0f} MB",
+    }
+    if "size" in figure:
+        return {
+            "records": lambda f: f"{f['records']:,}",
+            "GB": lambda f: f"{f['size'] / 1e9:.2f}",
+            "records/s": lambda f: f"{_records_per_s(f):,.0f}",
+            "CPU s per GB": lambda f: f"{_cpu_per_gb(f):.2f}",
+            **usage,
+        }
+    if "source" in figure:
+        return {
+            "records": lambda f: f"{f['records']:,}",
+            "read_uncommitted": lambda f: _spread(f["read_uncommitted"]),
+            "read_committed": lambda f: _spread(f["read_committed"]),
+            "at the source": lambda f: _spread(f["source"]),
+            **usage,
+        }
+    return {"records": lambda f: f"{f['records']:,}", **usage}
+
+
+def _spread(spread: Mapping[str, float]) -> str:
+    return f"p50 {spread['p50']:.1f}, p99 {spread['p99']:.1f}, max {spread['max']:.1f} ms"
+
+
+def _records_per_s(figure: Mapping[str, Any]) -> float:
+    return float(figure["records"] / figure["usage"]["seconds"])
+
+
+def _cpu_per_gb(figure: Mapping[str, Any]) -> float:
+    return float(figure["usage"]["cpu_s"] / figure["size"] * 1e9)
+
+
+def _seconds(figure: Mapping[str, Any]) -> float:
+    return float(figure["usage"]["seconds"])
+
+
+def _both(
+    entry: Entry, value: Callable[[Mapping[str, Any]], float]
+) -> tuple[float | None, float | None]:
+    theirs, ours = (
+        [value(figure) for figure in entry.rounds.get(name, ())] for name in (MM2, CAUSEWAY)
+    )
+    return (median(theirs) if theirs else None, median(ours) if ours else None)
+
+
+def _row(
+    work: str,
+    theirs: float | None,
+    ours: float | None,
+    show: Callable[[float], str],
+    wanted: str,
+    bound: float | None,
+    *,
+    lower: bool = False,
+) -> Row:
+    holds = None
+    if theirs and ours and bound is not None:
+        holds = ours / theirs <= bound if lower else ours / theirs >= bound
+    return Row(
+        work=work,
+        theirs=_shown(theirs, show),
+        ours=_shown(ours, show),
+        ratio=_ratio(theirs, ours),
+        wanted=wanted,
+        holds=holds,
+    )
+
+
+def _shown(value: float | None, show: Callable[[float], str]) -> str:
+    return "–" if value is None else show(value)
+
+
+def _ratio(theirs: float | None, ours: float | None) -> str:
+    return f"{ours / theirs:.3g} ×" if theirs and ours else "–"

@@ -1,0 +1,124 @@
+"""A steady stream of records, each of which carries the time at which it was sent."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from array import array
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from causeway.errors import CausewayError
+
+_STAMP = struct.Struct(">qq")  # number, time.monotonic_ns() at the send
+_TIMEOUT_S = 30.0
+
+
+class Sender:
+    """Sends `per_s` records a second of `size` bytes, in turn over the partitions, until closed.
+    Each goes out at once (no linger) and at its due time, whatever became of the ones before."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, per_s: float, size: int
+    ) -> None:
+        self.sent = 0
+        self._topic = topic
+        self._partitions = partitions
+        self._interval_s = 1 / per_s
+        self._filler = b"x" * max(0, size - _STAMP.size)
+        self._failure: str | None = None
+        self._closed = threading.Event()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "log_level": 0}
+        )
+        self._thread = threading.Thread(target=self._send, name="sender", daemon=True)
+
+    def __enter__(self) -> Sender:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Returns once all that was sent is acknowledged. Raises if something was not."""
+        self._closed.set()
+        self._thread.join()
+        if self._producer.flush(_TIMEOUT_S) or self._failure:
+            cause = self._failure or "not all records were acknowledged"
+            raise CausewayError("write to", self._topic, cause)
+
+    def _send(self) -> None:
+        due = time.monotonic()
+        while not self._closed.is_set():
+            stamp = _STAMP.pack(self.sent, time.monotonic_ns())
+            self._producer.produce(
+                self._topic,
+                stamp + self._filler,
+                partition=self.sent % self._partitions,
+                on_delivery=self._delivered,
+            )
+            self.sent += 1
+            self._producer.poll(0)
+            due += self._interval_s
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self._failure = str(error)
+
+
+class Listener:
+    """Reads a topic from its end on, and keeps for each record how old it was when it came."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, read_committed: bool
+    ) -> None:
+        self.numbers = array("q")
+        self.latencies_ns = array("q")
+        self._closed = threading.Event()
+        self._failure: Exception | None = None
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "bench",  # required; it never joins or commits
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            }
+        )
+        places = []
+        for partition in range(partitions):
+            _, end = self._consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_TIMEOUT_S
+            )
+            places.append(TopicPartition(topic, partition, end))
+        self._consumer.assign(places)
+        self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
+
+    def __enter__(self) -> Listener:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._consumer.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            message = self._consumer.poll(0.1)
+            if message is None:
+                continue
+            now = time.monotonic_ns()
+            if message.error() is not None:
+                self._failure = KafkaException(message.error())
+                return
+            value = message.value()
+            assert value is not None
+            number, sent = _STAMP.unpack_from(value)
+            self.numbers.append(number)
+            self.latencies_ns.append(now - sent)
