@@ -58,7 +58,7 @@ class SecuredCluster(LocalCluster):
         super().__init__(name)
         self._extra = {listener: self._ports.take() for listener in list(_LISTENERS)[3:]}
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.keys_url}"
-        self.brokers[1]._jvm_options += (allowed,)
+        self.jvm_options += (allowed,)
 
     def port(self, listener: str) -> int:
         return self._extra.get(listener) or self.brokers[1].ports.client
@@ -78,8 +78,8 @@ class SecuredCluster(LocalCluster):
         super().destroy()
         self.tokens.stop()
 
-    def _broker_properties(self, broker: Broker) -> dict[str, str]:
-        base = super()._broker_properties(broker)
+    def broker_properties(self, broker: Broker) -> dict[str, str]:
+        base = super().broker_properties(broker)
         extra = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._extra.items())
         advertised = ",".join(f"{name}://localhost:{port}" for name, port in self._extra.items())
         properties = {

@@ -9,8 +9,9 @@ import typer
 
 from causeway.cli.common import JsonOption, console, print_json
 from causeway.cli.guard import EXIT_CODES
-from causeway.dev.artifacts import broker_classpath, find_java
+from causeway.dev.artifacts import broker_classpath
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
+from causeway.dev.java import find_java
 
 app = typer.Typer(
     name="dev",

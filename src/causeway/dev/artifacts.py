@@ -1,7 +1,7 @@
 """Apache Kafka's jars in the user's cache, fetched once with the Ivy that PySpark ships.
 
     <cache>/causeway/kafka/<version>/lib/          a broker          (about 45 MB)
-    <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 70 MB, only when asked)
+    <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 40 MB, only when asked)
 
 `<cache>` is XDG_CACHE_HOME or ~/.cache. CAUSEWAY_KAFKA_VERSION picks another version, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -26,10 +24,10 @@ from xml.sax.saxutils import quoteattr
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from causeway.dev.java import find_java
 from causeway.errors import PrerequisiteError
 
 DEFAULT_VERSION = "4.3.0"
-MINIMUM_JAVA = 17
 
 # Kafka's jars log through slf4j 1.7, and bring log4j but not the bridge between the two.
 _BRIDGE = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
@@ -64,6 +62,11 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "causeway"
 
 
+def kafka_directory() -> Path:
+    """Where everything of this version of Kafka lies in the cache; it need not exist yet."""
+    return cache_directory() / "kafka" / kafka_version()
+
+
 def broker_classpath() -> str:
     """Java class path of a broker; fetches it if it is not in the cache yet.
 
@@ -76,50 +79,9 @@ def connect_classpath() -> str:
     return f"{_provide(_CONNECT)}/*"
 
 
-def find_java(tool: str = "java") -> Path:
-    """The `java` of JAVA_HOME, else of PATH, which is at least MINIMUM_JAVA; or a `tool` beside it.
-
-    JAVA_HOME decides alone when it is set, as it does for Spark. PrerequisiteError otherwise."""
-    remedy = f"install Java {MINIMUM_JAVA} or later, and set JAVA_HOME or PATH"
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None:
-        raise PrerequisiteError("find Java", "", "it is not on the PATH", remedy=remedy)
-    try:
-        major = _java_version(found)
-    except OSError as error:
-        cause = f"{found}: {error.strerror}" + (" (from JAVA_HOME)" if home else "")
-        raise PrerequisiteError("find Java", "", cause, remedy=remedy) from error
-    if major is None:
-        cause = f"{found} -version does not say its version"
-        raise PrerequisiteError("find Java", "", cause, remedy=remedy)
-    if major < MINIMUM_JAVA:
-        cause = f"{found} is version {major}, older than {MINIMUM_JAVA}"
-        raise PrerequisiteError("find Java", "", cause, remedy=remedy)
-    if tool == "java":
-        return Path(found)
-    # A link on the PATH (/usr/bin/java) points into the installation that has the other tools.
-    for folder in (Path(found).parent, Path(found).resolve().parent):
-        if (folder / tool).exists():
-            return folder / tool
-    raise PrerequisiteError("find Java", "", f"there is no {tool} beside {found}", remedy=remedy)
-
-
-@functools.cache
-def _java_version(java: str) -> int | None:
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return parse_java_version(answer.stderr + answer.stdout)
-
-
-def parse_java_version(text: str) -> int | None:
-    """The feature number in the output of `java -version`: 8 for "1.8.0_392", 21 for "21-ea"."""
-    match = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(match[1]) if match else None
-
-
 def _provide(jars: _JarSet) -> Path:
     version = kafka_version()
-    root = cache_directory() / "kafka" / version
+    root = kafka_directory()
     folder = root / jars.folder
     if folder.is_dir():
         return folder

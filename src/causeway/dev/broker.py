@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import signal
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from causeway.dev.artifacts import broker_classpath, find_java
+from causeway.dev.artifacts import broker_classpath
+from causeway.dev.java import find_java
 from causeway.dev.metadata import brokers_known
 from causeway.dev.process import Process, spawn
 from causeway.errors import CausewayError
@@ -41,6 +44,11 @@ class BrokerPorts:
     controller: int
 
 
+def new_cluster_id() -> str:
+    """As Kafka's own, but never beginning with "-", which its tool would take for an option."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
 class Broker:
     """`start` may be called again after `stop` or `kill`: same ports, same data. `find` takes
     up a broker that an earlier Python process started in `directory`.
@@ -60,7 +68,7 @@ class Broker:
         self.directory = directory
         self.ports = ports
         self.process: Process | None = None
-        self._jvm_options = tuple(jvm_options)
+        self.jvm_options = tuple(jvm_options)
 
     @property
     def log_file(self) -> Path:
@@ -108,12 +116,16 @@ class Broker:
         if tool.returncode != 0:
             raise CausewayError("format the storage of", self._name, _last_line(output))
 
-    def start(self, *, detached: bool = False) -> None:
-        """Start the process; `ready` tells when it serves."""
+    def start(self, *, detached: bool = False, jvm_options: Sequence[str] = ()) -> None:
+        """Start the process; `ready` tells when it serves. `jvm_options` are for this start."""
         if self.pid is not None:
             return
         self.process = spawn(
-            [*self._java(_JVM), "kafka.Kafka", self.directory / "server.properties"],
+            [
+                *self._java((*_JVM, *jvm_options)),
+                "kafka.Kafka",
+                self.directory / "server.properties",
+            ],
             output=self.directory / "console.log",
             detached=detached,
         )
@@ -162,7 +174,7 @@ class Broker:
         return [
             str(find_java()),
             *options,
-            *self._jvm_options,
+            *self.jvm_options,
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
             *("-cp", broker_classpath()),
         ]

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from causeway.dev.artifacts import find_java
+from causeway.dev.java import find_java
 from causeway.errors import CausewayError
 
 _PEM = serialization.Encoding.PEM

@@ -10,17 +10,17 @@ the cluster itself stays sound.
 
 from __future__ import annotations
 
-import base64
 import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from causeway.dev.broker import Broker, BrokerPorts
+from causeway.dev.broker import Broker, BrokerPorts, new_cluster_id
 from causeway.dev.ports import Ports
+from causeway.dev.properties import LOOPBACK, broker_properties
+from causeway.dev.quick_start import quick_start_options
 from causeway.dev.security import PLAINTEXT, Security
 from causeway.errors import CausewayError
 
@@ -39,8 +39,6 @@ class LocalCluster:
     The brokers die with this Python process, however it ends, unless they are `detached`. With
     the `ports` and the directory that a detached cluster had, this is that cluster."""
 
-    host = "127.0.0.1"
-
     def __init__(
         self,
         name: str,
@@ -56,6 +54,7 @@ class LocalCluster:
     ) -> None:
         self.name = name
         self.security = security
+        self.jvm_options = tuple(security.jvm_options())
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"causeway-{name}-"))
         self._properties = dict(properties or {})
@@ -68,7 +67,6 @@ class LocalCluster:
                 ports[node]
                 if ports
                 else BrokerPorts(client=take(), internal=take(), controller=take()),
-                jvm_options=security.jvm_options(),
             )
             for node in range(1, brokers + 1)
         }
@@ -92,7 +90,7 @@ class LocalCluster:
     @property
     def internal_bootstrap(self) -> str:
         """The same cluster in plain text and past any proxy, for tools that look after it."""
-        return ",".join(f"{self.host}:{broker.ports.internal}" for broker in self.brokers.values())
+        return ",".join(f"{LOOPBACK}:{broker.ports.internal}" for broker in self.brokers.values())
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         start_all([self], timeout_s)
@@ -141,19 +139,29 @@ class LocalCluster:
 
     def prepare(self) -> None:
         """Write the brokers' files, and format their storage if that is still to be done."""
+        jvm_options = (*quick_start_options(), *self.jvm_options)
         for broker in self.brokers.values():
-            broker.configure(self._broker_properties(broker), self._log_level)
+            broker.jvm_options = jvm_options
+            broker.configure(self.broker_properties(broker), self._log_level)
         # All or none: a format that was cut short leaves nodes that do not know each other.
         if all(broker.formatted for broker in self.brokers.values()):
             return
-        # A random UUID's text may begin with "-", which the tool would take for an option.
-        cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        cluster_id = new_cluster_id()
         options = self.security.format_options()
         tools = [
             (broker, broker.begin_format(cluster_id, options)) for broker in self.brokers.values()
         ]
         for broker, tool in tools:
             broker.end_format(tool)
+
+    def broker_properties(self, broker: Broker) -> dict[str, str]:
+        """Its `server.properties` but for `log.dirs`; a subclass may add listeners of its own."""
+        nodes = {node: other.ports for node, other in self.brokers.items()}
+        advertised = self._advertised[broker.node_id]
+        return {
+            **broker_properties(broker.node_id, nodes, self.security, advertised),
+            **self._properties,
+        }
 
     def launch(self) -> None:
         """Start the brokers that do not run, and return at once; see `await_ready`."""
@@ -184,27 +192,6 @@ class LocalCluster:
                 raise CausewayError("start", f"cluster {self.name}", cause)
             time.sleep(_POLL_S)
 
-    def _broker_properties(self, broker: Broker) -> dict[str, str]:
-        ports = broker.ports
-        host, port = self._advertised[broker.node_id]
-        return {
-            **_defaults(len(self.brokers)),
-            "node.id": str(broker.node_id),
-            "listeners": f"CLIENT://{self.host}:{ports.client},"
-            f"INTERNAL://{self.host}:{ports.internal},"
-            f"CONTROLLER://{self.host}:{ports.controller}",
-            "advertised.listeners": f"CLIENT://{host}:{port},"
-            f"INTERNAL://{self.host}:{ports.internal}",
-            "listener.security.protocol.map": f"CLIENT:{self.security.protocol},"
-            "INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.voters": ",".join(
-                f"{node}@{self.host}:{other.ports.controller}"
-                for node, other in self.brokers.items()
-            ),
-            **self.security.broker_properties(),
-            **self._properties,
-        }
-
 
 def start_all(clusters: Sequence[LocalCluster], timeout_s: float = START_TIMEOUT_S) -> None:
     """Start several clusters side by side; returns once all serve."""
@@ -214,37 +201,3 @@ def start_all(clusters: Sequence[LocalCluster], timeout_s: float = START_TIMEOUT
         cluster.launch()
     for cluster in clusters:
         cluster.await_ready(timeout_s)
-
-
-def _defaults(brokers: int) -> dict[str, str]:
-    """What differs from Kafka's own defaults, and why."""
-    copies = str(min(3, brokers))
-    in_sync = "1" if brokers < 3 else "2"
-    return {
-        "process.roles": "broker,controller",
-        "inter.broker.listener.name": "INTERNAL",
-        "controller.listener.names": "CONTROLLER",
-        # As many copies as there are brokers to hold them.
-        "default.replication.factor": copies,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": in_sync,
-        # Few partitions of the topics that the brokers make for themselves: quick to create.
-        "offsets.topic.num.partitions": "3",
-        "transaction.state.log.num.partitions": "3",
-        "share.coordinator.state.topic.num.partitions": "1",
-        # A lone consumer gets its partitions at once.
-        "group.initial.rebalance.delay.ms": "0",
-        # A mistaken name must show as an error, not as a new topic.
-        "auto.create.topics.enable": "false",
-        # A broker that was killed is missed, and taken back, soon.
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        # A quarter of the small heap would go to the log cleaner.
-        "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
-        "num.io.threads": "4",
-        "num.network.threads": "2",
-    }

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from causeway.dev.artifacts import connect_classpath, find_java
+from causeway.dev.artifacts import connect_classpath
+from causeway.dev.java import find_java
 from causeway.dev.process import Process, spawn
 from causeway.errors import CausewayError
 

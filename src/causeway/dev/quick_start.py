@@ -1,0 +1,68 @@
+"""Brokers start in half the CPU time from a class data archive, which Java writes once.
+
+    <cache>/causeway/kafka/<version>/broker-<build of Java>.jsa
+
+A broker is started for nothing else than to be stopped again: on its way out Java writes down the
+classes that it loaded, parsed and verified. Later brokers map that file. One that does not fit
+(other jars, another Java) is ignored by Java itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from causeway.dev.artifacts import broker_classpath, kafka_directory, locked
+from causeway.dev.broker import Broker, BrokerPorts, new_cluster_id
+from causeway.dev.java import java_identity
+from causeway.dev.ports import Ports
+from causeway.dev.properties import LOOPBACK, broker_properties
+from causeway.dev.security import PLAINTEXT
+from causeway.errors import CausewayError
+
+_START_TIMEOUT_S = 120.0
+_WRITE_TIMEOUT_S = 120.0
+
+
+def quick_start_options() -> list[str]:
+    """Options for Java; the archive is made at the first call. None where Java writes none."""
+    broker_classpath()
+    folder = kafka_directory()
+    archive = folder / f"broker-{java_identity()}.jsa"
+    if not archive.exists():
+        with locked(folder / ".lock"):
+            if not archive.exists():
+                _make(archive)
+    # An empty file says that it was tried, and that this Java writes no archive.
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.stat().st_size else []
+
+
+def _make(archive: Path) -> None:
+    Console(stderr=True).print("Starting Kafka once, to prepare for quick starts.")
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".trial-") as temporary:
+        written = Path(temporary) / "archive"
+        ports = Ports()
+        own = BrokerPorts(client=ports.take(), internal=ports.take(), controller=ports.take())
+        broker = Broker(1, Path(temporary), own)
+        try:
+            broker.configure(
+                broker_properties(1, {1: own}, PLAINTEXT, advertised=(LOOPBACK, own.client))
+            )
+            broker.end_format(broker.begin_format(new_cluster_id()))
+            broker.start(jvm_options=[f"-XX:ArchiveClassesAtExit={written}"])
+            deadline = time.monotonic() + _START_TIMEOUT_S
+            while not broker.ready(1):
+                if time.monotonic() > deadline:
+                    raise CausewayError(
+                        "start Kafka", "for the first time", "it is not ready in time"
+                    )
+                time.sleep(0.1)
+            broker.stop(_WRITE_TIMEOUT_S)
+        finally:
+            broker.kill()
+            ports.release()
+        written.touch()
+        written.rename(archive)
