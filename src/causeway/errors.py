@@ -7,6 +7,7 @@
     ├── AuthorizationError        5   an ACL is missing
     ├── PrerequisiteError         6   Java, Spark or a package is missing or too old
     ├── PartitionsFailedError     7   the run ended with partitions that stopped or failed
+    ├── DivergedError             7   source and target no longer fit together; a person decides
     ├── BrokerError               8   a broker answered with another Kafka error code
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
 
@@ -109,3 +110,12 @@ class BrokerError(CausewayError):
 
 class ProtocolError(CausewayError):
     exit_code = 1
+
+
+class DivergedError(CausewayError):
+    """Source and target no longer fit together; going on could lose, double or reorder records.
+
+    The partition stops until a person decides.
+    """
+
+    exit_code = 7

@@ -230,5 +230,7 @@ def assignment(
         max_message_bytes=topic.max_message_bytes,
         sole_writer=link.sole_writer,
         max_wait_ms=link.fetch.max_wait_ms,
+        min_bytes=link.fetch.min_bytes,
+        max_bytes=link.fetch.max_bytes,
         max_partition_bytes=link.fetch.max_partition_bytes,
     )

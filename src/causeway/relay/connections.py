@@ -1,4 +1,4 @@
-"""A lane's connections: one a source broker and isolation level, a few a target broker.
+"""A lane's connections: one a source broker and way of reading, a few a target broker.
 
 Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
 """
@@ -23,7 +23,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import FetchSession
 
-FETCH_BYTES = 16 * 1024 * 1024  # in one answer, at most (a single batch may be larger)
+FETCHED_SHARE = 4  # one answer holds at most this fraction of what a lane may hold
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)
@@ -34,6 +34,9 @@ class SourceKey:
     cluster: str
     node: int
     read_committed: bool
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Connections:
         self._clusters = {key: Cluster(settings) for key, settings in self._settings.items()}
         self._per_broker = clusters.connections
         self._in_flight = clusters.in_flight
+        self._buffer_bytes = clusters.buffer_bytes
         self._helpers = helpers
         self._selector = selector
         self._on_source, self._on_target, self._on_failure = on_source, on_target, on_failure
@@ -108,6 +112,9 @@ class Connections:
             source.remove(flow)
         for waiting in self._opening.values():
             waiting.pop(flow, None)
+        for target in self._targets.values():
+            for outlet in flow.outlets:
+                target.withdraw(outlet)
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send."""
@@ -119,7 +126,14 @@ class Connections:
 
     def _source_key(self, flow: Flow) -> SourceKey:
         assignment = flow.assignment
-        return SourceKey(assignment.source, flow.source_node, assignment.read_committed)
+        return SourceKey(
+            assignment.source,
+            flow.source_node,
+            assignment.read_committed,
+            assignment.max_wait_ms,
+            assignment.min_bytes,
+            assignment.max_bytes,
+        )
 
     def _target_key(self, flow: Flow, outlet: OutletState) -> TargetKey:
         # A partition always uses the same connection of its broker: its batches stay in order.
@@ -130,8 +144,6 @@ class Connections:
     # -- opening ----------------------------------------------------------------------------------
 
     def _open_source(self, key: SourceKey, flow: Flow) -> None:
-        assignment = flow.assignment
-
         def open_it() -> SourceConnection:
             connection = self._clusters[key.cluster].open_connection(key.node)
             version = connection.api_version(
@@ -140,9 +152,9 @@ class Connections:
             session = FetchSession(
                 version=version,
                 client_id=connection.client_id_bytes,
-                max_wait_ms=assignment.max_wait_ms,
-                min_bytes=1,
-                max_bytes=FETCH_BYTES,
+                max_wait_ms=key.max_wait_ms,
+                min_bytes=key.min_bytes,
+                max_bytes=min(key.max_bytes, self._buffer_bytes // FETCHED_SHARE),
                 read_committed=key.read_committed,
             )
             return SourceConnection(connection, session)
@@ -232,7 +244,12 @@ class Connections:
     # -- the end ----------------------------------------------------------------------------------
 
     def drop(self, owner: Owner) -> set[Flow]:
-        """Close it; the flows that it leaves in doubt."""
+        """Close it; the flows that it leaves in doubt.
+
+        With a target's connection these are all flows that write to its broker, idle ones too: it
+        may have been started again, and may remember nothing of their producer ids. Another lane
+        may have written what an idle one is about to send.
+        """
         if self._masks.pop(owner, None) is None:
             return set()
         self._selector.unregister(owner.connection)
@@ -240,8 +257,15 @@ class Connections:
             self._sources = {k: v for k, v in self._sources.items() if v is not owner}
             owner.connection.close()
             return set(owner.flows.values())
-        self._targets = {k: v for k, v in self._targets.items() if v is not owner}
-        return owner.abandon()
+        (lost,) = (key for key, target in self._targets.items() if target is owner)
+        del self._targets[lost]
+        attached = {flow for source in self._sources.values() for flow in source.flows.values()}
+        attached.update(*self._opening.values())
+        return owner.abandon() | {
+            flow
+            for flow in attached
+            if any(self._target_key(flow, outlet) == lost for outlet in flow.outlets)
+        }
 
     def abandon_targets(self) -> set[Flow]:
         """Close every connection to a target; what is queued does not leave."""

@@ -56,6 +56,8 @@ class Assignment(_Message):
     max_message_bytes: int = 1_048_588  # of the target topic
     sole_writer: bool = True  # an unexpected base offset stops the partition
     max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
     max_partition_bytes: int = 4 * 1024 * 1024
 
     @property

@@ -1,0 +1,79 @@
+"""docs/configuration.md, made of the table of keys: `python -m causeway.config.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from causeway.config.keys import (
+    IN_SECONDS,
+    OLD_NAMES,
+    SECURITY,
+    ClientKeys,
+    ConsumerKeys,
+    FlowKeys,
+    Keys,
+    RunKeys,
+)
+
+_HEAD = """# Configuration
+
+Causeway reads MirrorMaker 2's property files: Java's syntax, its keys, its precedence. `A->B.x`
+wins over `x`; `A.consumer.x`, `A.producer.x` and `A.admin.x` reach one client of cluster A, `A.x`
+all of them. Values may be `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}` or plain `${VAR}`.
+
+Keys that MirrorMaker 2, Connect or Kafka's clients know and this version does not act on are named
+in one warning, unknown keys in another; none is dropped in silence. All that is wrong with a file
+is said at once.
+
+This page is made of the table in the code: `python -m causeway.config.reference`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield _HEAD
+    yield "## Clusters\n"
+    yield "`clusters` lists the aliases (required). Of each cluster, written `A.key` or `key`:\n"
+    yield from _table((f"`{name}`", "", meaning) for name, meaning in SECURITY.items())
+    yield "\n## Flows\n"
+    yield "Written `A->B.key`, or `key` for all flows:\n"
+    yield from _table(_rows(FlowKeys))
+    old = ", ".join(f"`{old}` for `{new}`" for old, new in OLD_NAMES.items())
+    yield f"\nOld names are accepted: {old}."
+    yield "\n## Readers\n"
+    yield "Written `A.consumer.key`:\n"
+    yield from _table(_rows(ConsumerKeys))
+    yield "\n## Every client\n"
+    yield "Written `A.key`, or `A.consumer.key`, `A.producer.key`, `A.admin.key`:\n"
+    yield from _table(_rows(ClientKeys))
+    yield "\n## The process\n"
+    yield from _table(_rows(RunKeys))
+    seconds = ", ".join(f"`{name}`" for name in IN_SECONDS)
+    yield f"\nThe same in seconds: {seconds}."
+    yield "\n`spark.*` keys go to Spark as they are; see [Running on a Spark cluster](spark.md)."
+
+
+def _rows(keys: type[Keys]) -> Iterator[tuple[str, str, str]]:
+    for field in keys.model_fields.values():
+        default = "" if field.default is None else _shown(field.default)
+        yield f"`{field.alias}`", default, field.description or ""
+
+
+def _shown(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text}`" if text else ""
+
+
+def _table(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    yield "| key | default | meaning |"
+    yield "|---|---|---|"
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
