@@ -167,7 +167,7 @@ def test_a_topic_that_must_not_be_read_fails_a_run(
     grant(secured, topic, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     path = files.write("SASL", *login(NOBODY, PASSWORD), f"topics = {topic}", "causeway.lanes = 1")
 
-    ended = causeway("run", path, "--until-caught-up")
+    ended = causeway("run", path, "--until-caught-up", timeout_s=240)
 
     assert ended.code in (5, 7), ended.err
     (line,) = [line for line in ended.err.splitlines() if line.startswith("causeway: error: ")]

@@ -19,6 +19,6 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in LAZY:
             return super().get_command(ctx, cmd_name)
-        command = typer.main.get_command(import_module(LAZY[cmd_name]).app)
+        command = typer.main.get_group(import_module(LAZY[cmd_name]).app)
         command.name = cmd_name
         return command

@@ -14,6 +14,7 @@ from causeway.control.topics import (
     GrowTopic,
     TopicPlan,
 )
+from causeway.daemon.claims import ACT
 from causeway.errors import CausewayError, DivergedError
 from causeway.operate.clusters import Connect, clusters
 from causeway.relay.progress import Contents, ProgressTopic
@@ -63,7 +64,7 @@ def _lost(
             "mirror to",
             f"{change.topic} on {link.target.alias}",
             "the topic was mirrored before and is gone",
-            remedy="run with --from TIMESTAMP to begin it anew, or exclude it",
+            remedy=ACT,
         )
         for change in planned.changes
         if isinstance(change, CreateTopic) and change.topic in begun

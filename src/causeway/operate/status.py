@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
-from causeway.control.topics import MirroredTopic, Problem
+from causeway.control.topics import MirroredTopic, Observed, Problem
+from causeway.daemon.claims import differ
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
@@ -70,7 +71,8 @@ def status(settings: Settings) -> tuple[LinkStatus, ...]:
 
 def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
     source, target = connect(link.source_admin), connect(link.target_admin)
-    planned = topics.plan(topics.observe(source, target, link), link)
+    observed = topics.observe(source, target, link)
+    planned = topics.plan(observed, link)
     planned = topics.without(planned, topics.refused(planned.changes, target))
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
     progress = ProgressTopic(target, link.progress_topic)
@@ -108,8 +110,28 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
                 now_ms=now_ms,
             )
             for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
-        ),
+        )
+        + _gone(contents, observed),
         problems=planned.problems,
+    )
+
+
+def _gone(contents: Contents, observed: Observed) -> tuple[PartitionStatus, ...]:
+    """Partitions that were mirrored and whose topic the source no longer has."""
+    return tuple(
+        PartitionStatus(
+            topic=tp.topic,
+            partition=tp.partition,
+            target=progress.outlets[0].topic if progress.outlets else "",
+            source_end=None,
+            mirrored_to=progress.position,
+            lag_records=None,
+            lag_ms=None,
+            state=State.STOPPED,
+            reason=progress.reason or "the source no longer has this topic",
+        )
+        for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
+        if tp.topic not in observed.source_topics
     )
 
 
@@ -173,8 +195,12 @@ def _state(
         return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
-    if progress.topic_id != topic.source_id:
+    if differ(progress.topic_id, topic.source_id):
         return State.STOPPED, "the source topic was made anew since: its id is another"
+    if progress.outlets and topic.target_id is None:
+        return State.STOPPED, "the target topic is gone"
+    if any(differ(outlet.topic_id, topic.target_id or "") for outlet in progress.outlets):
+        return State.STOPPED, "the target topic was made anew since: its id is another"
     if source_end is not None and source_end < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {source_end}, below the position "

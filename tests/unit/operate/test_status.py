@@ -9,7 +9,7 @@ import pytest
 
 from causeway.control.topics import MirroredTopic
 from causeway.errors import AuthorizationError
-from causeway.model import State, TopicPartition
+from causeway.model import Pair, State, TopicPartition
 from causeway.operate.status import (
     NO_DRIVER,
     Driver,
@@ -18,6 +18,7 @@ from causeway.operate.status import (
     first_timestamp,
     partition_status,
 )
+from causeway.relay.messages import Outlet
 from causeway.relay.progress import LeaseRecord, Progress
 from causeway.wire.batches import HEADER
 from causeway.wire.offsets import OffsetAt
@@ -40,6 +41,14 @@ PROGRESS = Progress(
     position=70,
     outlets=(),
     state=State.RUNNING,
+)
+OUTLET = Outlet(
+    topic="A.orders",
+    partition=0,
+    topic_id="d" * 32,
+    producer_id=1,
+    producer_epoch=0,
+    pair=Pair(source=0, target=0, sequence=0),
 )
 RUNNING = Driver(owner="host-1", running=True, last_seen_ms=NOW)
 GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
@@ -106,10 +115,12 @@ def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None
 
 def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> None:
     anew = judge(replace(PROGRESS, topic_id="c" * 32), driver=None)
+    other_target = judge(replace(PROGRESS, outlets=(OUTLET,)), driver=None)
     truncated = judge(replace(PROGRESS, position=200), driver=None)
 
-    assert (anew.state, truncated.state) == (State.STOPPED, State.STOPPED)
-    assert "made anew" in (anew.reason or "")
+    assert {one.state for one in (anew, other_target, truncated)} == {State.STOPPED}
+    assert "source topic was made anew" in (anew.reason or "")
+    assert "target topic was made anew" in (other_target.reason or "")
     assert "truncated" in (truncated.reason or "")
     assert truncated.lag_records == 0
 
