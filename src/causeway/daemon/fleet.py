@@ -41,7 +41,7 @@ from causeway.relay.messages import (
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]
-REPORT_INTERVAL_S = 1.0
+REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
 REBALANCE_S = 10.0
@@ -106,7 +106,7 @@ class Fleet:
         self._clusters = Clusters(
             clusters={key: to_wire(settings) for key, settings in clusters.items()},
             lease_s=run.lease_s,
-            report_interval_s=REPORT_INTERVAL_S,
+            report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
             connections=run.connections,
             in_flight=run.in_flight,
             buffer_bytes=run.lane_buffer_bytes,
@@ -378,7 +378,7 @@ class Fleet:
             return
         # A partition that did not change is not reported, so a long time may have passed.
         first = not tracked.records_per_s and not tracked.bytes_per_s
-        share = 1.0 if first else 1 - (1 - _SMOOTHING) ** (passed / REPORT_INTERVAL_S)
+        share = 1.0 if first else 1 - (1 - _SMOOTHING) ** passed
         records, size = report.records - before.records, report.bytes - before.bytes
         tracked.records_per_s += share * (records / passed - tracked.records_per_s)
         tracked.bytes_per_s += share * (size / passed - tracked.bytes_per_s)

@@ -35,6 +35,7 @@ from causeway.wire.cluster import Cluster
 _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
 _REFRESH_S = 12 * 3600.0
+_KEPT_LEASES = 16  # records, of the newest
 
 
 class Leadership:
@@ -48,7 +49,8 @@ class Leadership:
         self._lease_s = lease_s
         self._topic = ProgressTopic(cluster, link.progress_topic, admin=admin)
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
-        self._process = processes.fingerprint()
+        # Not only the process: two runs in one process are two drivers.
+        self._process = f"{processes.fingerprint()}#{os.urandom(6).hex()}"
         self._lock = threading.Lock()
         self._writer: ProgressWriter | None = None
         self._written_at = 0.0
@@ -144,9 +146,7 @@ class Leadership:
         return False
 
     def _is_ours(self, lease: LeaseRecord) -> bool:
-        """Whether its holder is this process, or one of this machine that has ended."""
-        if not lease.process:
-            return False
+        """Whether its holder is this object, or a process of this machine that has ended."""
         return lease.process == self._process or processes.has_ended(lease.process)
 
     def _take(self) -> None:
@@ -184,6 +184,3 @@ class Leadership:
         contents.end = more.end
         contents.partitions.update(more.partitions)
         contents.leases.extend(more.leases)
-
-
-_KEPT_LEASES = 16

@@ -53,7 +53,9 @@ def fingerprint() -> str:
 
 
 def has_ended(other: str) -> bool:
-    """True only where `other`, a fingerprint, is of this machine and its process is gone."""
+    """True only where `other`, a fingerprint (and perhaps "#" and more), is of this machine and
+    its process is gone."""
+    other = other.partition("#")[0]
     place, _, start = other.rpartition("/")
     place, _, pid = place.rpartition("/")
     if not here() or place != here() or not pid.isdecimal():

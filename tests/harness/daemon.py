@@ -1,0 +1,195 @@
+"""The driver in this process, with lanes in processes of their own: all but Spark is real.
+
+A JVM costs seconds; what a daemon decides does not depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.daemon import run as daemon
+from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot
+from causeway.errors import CausewayError
+from causeway.model import State
+from causeway.naming import ReplicationPolicy
+from causeway.relay.control import SECRET_VARIABLE
+from tests.harness.command import command_environment
+from tests.harness.lanes import client
+from tests.harness.waiting import await_until
+
+_RUN = """
+import sys
+from causeway.relay.lane import run_lane
+run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+"""
+
+
+class SubprocessEngine:
+    """Stands in for `daemon.engine.Engine` and the Spark that it keeps."""
+
+    local = True
+    lanes = 2
+
+    def __init__(
+        self,
+        conf: Mapping[str, str],
+        lanes: int | None,
+        secret: str,
+        on_lane_ended: Callable[[int, str, bool], None],
+    ) -> None:
+        self._secret = secret
+        self._on_lane_ended = on_lane_ended
+        self._stopping = False
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.spark = self
+
+    def start(self) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def launch(self, lane: int, host: str, port: int) -> None:
+        threading.Thread(target=self._run, args=(lane, host, port), daemon=True).start()
+
+    def _run(self, lane: int, host: str, port: int) -> None:
+        while not self._stopping:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, str(lane), host, str(port)],
+                env={**command_environment(), SECRET_VARIABLE: self._secret},
+            )
+            self.processes[lane] = process
+            code = process.wait()
+            self._on_lane_ended(lane, f"exit code {code}", code == 0)
+
+    def quiesce(self) -> None:
+        self._stopping = True
+
+    def stop(self) -> None:
+        self._stopping = True
+        for process in self.processes.values():
+            process.kill()
+
+
+def link(
+    source: str, target: str, topics: str, *, more: Mapping[str, Any] | None = None
+) -> LinkSettings:
+    """`A->B` between two bootstrap addresses, for topics of a pattern; looks every half second."""
+    a, b = client("A", source), client("B", target)
+    fields: dict[str, Any] = {
+        "source": a,
+        "target": b,
+        "source_admin": a,
+        "target_admin": b,
+        "policy": ReplicationPolicy(source_alias="A"),
+        "topics": (re.compile(topics),),
+        "topics_exclude": (),
+        "config_properties_exclude": (),
+        "replication_factor": 1,
+        "refresh_topics_interval_s": 0.5,
+    }
+    return LinkSettings(**{**fields, **(more or {})})
+
+
+class RunningDaemon:
+    """`run` in a thread, from `with` to its end; `result` is its exit code or its error."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *links: LinkSettings,
+        lease_s: float = 3.0,
+        **options: Any,
+    ) -> None:
+        monkeypatch.setattr(daemon, "Engine", SubprocessEngine)
+        self._settings = Settings(
+            links=links, run=RunSettings(lease_s=lease_s, progress_interval_s=0.2), spark={}
+        )
+        self._options = options
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.snapshot: Snapshot | None = None
+        self.result: int | CausewayError | BaseException | None = None
+
+    def __enter__(self) -> RunningDaemon:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self.result = daemon.run(
+                self._settings, on_status=self._see, stop=self._stop, **self._options
+            )
+        except BaseException as error:
+            self.result = error
+
+    def _see(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def stop(self) -> None:
+        """Drains and ends it, as SIGTERM would."""
+        self._stop.set()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def link(self, name: str = "A->B") -> LinkStatus:
+        assert self.snapshot is not None
+        return next(link for link in self.snapshot.links if link.name == name)
+
+    def partitions(self) -> dict[tuple[str, int], PartitionStatus]:
+        if self.snapshot is None:
+            return {}
+        return {(p.topic, p.partition): p for link in self.snapshot.links for p in link.partitions}
+
+    def await_role(self, role: Role) -> LinkStatus:
+        def found() -> LinkStatus | None:
+            if self.result is not None:
+                raise AssertionError(f"it ended: {self.result!r}")
+            if self.snapshot is None or self.link().role is not role:
+                return None
+            return self.link()
+
+        link = await_until(found, 40, f"role {role}")
+        assert link is not None
+        return link
+
+    def await_state(self, topic: str, state: State, partitions: int = 1) -> PartitionStatus:
+        """Until partitions 0 to `partitions` - 1 of `topic` are in `state`; the first of them."""
+
+        def there() -> PartitionStatus | None:
+            if self.result is not None:
+                raise AssertionError(f"it ended: {self.result!r}")
+            found = self.partitions()
+            mine = [found.get((topic, n)) for n in range(partitions)]
+            return mine[0] if all(p is not None and p.state is state for p in mine) else None
+
+        status = await_until(there, 60, f"{topic} {state}")
+        assert status is not None
+        return status
+
+
+def unreachable(alias: str) -> ClientSettings:
+    """A cluster at a port where nobody listens."""
+    return ClientSettings(
+        alias=alias, bootstrap=(("127.0.0.1", 1),), connect_timeout_ms=500, request_timeout_ms=1_000
+    )

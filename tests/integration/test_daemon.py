@@ -1,0 +1,212 @@
+"""What the driver decides, on real brokers: discovery, leading, stopping, taking up again.
+
+Lanes are real processes, Spark is not here (tests/harness/daemon.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from causeway.daemon.status import Role
+from causeway.errors import PartitionsFailedError, UnreachableError
+from causeway.model import State
+from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+
+def fill(kafka: KafkaTools, topic: str, count: int, *, partitions: int = 1, first: int = 0) -> None:
+    kafka.produce(
+        topic,
+        [
+            Outgoing(value=b"value %d" % n, key=b"%d" % n, partition=n % partitions)
+            for n in range(first, first + count)
+        ],
+    )
+
+
+def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
+    await_until(
+        lambda: source.digests(topic) == target.digests(f"A.{topic}"), 40, f"{topic} mirrored"
+    )
+
+
+def test_topics_and_partitions_are_found_while_others_run(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = prefix + "first", prefix + "second"
+    source.create_topic(first, 2)
+    fill(source, first, 100, partitions=2)
+    with RunningDaemon(monkeypatch, link(source.bootstrap, target.bootstrap, prefix + ".*")) as run:
+        run.await_state(first, State.RUNNING, 2)
+        await_same(source, target, first)
+        source.create_topic(second, 3)
+        source.add_partitions(first, 4)
+        fill(source, second, 30, partitions=3)
+        fill(source, first, 100, partitions=4, first=100)
+        run.await_state(second, State.RUNNING, 3)
+        run.await_state(first, State.RUNNING, 4)
+        await_same(source, target, first)
+        await_same(source, target, second)
+        assert run.partitions()[first, 0].first == 0
+    assert run.result == 0
+
+
+def test_a_bounded_run_ends_by_itself_and_a_second_finds_nothing_to_do(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 2)
+    fill(source, topic, 500, partitions=2)
+    settings = link(source.bootstrap, target.bootstrap, topic)
+    for _ in range(2):
+        with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
+            run.join()
+        assert run.result == 0
+        assert source.digests(topic) == target.digests(f"A.{topic}")
+
+
+def test_a_lane_that_is_killed_or_frozen_is_replaced(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 4)
+    with RunningDaemon(
+        monkeypatch, link(source.bootstrap, target.bootstrap, topic), lease_s=2.0
+    ) as run:
+        run.await_state(topic, State.RUNNING, 4)
+        for blow in (signal.SIGKILL, signal.SIGSTOP):
+            assert run.snapshot is not None
+            victim = run.snapshot.lanes[0].pid
+            os.kill(victim, blow)
+            fill(source, topic, 100, partitions=4)
+            await_same(source, target, topic)
+            run.await_state(topic, State.RUNNING, 4)
+            await_until(
+                lambda victim=victim: (  # type: ignore[misc]
+                    run.snapshot is not None
+                    and len(run.snapshot.lanes) == SubprocessEngine.lanes
+                    and victim not in {lane.pid for lane in run.snapshot.lanes}
+                ),
+                30,
+                "another lane",
+            )
+    assert run.result == 0
+
+
+def test_a_topic_deleted_or_made_anew_stops_alone(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted, remade, healthy = prefix + "deleted", prefix + "remade", prefix + "healthy"
+    source.create_topics([deleted, remade, healthy], 1)
+    for topic in (deleted, remade, healthy):
+        fill(source, topic, 10)
+    settings = link(source.bootstrap, target.bootstrap, prefix + ".*")
+    with RunningDaemon(monkeypatch, settings) as run:
+        for topic in (deleted, remade, healthy):
+            run.await_state(topic, State.RUNNING)
+            await_same(source, target, topic)
+        source.delete_topic(deleted)
+        source.delete_topic(remade)
+        source.create_topic(remade, 1)
+        fill(source, remade, 5, first=1000)
+        assert "deleted" in (run.await_state(deleted, State.STOPPED).reason or "")
+        assert "made anew" in (run.await_state(remade, State.STOPPED).reason or "")
+        fill(source, healthy, 10, first=10)
+        await_same(source, target, healthy)
+        assert run.partitions()[healthy, 0].state is State.RUNNING
+    # It stays so, until a person acts.
+    with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
+        run.join()
+    assert isinstance(run.result, PartitionsFailedError)
+    assert "made anew" in str(run.result)
+    with RunningDaemon(monkeypatch, settings, until_caught_up=True, adopt=True) as run:
+        run.join()
+    assert run.result == 0
+    values = [record.value for record in target.read(f"A.{remade}")[0]]
+    assert values == [b"value %d" % n for n in (*range(10), *range(1000, 1005))]
+
+
+def test_a_target_made_anew_stops_until_a_person_says_from_where(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 1)
+    fill(source, topic, 10)
+    settings = link(source.bootstrap, target.bootstrap, topic)
+    with RunningDaemon(monkeypatch, settings) as run:
+        run.await_state(topic, State.RUNNING)
+        await_same(source, target, topic)
+        target.delete_topic(f"A.{topic}")
+        assert "at the target" in (run.await_state(topic, State.STOPPED).reason or "")
+    assert f"A.{topic}" not in target.topics()
+    with RunningDaemon(monkeypatch, settings, start_from=0) as run:
+        run.await_state(topic, State.RUNNING)
+        await_same(source, target, topic)
+
+
+def test_data_without_progress_is_taken_over_only_on_request(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, strange = prefix + "orders", prefix + "strange"
+    source.create_topics([topic, strange], 1)
+    fill(source, topic, 100)
+    fill(source, strange, 10)
+    settings = link(source.bootstrap, target.bootstrap, f"{prefix}.*")
+    with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
+        run.join()
+    assert run.result == 0
+    target.delete_topic(settings.progress_topic)
+    fill(target, f"A.{strange}", 1, first=77)  # so that it ends with what the source never had
+    fill(source, topic, 50, first=100)
+    with RunningDaemon(monkeypatch, settings) as run:
+        assert "has data already" in (run.await_state(topic, State.STOPPED).reason or "")
+    assert target.digests(f"A.{topic}")[0][0] == 100
+    with RunningDaemon(monkeypatch, settings, adopt=True) as run:
+        run.await_state(topic, State.RUNNING)
+        await_same(source, target, topic)
+        reason = run.await_state(strange, State.STOPPED).reason or ""
+        assert "last records are not found" in reason
+
+
+def test_a_standby_takes_over_and_the_first_does_not_come_back(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 2)
+    fill(source, topic, 100, partitions=2)
+    settings = link(source.bootstrap, target.bootstrap, topic)
+    with RunningDaemon(monkeypatch, settings) as one:
+        one.await_state(topic, State.RUNNING, 2)
+        with RunningDaemon(monkeypatch, settings) as two:
+            assert "led by" in (two.await_role(Role.STANDBY).reason or "")
+            fill(source, topic, 100, partitions=2, first=100)
+            await_same(source, target, topic)
+            assert two.link().role is Role.STANDBY
+            one.stop()
+            two.await_state(topic, State.RUNNING, 2)
+            fill(source, topic, 100, partitions=2, first=200)
+            await_same(source, target, topic)
+    assert (one.result, two.result) == (0, 0)
+
+
+def test_a_link_whose_source_is_away_does_not_hold_up_another(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunningDaemon(
+        monkeypatch,
+        link(source.bootstrap, target.bootstrap, prefix + ".*"),
+        link(
+            source.bootstrap,
+            target.bootstrap,
+            prefix + ".*",
+            more={"source": unreachable("X"), "source_admin": unreachable("X")},
+        ),
+    ) as run:
+        run.join()
+    assert isinstance(run.result, UnreachableError)  # at the start, it is rather a wrong address
