@@ -1,0 +1,101 @@
+"""Fetching, with a stand-in for Java that plays Ivy."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.artifacts import broker_classpath, connect_classpath
+from causeway.errors import PrerequisiteError
+
+# $runs gets a line a run. The last word but none is -retrieve's pattern, whose folder Ivy fills.
+_JAVA = """\
+#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "17.0.15"' >&2; exit; fi
+echo run >> {runs}
+for pattern; do :; done
+{ivy}
+"""
+_FILLS = """\
+mkdir -p "$(dirname "$pattern")"
+echo '	found org.apache.kafka#kafka-clients;4.3.0 in public'
+echo '.... (1024kB)'
+echo '	[SUCCESSFUL ] org.apache.kafka#kafka-clients;4.3.0!kafka-clients.jar (9ms)'
+touch "$(dirname "$pattern")/kafka-clients-4.3.0.jar"
+"""
+_FAILS = """\
+echo '		:: problems summary ::'
+echo '	SERVER ERROR: Bad Gateway url=https://repository.invalid/some/kafka-clients-4.3.0.pom'
+exit 1
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CAUSEWAY_KAFKA_VERSION", raising=False)
+    return tmp_path / "cache" / "causeway" / "kafka" / "4.3.0"
+
+
+def _play(ivy: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = runs.parent / "java-home" / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    java.write_text(_JAVA.format(runs=runs, ivy=ivy))
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+
+
+def test_fetches_once_each(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _play(_FILLS, runs, monkeypatch)
+
+    assert broker_classpath() == f"{cache}/lib/*"
+    assert broker_classpath() == f"{cache}/lib/*"
+    assert connect_classpath() == f"{cache}/connect-lib/*"
+
+    assert (cache / "lib" / "kafka-clients-4.3.0.jar").exists()
+    assert runs.read_text().count("run") == 2
+
+
+def test_another_version(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _play(_FILLS, runs, monkeypatch)
+    monkeypatch.setenv("CAUSEWAY_KAFKA_VERSION", "4.1.0")
+
+    assert broker_classpath() == f"{cache.with_name('4.1.0')}/lib/*"
+
+
+def test_two_at_once_fetch_once(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _play("sleep 0.3\n" + _FILLS, runs, monkeypatch)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(broker_classpath) for _ in range(2))
+
+    assert first.result() == second.result()
+    assert runs.read_text() == "run\n"
+
+
+def test_hiccup(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails_once = f"if [ $(wc -l < {runs}) = 1 ]; then\n{_FAILS}fi\n{_FILLS}"
+    _play(fails_once, runs, monkeypatch)
+
+    assert broker_classpath() == f"{cache}/lib/*"
+    assert runs.read_text() == "run\nrun\n"
+
+
+def test_failure(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _play(_FAILS, runs, monkeypatch)
+
+    with pytest.raises(PrerequisiteError) as failure:
+        broker_classpath()
+
+    text = str(failure.value)
+    assert text.startswith("fetch Apache Kafka 4.3.0: SERVER ERROR: Bad Gateway url=kafka-clients")
+    assert "CAUSEWAY_IVY_SETTINGS" in text
+    assert "repository.invalid" not in text
+    assert [path.name for path in cache.iterdir()] == [".lock"]

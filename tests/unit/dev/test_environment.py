@@ -1,0 +1,39 @@
+"""What `causeway dev` refuses before it starts anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.environment import Environment
+from causeway.dev.mirror_maker import write_properties
+from causeway.errors import CausewayError, ConfigError
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "none")
+
+    assert environment.status() == []
+    assert environment.down() == []
+
+
+@pytest.mark.parametrize(("clusters", "brokers"), [(0, 1), (27, 1), (2, 2)])
+def test_numbers_that_cannot_be(tmp_path: Path, clusters: int, brokers: int) -> None:
+    with pytest.raises(ConfigError):
+        Environment(tmp_path).up(clusters, brokers)
+
+
+@pytest.mark.parametrize("state", ["", "{}", "[]", '{"clusters-1": {"A": {"one": {}}}}'])
+def test_unreadable_state(tmp_path: Path, state: str) -> None:
+    (tmp_path / "environment.json").write_text(state)
+
+    with pytest.raises(CausewayError, match=r"environment\.json.*by hand, and remove"):
+        Environment(tmp_path).status()
+
+
+def test_property_file_keeps_backslashes_and_is_private(tmp_path: Path) -> None:
+    write_properties(tmp_path / "file", {"topics": r"a\.b", "c": ""})
+
+    assert (tmp_path / "file").read_text() == "topics = a\\\\.b\nc = \n"
+    assert (tmp_path / "file").stat().st_mode & 0o077 == 0
