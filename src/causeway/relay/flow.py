@@ -42,6 +42,9 @@ class OutletState:
 
     `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
     should get, while exclusive. Records below source offset `start` are in the target already.
+    `append_times`: the target sets the times (LogAppendTime).
+    Up to `remembered_until` (monotonic) the broker is known to hold our last sequence, so that
+    several batches may be in flight.
     """
 
     spec: Outlet
@@ -54,6 +57,8 @@ class OutletState:
     pending: deque[Batch] = field(default_factory=deque)
     pending_bytes: int = 0
     unanswered: int = 0
+    remembered_until: float = 0.0
+    append_times: bool = False
 
     @classmethod
     def of(cls, spec: Outlet) -> OutletState:
@@ -70,6 +75,9 @@ class OutletState:
     @property
     def idempotent(self) -> bool:
         return self.spec.producer_id >= 0
+
+    def may_send(self, now: float) -> bool:
+        return not self.unanswered or now < self.remembered_until or not self.idempotent
 
     def put(self, batch: Batch) -> None:
         self.pending.append(batch)

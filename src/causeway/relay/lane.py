@@ -109,6 +109,7 @@ class Lane:
                     self._start(message)
                 case Assign():
                     for assignment in message.assignments:
+                        self._leave(self._flows.get(assignment.key))  # it takes over
                         self._flows[assignment.key] = Flow.of(assignment)
                 case Revoke():
                     for key in message.keys:
@@ -339,6 +340,8 @@ class Lane:
             outlet.end = place.end
             outlet.exclusive = place.exclusive
             outlet.node = place.node
+            outlet.remembered_until = 0.0
+            outlet.append_times |= place.append_times
         flow.position = min(outlet.start for outlet in flow.outlets)
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         flow.source_node = found.source_node
@@ -457,8 +460,9 @@ class Lane:
                     "was due: somebody else writes to it",
                 )
                 return
-            if produced.append_time != -1:
-                # Somebody had sent this sequence before; only the log tells what it holds.
+            if produced.append_time != -1 and not outlet.append_times:
+                # Somebody had sent this sequence before; only the log tells what it holds. Or the
+                # target sets the times itself, which the log tells as well.
                 self._doubt(flow, "the target had this batch already", failure=False)
                 return
         outlet.acknowledged(sent, produced.base_offset)

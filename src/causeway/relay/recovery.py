@@ -8,8 +8,9 @@ The last batch in the target's log from T on that bears our producer id says, by
 how many records since S are there. The source is walked that many relayed records on; the last
 one must equal the last one found in the target. A mismatch stops the partition.
 
-Where the source was compacted meanwhile, counting walks too far; then both logs are walked
-side by side: what the target has and the source lacks was compacted away after it was copied.
+Where the source was compacted meanwhile, counting walks too far; then the last source record that
+the target holds too is where we stand. Where the source has deleted what was copied, the last
+record found is looked for in what remains.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
@@ -27,13 +29,14 @@ from causeway.wire.batches import (
     CONTROL,
     HEADER,
     LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
     SEQUENCE_SPACE,
     Batch,
     advance,
     distance,
 )
 from causeway.wire.cluster import Cluster
-from causeway.wire.records import Record, decode, records_of
+from causeway.wire.records import Record, decode, records_of, split
 
 SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
 SETTLE_TIMEOUT_S = 30.0
@@ -45,11 +48,13 @@ Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedOutlet:
-    """`pair` starts right after the last record found; `node` leads the target partition."""
+    """`pair` starts right after the last record found; `node` leads the target partition;
+    `append_times`: the target gives our records times of its own (LogAppendTime)."""
 
     pair: Pair
     end: int
     exclusive: bool
+    append_times: bool
     node: int
 
 
@@ -80,6 +85,17 @@ class _LastOfOurs:
     index: int
     content: Content | None
     foreign: bool
+    append_times: bool = False
+
+    def comparable(self, content: Content) -> Content:
+        """`content` without what the target changes."""
+        return (None, *content[1:]) if self.append_times else content
+
+    def is_copy_of(self, content: Content) -> bool:
+        """Whether it is the source's record `content`."""
+        return self.content is not None and (
+            self.comparable(self.content) == self.comparable(content)
+        )
 
 
 def recover(
@@ -118,6 +134,7 @@ class _View:
         sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
         targets = {_place(o): o.topic_id for r in requests for o in r.assignment.outlets}
         unsettled = {_place(o) for r in requests if r.unsettled for o in r.assignment.outlets}
+        producers = {o.producer_id for r in requests for o in r.assignment.outlets}
         read_committed = all(r.assignment.read_committed for r in requests)
         source_nodes = _leaders(source, sources, "source")
         target_nodes = _leaders(target, targets, "target")
@@ -126,7 +143,7 @@ class _View:
             target_nodes=target_nodes,
             source_starts=_offsets(source, sources, _EARLIEST),
             source_ends=_offsets(source, sources, _LATEST, read_committed=read_committed),
-            target_ends=_settled_ends(target, set(targets), unsettled),
+            target_ends=_settled_ends(target, set(targets), unsettled, producers),
         )
 
 
@@ -140,9 +157,17 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
     for outlet in assignment.outlets:
         node = _value(view.target_nodes[_place(outlet)])
         end = _value(view.target_ends[_place(outlet)])
-        pair, epoch, exclusive = _find_place(assignment, outlet, source_start, end, source, target)
-        epochs.append(epoch)
-        resumed.append(ResumedOutlet(pair=pair, end=end, exclusive=exclusive, node=node))
+        found = _find_place(assignment, outlet, source_start, end, source, target)
+        epochs.append(found.epoch)
+        resumed.append(
+            ResumedOutlet(
+                pair=found.pair,
+                end=end,
+                exclusive=found.exclusive,
+                append_times=found.append_times,
+                node=node,
+            )
+        )
     position = min(outlet.pair.source for outlet in resumed)
     if position < source_start:
         raise DivergedError(
@@ -169,6 +194,16 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
     )
 
 
+class _Found(NamedTuple):
+    """The pair after the last record of ours, that record's leader epoch in the source, whether
+    nobody else writes, whether the target sets the times."""
+
+    pair: Pair
+    epoch: int
+    exclusive: bool
+    append_times: bool = False
+
+
 def _find_place(
     assignment: Assignment,
     outlet: Outlet,
@@ -176,23 +211,24 @@ def _find_place(
     end: int,
     source: Cluster,
     target: Cluster,
-) -> tuple[Pair, int, bool]:
-    """The pair after the last record of ours, its leader epoch, whether nobody else writes."""
+) -> _Found:
     pair, epoch = outlet.pair, assignment.leader_epoch
     if outlet.producer_id < 0 or end == pair.target:
-        return pair, epoch, outlet.exclusive
+        return _Found(pair, epoch, outlet.exclusive)
     if end < pair.target:
         return _count_back(assignment, outlet, source_start, end, source, target)
-    last = _last_of_ours(outlet, end, target)
+    last = _last_of_ours(assignment, outlet, end, target)
     exclusive = outlet.exclusive and not last.foreign
     if last.count == 0:
-        return Pair(source=pair.source, target=end, sequence=pair.sequence), epoch, exclusive
+        following = pair.source
+        return _Found(Pair(source=following, target=end, sequence=pair.sequence), epoch, exclusive)
     if source_start > pair.source:
         following, epoch = _walk_remains(assignment, pair, last, outlet, source, source_start)
     else:
-        following, epoch = _walk_source(assignment, pair, last, outlet, source, target)
+        following, epoch = _walk_source(assignment, pair, last, outlet, end, source, target)
     sequence = advance(pair.sequence, last.count)
-    return Pair(source=following, target=end, sequence=sequence), epoch, exclusive
+    moved = Pair(source=following, target=end, sequence=sequence)
+    return _Found(moved, epoch, exclusive, last.append_times)
 
 
 def _count_back(
@@ -202,7 +238,7 @@ def _count_back(
     end: int,
     source: Cluster,
     target: Cluster,
-) -> tuple[Pair, int, bool]:
+) -> _Found:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
     record of ours tells by its sequence how many relayed records before the pair to go back."""
     pair = outlet.pair
@@ -224,7 +260,8 @@ def _count_back(
             remedy="start with --from to go on with what is left",
         )
     epoch = batches[0].leader_epoch if batches else assignment.leader_epoch
-    return Pair(source=position, target=end, sequence=lost_from), epoch, outlet.exclusive
+    back = Pair(source=position, target=end, sequence=lost_from)
+    return _Found(back, epoch, outlet.exclusive)
 
 
 def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
@@ -246,14 +283,16 @@ def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
 def _relayed_between(
     source: Cluster, assignment: Assignment, start: int, stop: int, outlet: Outlet
 ) -> Iterator[Batch]:
-    """The relayed series in source offsets `start` to `stop` - 1; `stop` ends a batch."""
+    """The relayed series in source offsets `start` to `stop` - 1."""
     for batch in _relayed(source, assignment, start, outlet):
-        if batch.first >= stop:
+        inside = sum(batch.source_offset(index) < stop for index in range(batch.records))
+        if inside:
+            yield batch if inside == batch.records else split(batch, 0, inside)
+        if inside < batch.records:
             return
-        yield batch
 
 
-def _last_of_ours(outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
+def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
     pair = outlet.pair
     count, index, raw, foreign = 0, -1, None, False
     for batch in _raw_batches(target, _place(outlet), pair.target, end):
@@ -274,6 +313,14 @@ def _last_of_ours(outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
         count = reached
         if records:
             raw, index = batch, reached
+    if foreign and outlet.exclusive and assignment.sole_writer:
+        raise DivergedError(
+            "resume",
+            str(_place(outlet)),
+            f"somebody else wrote to it after offset {pair.target}",
+            remedy="end the other writer and start with --adopt, or allow it with "
+            "causeway.sole.writer=false",
+        )
     if count == 0 and not foreign and outlet.exclusive:
         # Retention at the target may have deleted all that came after the pair. Nobody else wrote,
         # so each offset was one record of ours.
@@ -291,7 +338,8 @@ def _last_of_ours(outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
     found = decode(raw)
     fields = HEADER.unpack_from(raw)
     missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
-    return _LastOfOurs(count, index - 1 - missing, _content(found[-1]), foreign)
+    append_times = bool(fields[5] & LOG_APPEND_TIME)
+    return _LastOfOurs(count, index - 1 - missing, _content(found[-1]), foreign, append_times)
 
 
 def _walk_source(
@@ -299,6 +347,7 @@ def _walk_source(
     pair: Pair,
     last: _LastOfOurs,
     outlet: Outlet,
+    end: int,
     source: Cluster,
     target: Cluster,
 ) -> tuple[int, int]:
@@ -316,10 +365,12 @@ def _walk_source(
             epoch = batch.leader_epoch
             break
         seen += batch.records
-    if following is not None and (last.content is None or content == last.content):
+    if following is not None and content is not None and last.is_copy_of(content):
         return following, epoch
     if "compact" in _cleanup_policy(source, assignment.topic):
-        return _walk_side_by_side(assignment, pair, outlet, source, target)
+        return _walk_compacted(assignment, pair, last, outlet, end, source, target)
+    if following is not None and last.content is None:
+        return following, epoch
     raise DivergedError(
         "resume",
         f"{assignment.link} {assignment.source_partition}",
@@ -348,7 +399,7 @@ def _walk_remains(
     for batch in _relayed(source, assignment, source_start, outlet):
         for index, record in enumerate(records_of(batch)):
             offset = batch.source_offset(index)
-            if offset >= earliest and _content(record) == last.content:
+            if offset >= earliest and last.is_copy_of(_content(record)):
                 return offset + 1, batch.leader_epoch
         seen += batch.records
         if seen >= last.count:
@@ -358,26 +409,37 @@ def _walk_remains(
     return min(pair.source + last.count, source_start), assignment.leader_epoch
 
 
-def _walk_side_by_side(
-    assignment: Assignment, pair: Pair, outlet: Outlet, source: Cluster, target: Cluster
+def _walk_compacted(
+    assignment: Assignment,
+    pair: Pair,
+    last: _LastOfOurs,
+    outlet: Outlet,
+    end: int,
+    source: Cluster,
+    target: Cluster,
 ) -> tuple[int, int]:
-    """As _walk_source, for a source that was compacted after it was copied: the first source
-    record that does not continue the target's series is the next to send."""
-    end = _value(_offsets(target, [_place(outlet)], _LATEST)[_place(outlet)])
-    copied = (
-        _content(record)
+    """As _walk_source, for a source that was compacted after it was copied: it holds `last.count`
+    records of the copied stretch or fewer, and the last of those that the target holds as well is
+    where we stand. What was copied after that one is in neither log any more: what superseded it
+    in the target came later in the copied stretch, and so in the source, where it superseded it
+    too. (Of several records with the same key, value and timestamp one may be taken for another.)
+    """
+    copied = {
+        hash(last.comparable(_content(record)))
         for raw in _raw_batches(target, _place(outlet), pair.target, end)
         if HEADER.unpack_from(raw)[9] == outlet.producer_id
         for record in decode(raw)
-    )
+    }
     following, epoch = pair.source, assignment.leader_epoch
+    seen = 0
     for batch in _relayed(source, assignment, pair.source, outlet):
         for index, record in enumerate(records_of(batch)):
-            wanted = _content(record)
-            if not any(wanted == content for content in copied):
+            seen += 1
+            if seen > last.count:
                 return following, epoch
-            following = batch.source_offset(index) + 1
-            epoch = batch.leader_epoch
+            if hash(last.comparable(_content(record))) in copied:
+                following = batch.source_offset(index) + 1
+                epoch = batch.leader_epoch
     return following, epoch
 
 
@@ -428,28 +490,51 @@ def _raw_batches(
 
 
 def _settled_ends(
-    target: Cluster, places: Collection[TopicPartition], unsettled: Collection[TopicPartition]
+    target: Cluster,
+    places: Collection[TopicPartition],
+    unsettled: Collection[TopicPartition],
+    producers: Collection[int],
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Log ends; those in `unsettled` are asked again until they stand still for SETTLE_S: a
-    request whose connection died may still lie in the broker's queue."""
+    """Log ends; those in `unsettled` are asked again until nothing of ours (`producers`) was
+    appended for SETTLE_S: a request whose connection died may still lie in the broker's queue."""
     ends = _offsets(target, places, _LATEST)
     moving = set(unsettled)
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while moving and time.monotonic() < deadline:
         time.sleep(SETTLE_S)
         again = _offsets(target, moving, _LATEST)
-        moving = {place for place in moving if again[place] != ends[place]}
+        moving = {
+            place
+            for place in moving
+            if again[place] != ends[place]
+            and _grew_by_ours(target, place, ends[place], again[place], producers)
+        }
         ends.update(again)
     for place in moving:
         ends[place] = BrokerError(
             "resume",
             str(place),
-            "its end keeps moving: another writer is at work",
+            "its end keeps moving: another lane is at work",
             code=-1,
             name="UNSETTLED",
             retriable=True,
         )
     return ends
+
+
+def _grew_by_ours(
+    target: Cluster,
+    place: TopicPartition,
+    before: int | CausewayError,
+    after: int | CausewayError,
+    producers: Collection[int],
+) -> bool:
+    if isinstance(before, CausewayError) or isinstance(after, CausewayError) or after < before:
+        return True
+    return any(
+        HEADER.unpack_from(raw)[9] in producers
+        for raw in _raw_batches(target, place, before, after)
+    )
 
 
 def _offsets(

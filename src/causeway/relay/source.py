@@ -85,21 +85,23 @@ class _Run:
         """The run so far becomes a batch; a new one begins."""
         if not self.raws:
             return
-        if len(self.raws) == 1:
-            batches.append(as_is(self.raws[0]))
-        else:
-            batches.append(
-                join(
-                    self.raws,
-                    codec=self.codec,
-                    first=self.first,
-                    next=self.next,
-                    leader_epoch=self.leader_epoch,
-                    gapless=self.gapless,
-                )
-            )
+        try:
+            batches += [self._joined()] if len(self.raws) > 1 else [as_is(self.raws[0])]
+        except ProtocolError:
+            # What our codec can't read (a header's name that is no UTF-8) needs no merging.
+            batches += [as_is(raw) for raw in self.raws]
         self.raws = []
         self.records = self.size = 0
+
+    def _joined(self) -> Batch:
+        return join(
+            self.raws,
+            codec=self.codec,
+            first=self.first,
+            next=self.next,
+            leader_epoch=self.leader_epoch,
+            gapless=self.gapless,
+        )
 
 
 def keep(

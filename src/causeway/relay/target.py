@@ -2,11 +2,15 @@
 
 The broker works on one request of a connection at a time. So a request takes a batch from each
 outlet that has one, several requests are in flight, and small neighbours are merged first.
+
+A broker that knows nothing of a producer id takes any first sequence: were the first of several
+batches in flight refused (its timestamps, its size), the next would be appended in its place. So
+an outlet has one batch in flight until the broker has answered one, and is known to remember.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,6 +25,10 @@ from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, mer
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
+# How long after an answer the broker is taken to remember the producer id. It looks for ids whose
+# newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
+# longer silence the id of old records may be forgotten.
+REMEMBERED_S = 60.0
 
 
 class Answer(NamedTuple):
@@ -44,21 +52,22 @@ class TargetConnection:
     version: int
     timeout_ms: int
     max_requests: int
-    _ready: deque[tuple[Flow, OutletState]] = field(default_factory=deque)
-    _is_ready: set[OutletState] = field(default_factory=set)
+    _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_Request] = field(default_factory=deque)
     _unanswered_bytes: int = 0
     oldest_sent_at: float = 0.0
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send over this connection."""
-        if outlet not in self._is_ready:
-            self._is_ready.add(outlet)
-            self._ready.append((flow, outlet))
+        self._ready[outlet] = flow
+
+    def withdraw(self, outlet: OutletState) -> None:
+        """Nothing more of `outlet` goes over this connection, until it is offered again."""
+        self._ready.pop(outlet, None)
 
     @property
     def pending_bytes(self) -> int:
-        return sum(outlet.pending_bytes for outlet in self._is_ready)
+        return sum(outlet.pending_bytes for outlet in self._ready)
 
     @property
     def waiting(self) -> bool:
@@ -74,22 +83,28 @@ class TargetConnection:
         ):
             if not may_send():
                 return
-            self._send_one(now)
+            if not self._send_one(now):
+                break
         if self.connection.wants_write and may_send():
             self.connection.flush()
 
-    def _send_one(self, now: float) -> None:
+    def _send_one(self, now: float) -> bool:
+        """Send one request with a batch of each outlet that may; False if none may."""
         stamped: list[Stamped] = []
         parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
         size = 0
         for _ in range(len(self._ready)):
-            flow, outlet = self._ready.popleft()
+            outlet, flow = self._ready.popitem(last=False)
             if not outlet.pending:
-                self._is_ready.discard(outlet)
                 continue
-            batch = next_batch(outlet, flow.assignment.max_message_bytes)
             spec = outlet.spec
             topic = self.topic_key(outlet)
+            # Outlets of several source partitions may feed one target partition; a request must
+            # not hold it twice: the broker loses the second batch in silence.
+            if (topic, spec.partition) in parts or not outlet.may_send(now):
+                self._ready[outlet] = flow
+                continue
+            batch = next_batch(outlet, flow.assignment.max_message_bytes)
             producer = (spec.producer_id, spec.producer_epoch) if outlet.idempotent else (-1, -1)
             sequence = outlet.sequence if outlet.idempotent else -1
             stamped.append(
@@ -98,13 +113,11 @@ class TargetConnection:
             parts[topic, spec.partition] = (flow, outlet, outlet.sent(batch))
             size += batch.size
             if outlet.pending:
-                self._ready.append((flow, outlet))
-            else:
-                self._is_ready.discard(outlet)
+                self._ready[outlet] = flow
             if size >= REQUEST_BYTES:
                 break
         if not stamped:
-            return
+            return False
         correlation_id = self.connection.next_correlation_id()
         buffers = produce.build(
             correlation_id, self.version, self.connection.client_id_bytes, self.timeout_ms, stamped
@@ -115,6 +128,7 @@ class TargetConnection:
         self._unanswered_bytes += size
         self.connection.queue(buffers)
         self.connection.flush()
+        return True
 
     def topic_key(self, outlet: OutletState) -> bytes:
         if self.version >= produce.WITH_IDS:
@@ -128,26 +142,30 @@ class TargetConnection:
             correlation_id = int.from_bytes(frame[:4], "big", signed=True)
             if not self._requests or self._requests[0].correlation_id != correlation_id:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
-            request = self._requests.popleft()
-            self.oldest_sent_at = now
-            self._unanswered_bytes -= request.size
             results = {
                 (produced.topic, produced.partition): produced
                 for produced in produce.parse(frame, self.version)
             }
-            for key, (flow, outlet, sent) in request.parts.items():
+            request = self._requests[0]
+            for key, (flow, _, _) in request.parts.items():
                 if key not in results:
                     raise ProtocolError("produce", flow.subject, "the answer leaves it out")
+            self._requests.popleft()
+            self.oldest_sent_at = now
+            self._unanswered_bytes -= request.size
+            for _, outlet, _ in request.parts.values():
                 outlet.unanswered -= 1
+            for key, (flow, outlet, sent) in request.parts.items():
+                if results[key].error == 0:
+                    outlet.remembered_until = now + REMEMBERED_S
                 yield Answer(flow, outlet, sent, results[key])
 
     def abandon(self) -> set[Flow]:
         """Close without a word; the flows whose batches may or may not have been appended, and
         those that had some to send."""
         self.connection.close()
-        doubtful = {flow for flow, outlet in self._ready if outlet.pending}
+        doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
-        self._is_ready.clear()
         for request in self._requests:
             for flow, outlet, _ in request.parts.values():
                 outlet.unanswered = 0
@@ -159,13 +177,18 @@ class TargetConnection:
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
     """The outlet's next batch: a run of small neighbours as one, one that is too large in parts.
 
-    A single record that is too large goes out as it is: the broker's refusal names the reason.
+    A single record that is too large goes out as it is: the broker's refusal names the reason. So
+    does what our codec can't read (a header's name that is no UTF-8): the broker judges it.
     """
     batch = outlet.take()
     if batch.size > max_message_bytes and batch.records > 1:
         middle = batch.records // 2
-        outlet.put_back(split(batch, middle, batch.records))
-        outlet.put_back(split(batch, 0, middle))
+        try:
+            halves = split(batch, 0, middle), split(batch, middle, batch.records)
+        except ProtocolError:
+            return batch
+        for half in reversed(halves):
+            outlet.put_back(half)
         return next_batch(outlet, max_message_bytes)
     if batch.size > SMALL_BATCH or not outlet.pending:
         return batch
@@ -183,4 +206,14 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
         ):
             break
         run.append(outlet.take())
-    return merge(run) if len(run) > 1 else batch
+    if len(run) == 1:
+        return batch
+    try:
+        merged = merge(run)
+    except ProtocolError:
+        merged = None
+    if merged is not None and merged.size <= max_message_bytes:
+        return merged
+    for one in reversed(run[1:]):  # compressed anew they may take more room than before
+        outlet.put_back(one)
+    return batch
