@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from causeway.cli.main import main
 from causeway.dev.ports import Ports
 from tests.harness.command import Ended, causeway
 
@@ -26,6 +28,22 @@ def refused(ended: Ended, code: int, *says: str) -> str:
     for part in says:
         assert part in lines[0]
     return lines[0]
+
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command inside this process, for the many cases that never get as far as a broker."""
+
+    def run(*arguments: str | Path) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Ended(code=int(ended.value.code or 0), out=said.out, err=said.err)
+
+    return run
 
 
 def properties(directory: Path, *lines: str) -> Path:
@@ -50,23 +68,23 @@ def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
     refused(causeway(command, tmp_path / "none.properties"), 2, "none.properties")
 
 
-def test_a_directory(tmp_path: Path) -> None:
-    refused(causeway("plan", tmp_path), 2, str(tmp_path))
+def test_a_directory(here: Command, tmp_path: Path) -> None:
+    refused(here("plan", tmp_path), 2, str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "\n\n"])
-def test_an_empty_file(text: str, tmp_path: Path) -> None:
+def test_an_empty_file(here: Command, text: str, tmp_path: Path) -> None:
     path = tmp_path / "empty.properties"
     path.write_text(text)
 
-    refused(causeway("plan", path), 2, "empty.properties")
+    refused(here("plan", path), 2, "empty.properties")
 
 
-def test_no_clusters(tmp_path: Path) -> None:
+def test_no_clusters(here: Command, tmp_path: Path) -> None:
     path = tmp_path / "flows.properties"
     path.write_text("A->B.enabled = true\n")
 
-    refused(causeway("plan", path), 2, "clusters")
+    refused(here("plan", path), 2, "clusters")
 
 
 @pytest.mark.parametrize(
@@ -106,14 +124,14 @@ def test_no_clusters(tmp_path: Path) -> None:
         ("causeway.delivery = at-most-once", "causeway.delivery"),
     ],
 )
-def test_values_that_cannot_be_used(line: str, says: str, tmp_path: Path) -> None:
-    refused(causeway("plan", properties(tmp_path, line)), 2, says)
+def test_values_that_cannot_be_used(here: Command, line: str, says: str, tmp_path: Path) -> None:
+    refused(here("plan", properties(tmp_path, line)), 2, says)
 
 
-def test_several_faults_are_told_in_one_line(tmp_path: Path) -> None:
+def test_several_faults_are_told_in_one_line(here: Command, tmp_path: Path) -> None:
     path = properties(tmp_path, "replication.factor = many", "A->B.topics = orders(")
 
-    refused(causeway("plan", path), 2, "replication.factor", "orders(")
+    refused(here("plan", path), 2, "replication.factor", "orders(")
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "run"])
@@ -142,13 +160,13 @@ def test_servers_that_nobody_serves_are_given_up_after_a_stated_time(
 
 
 @pytest.mark.parametrize("text", ["yesterday", "1960-01-01"])
-def test_a_start_time_that_is_none(text: str, tmp_path: Path) -> None:
-    refused(causeway("run", properties(tmp_path), "--from", text), 2, "--from")
+def test_a_start_time_that_is_none(here: Command, text: str, tmp_path: Path) -> None:
+    refused(here("run", properties(tmp_path), "--from", text), 2, "--from")
 
 
-def test_options_nobody_knows() -> None:
-    refused(causeway("plan", "--colour", "x"), 2, "--colour")
-    refused(causeway("fly"), 2, "fly")
+def test_options_nobody_knows(here: Command) -> None:
+    refused(here("plan", "--colour", "x"), 2, "--colour")
+    refused(here("fly"), 2, "fly")
 
 
 def fake_java(directory: Path, version: str) -> dict[str, str]:
@@ -175,21 +193,19 @@ def test_no_java(tmp_path: Path) -> None:
     refused(causeway("run", properties(tmp_path), environment=environment), 6, "Java")
 
 
-def mirror_maker(*arguments: str | Path) -> Ended:
-    return causeway("mirror-maker", *arguments)
-
-
-def test_mirror_maker_1_options_without_an_equivalent(tmp_path: Path) -> None:
+def test_mirror_maker_1_options_without_an_equivalent(here: Command, tmp_path: Path) -> None:
     path = properties(tmp_path)
     base = ("--consumer.config", path, "--producer.config", path, "--whitelist", ".*")
 
-    refused(mirror_maker(*base, "--message.handler", "a.B"), 2, "--message.handler")
-    refused(mirror_maker(*base, "--num.streams", "x"), 2, "num.streams")
-    refused(mirror_maker("--whitelist", ".*"), 2, "--consumer.config")
+    refused(here("mirror-maker", *base, "--message.handler", "a.B"), 2, "--message.handler")
+    refused(here("mirror-maker", *base, "--num.streams", "x"), 2, "num.streams")
+    refused(here("mirror-maker", "--whitelist", ".*"), 2, "--consumer.config")
 
 
-def test_mirror_maker_1_files_that_are_not_there(tmp_path: Path) -> None:
+def test_mirror_maker_1_files_that_are_not_there(here: Command, tmp_path: Path) -> None:
     none = tmp_path / "none.properties"
-    ended = mirror_maker("--consumer.config", none, "--producer.config", none, "--include", ".*")
+    ended = here(
+        "mirror-maker", "--consumer.config", none, "--producer.config", none, "--include", ".*"
+    )
 
     refused(ended, 2, "none.properties")
