@@ -8,17 +8,20 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 from confluent_kafka import KafkaException
 
+from causeway.config.mm2 import load_mm2
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.process import spawn
+from causeway.operate.status import as_json, status
 from tests.harness.command import causeway, command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 
-PATIENCE_S = 120.0  # for whatever takes seconds on a quiet machine
+PATIENCE_S = 240.0  # for whatever takes seconds on a quiet machine
 _numbers = count(1)
 
 
@@ -161,6 +164,11 @@ class Running:
 
     def _await_gone(self) -> None:
         await_until(lambda: not any(map(_lives, self._known)), 30, "killed processes are gone")
+
+
+def status_of(file: Path) -> dict[str, Any]:
+    """What `causeway status FILE --json` prints, link by link, without the start of a process."""
+    return {link["link"]: link for link in as_json(status(load_mm2(file)))["links"]}
 
 
 def run_to_end(file: Path, *options: str) -> None:

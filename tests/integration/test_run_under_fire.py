@@ -40,7 +40,7 @@ def forgetful() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.timeout(300 + FIRE_S)
+@pytest.mark.timeout(1200 + FIRE_S)
 def test_process_tree_and_lanes_killed_at_random(
     source: KafkaTools,
     source_cluster: LocalCluster,

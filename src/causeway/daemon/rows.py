@@ -33,20 +33,22 @@ class Row:
 
     def hear(self, standing: Standing) -> None:
         report, before = standing.report, self.progress
+        # What we stopped stays so, whatever its lane still has to say before it lets go.
+        stopped = before.state is State.STOPPED and report.state is not State.STOPPED
         self.progress = replace(
             before,
             leader_epoch=report.leader_epoch,
             position=self._position(report),
             outlets=report.outlets,
-            state=report.state,
-            reason=report.reason,
+            state=before.state if stopped else report.state,
+            reason=before.reason if stopped else report.reason,
             source_end=report.source_end if report.source_end >= 0 else before.source_end,
             last_timestamp=max(report.last_timestamp, before.last_timestamp),
         )
-        if report.state not in _NOT_WRITTEN and self.progress != before:
+        if self.progress.state not in _NOT_WRITTEN and self.progress != before:
             self.dirty = True
         self._note_failure()
-        self.lane = standing.lane
+        self.lane = None if stopped else standing.lane
         self.records, self.bytes = standing.records, standing.bytes
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()

@@ -1,0 +1,91 @@
+"""`causeway run --until-caught-up`, where it begins, and where it refuses to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.command import causeway
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.running import PATIENCE_S, assert_same, mm2_file, run_to_end
+
+pytestmark = pytest.mark.integration
+
+HOUR_MS = 3_600_000
+
+
+def values(tools: KafkaTools, topic: str) -> list[bytes | None]:
+    return [record.value for record in tools.read(topic)[0]]
+
+
+@pytest.mark.timeout(1200)
+def test_runs_one_after_the_other(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """The first run copies all, or nothing of what asks for the latest; a second one nothing, but
+    of a new topic what is younger than --from; a third refuses a target that holds data already
+    and copies the rest; a fourth adopts it."""
+    all_of_it, latest = f"{prefix}all", f"latest-{prefix}t"
+    source.create_topics([all_of_it, latest])
+    with source.transactional(f"{prefix}writer") as transactions:
+        for number, commits in enumerate([True, False, True]):
+            transactions.begin()
+            transactions.send(all_of_it, *(b"%d-%d" % (number, n) for n in range(50)))
+            transactions.commit() if commits else transactions.abort()
+    source.produce(latest, [b"before"])
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster, "C": target_cluster},
+        "A->B.enabled = true",
+        f"A->B.topics = {prefix}.*",
+        "A->C.enabled = true",
+        f"A->C.topics = latest-{prefix}.*",
+        "A->C.consumer.auto.offset.reset = latest",
+    )
+
+    run_to_end(file)
+
+    assert_same(source, all_of_it, target, f"A.{all_of_it}")
+    assert values(target, f"A.{latest}") == []
+
+    since = f"{prefix}since"
+    source.create_topic(since, config={"retention.ms": "-1"})
+    now = 1_700_000_000_000
+    source.produce(
+        since, [Outgoing(value=b"%d" % n, timestamp=now + n * HOUR_MS) for n in range(10)]
+    )
+    source.produce(latest, [b"after"])
+    run_to_end(file, "--from", "2023-11-15T03:43:20Z")  # now + 5.5 hours
+
+    assert_same(source, all_of_it, target, f"A.{all_of_it}")
+    assert values(target, f"A.{since}") == [b"6", b"7", b"8", b"9"]
+    assert values(target, f"A.{latest}") == [b"after"]
+
+    taken = f"{prefix}taken"
+    source.create_topic(taken)
+    target.create_topic(f"A.{taken}")
+    source.produce(taken, [b"ours"])
+    source.produce(all_of_it, [b"more"])
+    target.produce(f"A.{taken}", [b"theirs"])
+    refused = causeway("run", file, "--until-caught-up", timeout_s=4 * PATIENCE_S)
+
+    assert refused.code == 7, refused.err
+    assert "Traceback" not in refused.err
+    assert f"A.{taken} has data already" in refused.err
+    assert "--adopt" in refused.err
+    assert values(target, f"A.{taken}") == [b"theirs"]
+    assert_same(source, all_of_it, target, f"A.{all_of_it}")
+
+    run_to_end(file, "--adopt")
+
+    assert values(target, f"A.{taken}") == [b"theirs", b"ours"]
+    assert_same(source, all_of_it, target, f"A.{all_of_it}")
+    assert values(target, f"A.{since}") == [b"6", b"7", b"8", b"9"]
+    assert values(target, f"A.{latest}") == [b"after"]

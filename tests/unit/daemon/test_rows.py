@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.fleet import Standing
+from causeway.daemon.rows import Row
+from causeway.model import Pair, State
+from causeway.relay.messages import Outlet, PartitionReport
+from causeway.relay.progress import Progress
+
+
+def row(state: State = State.WAITING) -> Row:
+    topic = MirroredTopic(
+        source="orders",
+        target="A.orders",
+        source_id="aa" * 16,
+        target_id="bb" * 16,
+        partitions=1,
+        target_partitions=1,
+        max_message_bytes=1_000_000,
+    )
+    progress = Progress(
+        topic="orders",
+        partition=0,
+        topic_id="aa" * 16,
+        leader_epoch=0,
+        position=0,
+        outlets=(outlet(0),),
+        state=state,
+    )
+    return Row(topic=topic, progress=progress, first=0)
+
+
+def outlet(at: int) -> Outlet:
+    return Outlet(
+        topic="A.orders",
+        partition=0,
+        topic_id="bb" * 16,
+        producer_id=1,
+        producer_epoch=0,
+        pair=Pair(source=at, target=at, sequence=at),
+    )
+
+
+def says(state: State, position: int, reason: str | None = None) -> Standing:
+    report = PartitionReport(
+        link="A->B",
+        topic="orders",
+        partition=0,
+        state=state,
+        reason=reason,
+        position=position,
+        leader_epoch=0,
+        source_end=100,
+        last_timestamp=-1,
+        outlets=(outlet(position),),
+    )
+    return Standing(
+        report=report, lane=3, records=position, bytes=0, records_per_s=0.0, bytes_per_s=0.0
+    )
+
+
+def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
+    it = row()
+    it.hear(says(State.RUNNING, 10))
+    it.stop(replace(it.progress, state=State.STOPPED, reason="deleted"))
+    it.dirty = False
+
+    it.hear(says(State.RECOVERING, 20))
+
+    assert (it.progress.state, it.progress.reason) == (State.STOPPED, "deleted")
+    assert it.progress.outlets[0].pair.source == 20, "its last word on where it stood counts"
+    assert it.dirty
+    assert it.lane is None
+
+
+def test_a_position_goes_back_only_where_a_lane_has_found_its_place() -> None:
+    it = row()
+    it.hear(says(State.RUNNING, 50))
+
+    it.hear(says(State.RECOVERING, 30))
+    assert it.progress.position == 50
+    it.hear(says(State.RUNNING, 30))
+    assert it.progress.position == 30
+
+
+def test_a_moment_of_recovery_is_not_written() -> None:
+    it = row()
+    it.hear(says(State.RECOVERING, 0))
+    assert not it.dirty
+    it.hear(says(State.FAILED, 0, "broker down"))
+    assert it.dirty
