@@ -41,6 +41,12 @@ def partitions(cluster: Cluster, topic: str) -> list[int]:
     return list(cluster.metadata([topic]).topics[topic].partitions)
 
 
+def config(cluster: Cluster, topic: str, name: str) -> ConfigEntry:
+    entries = cluster.describe_configs([topic], [name])[topic]
+    assert isinstance(entries, dict), entries
+    return entries[name]
+
+
 def new(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> NewTopic:
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     return NewTopic(name=name, partitions=partitions, replication_factor=replicas, configs=dotted)
@@ -91,6 +97,7 @@ def test_configs_are_described_and_altered(cluster: Cluster, prefix: str) -> Non
     )
     assert results[topic] is None
     assert code(results[missing]) == "UNKNOWN_TOPIC_OR_PARTITION"
+    await_until(lambda: not config(cluster, topic, "max.message.bytes").default)
     described = cluster.describe_configs([topic, missing])
     assert code(described[missing]) == "UNKNOWN_TOPIC_OR_PARTITION"
     entries = described[topic]

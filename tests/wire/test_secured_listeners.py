@@ -41,6 +41,7 @@ def settings(
     sasl: SaslSettings | None = None,
     tls: TlsSettings | None = None,
     host: str = "localhost",
+    patience_ms: int = 20_000,
 ) -> ClientSettings:
     if tls is None and protocol.endswith("SSL"):
         tls = TlsSettings(ca_pem=secured.certificates.ca.read_text())
@@ -50,8 +51,8 @@ def settings(
         protocol=protocol,
         tls=tls,
         sasl=sasl,
-        connect_timeout_ms=2_000,
-        request_timeout_ms=2_000,
+        connect_timeout_ms=patience_ms,
+        request_timeout_ms=patience_ms,
     )
 
 
@@ -147,7 +148,7 @@ def test_the_wrong_protocol(
 ) -> None:
     sasl = login("PLAIN") if protocol.startswith("SASL") else None
     with pytest.raises(kind, match=says) as caught:
-        enter(settings(secured, listener, protocol, sasl=sasl))
+        enter(settings(secured, listener, protocol, sasl=sasl, patience_ms=4_000))
     assert "security.protocol" in str(caught.value) or "ssl.keystore" in str(caught.value)
 
 
