@@ -334,6 +334,8 @@ class Lane:
 
     def _resume(self, flow: Flow, found: Resumption) -> None:
         for outlet, place in zip(flow.outlets, found.outlets, strict=True):
+            # What was appended and never answered counts as relayed, too.
+            flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
             outlet.pair = place.pair
             outlet.sequence = place.pair.sequence
             outlet.start = place.pair.source

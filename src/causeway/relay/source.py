@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
+from google_crc32c import value as crc32c
+
 from causeway.errors import ProtocolError
 from causeway.wire.batches import (
     CODEC_MASK,
@@ -41,6 +43,9 @@ from causeway.wire.records import (
 _CONTROL_KEY = Struct(">hh")  # version, type
 _ABORT = 0
 _OFFSET_AND_LENGTH = Struct(">qi")
+# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, records count.
+_SMALL_HEADER = Struct(">qiibIhi30xi")
+_PLAIN = CODEC_MASK | TRANSACTIONAL
 
 
 @dataclass(slots=True)
@@ -51,57 +56,6 @@ class Kept:
     position: int
     batches: list[Batch] = field(default_factory=list)
     leader_epoch: int = -1
-
-
-@dataclass(slots=True)
-class _Run:
-    """Small neighbours of one codec, which become one batch: see docs/decisions/0003-merging.md."""
-
-    raws: list[memoryview] = field(default_factory=list)
-    codec: int = 0
-    first: int = 0
-    next: int = 0
-    records: int = 0
-    size: int = 0
-    leader_epoch: int = -1
-    gapless: bool = True
-
-    @property
-    def full(self) -> bool:
-        return self.size >= MERGED_BYTES or self.records >= MERGED_RECORDS
-
-    def add(self, raw: memoryview, codec: int, base: int, count: int, leader_epoch: int) -> None:
-        if not self.raws:
-            self.codec, self.first, self.gapless = codec, base, True
-        elif base != self.next:
-            self.gapless = False
-        self.raws.append(raw)
-        self.next = base + count
-        self.records += count
-        self.size += len(raw)
-        self.leader_epoch = leader_epoch
-
-    def end(self, batches: list[Batch]) -> None:
-        """The run so far becomes a batch; a new one begins."""
-        if not self.raws:
-            return
-        try:
-            batches += [self._joined()] if len(self.raws) > 1 else [as_is(self.raws[0])]
-        except ProtocolError:
-            # What our codec can't read (a header's name that is no UTF-8) needs no merging.
-            batches += [as_is(raw) for raw in self.raws]
-        self.raws = []
-        self.records = self.size = 0
-
-    def _joined(self) -> Batch:
-        return join(
-            self.raws,
-            codec=self.codec,
-            first=self.first,
-            next=self.next,
-            leader_epoch=self.leader_epoch,
-            gapless=self.gapless,
-        )
 
 
 def keep(
@@ -117,7 +71,6 @@ def keep(
     batches = kept.batches
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
-    run = _Run()
     unpack = HEADER.unpack_from
     at, end = 0, len(data)
     while end - at >= LENGTH_OVERHEAD:
@@ -125,8 +78,12 @@ def keep(
         stop = at + LENGTH_OVERHEAD + length
         if stop > end:
             break
+        if length <= SMALL_BATCH and not aborted:
+            after = _keep_small(data, at, kept, subject)
+            if after > at:
+                at = after
+                continue
         if data[at + MAGIC_AT] != MAGIC:
-            run.end(batches)
             _keep_legacy(data[at:stop], kept)
             at = stop
             continue
@@ -149,10 +106,8 @@ def keep(
         if last < kept.position:
             at = stop
             continue
-        small = stop - at <= SMALL_BATCH
-        payload = b"" if small else bytes(data[at + HEADER_SIZE : stop])
-        checked = bytes(data[at + CRC_START : stop if small else at + HEADER_SIZE])
-        if checksum(checked, payload) != crc:
+        payload = bytes(data[at + HEADER_SIZE : stop])
+        if checksum(bytes(data[at + CRC_START : at + HEADER_SIZE]), payload) != crc:
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         while upcoming and upcoming[0][1] <= last:
             aborting.add(upcoming.popleft()[0])
@@ -162,7 +117,6 @@ def keep(
         elif count == 0 or (attributes & TRANSACTIONAL and producer_id in aborting):
             pass
         elif count != last_delta + 1 or base < kept.position or attributes & LOG_APPEND_TIME:
-            run.end(batches)
             dense = densify(
                 decode(data[at:stop]),
                 kept.position,
@@ -172,13 +126,7 @@ def keep(
             )
             if dense is not None:
                 batches.append(dense)
-        elif small:
-            codec = attributes & CODEC_MASK
-            if run.raws and (codec != run.codec or run.full):
-                run.end(batches)
-            run.add(data[at:stop], codec, base, count, leader_epoch)
         else:
-            run.end(batches)
             batches.append(
                 Batch(
                     payload,
@@ -194,8 +142,66 @@ def keep(
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
-    run.end(batches)
     return kept
+
+
+def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
+    """Join the run of small neighbours at `start`, if it is one, into one batch; the place after.
+
+    Only plain, dense batches of one codec; the first that is not ends the run.
+    """
+    raws: list[memoryview] = []
+    keep_raw = raws.append
+    unpack = _SMALL_HEADER.unpack_from
+    at, end = start, len(data)
+    codec = first = -1
+    following, records, gapless, leader_epoch = kept.position, 0, True, -1
+    while end - at >= HEADER_SIZE and at - start < MERGED_BYTES and records < MERGED_RECORDS:
+        base, length, epoch, magic, crc, attributes, last_delta, count = unpack(data, at)
+        stop = at + LENGTH_OVERHEAD + length
+        if (
+            length > SMALL_BATCH
+            or stop > end
+            or magic != MAGIC
+            or attributes & ~_PLAIN
+            or count != last_delta + 1
+            or base < following
+        ):
+            break
+        if not raws:
+            codec, first = attributes & CODEC_MASK, base
+        elif attributes & CODEC_MASK != codec:
+            break
+        elif base != following:
+            gapless = False
+        if crc32c(bytes(data[at + CRC_START : stop])) != crc:
+            raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
+        keep_raw(data[at:stop])
+        following = base + count
+        records += count
+        leader_epoch = epoch
+        at = stop
+    if not raws:
+        return start
+    try:
+        kept.batches.append(
+            join(
+                raws,
+                codec=codec,
+                first=first,
+                next=following,
+                leader_epoch=leader_epoch,
+                gapless=gapless,
+            )
+            if len(raws) > 1
+            else as_is(raws[0])
+        )
+    except ProtocolError:
+        # What our codec can't read (a header's name that is no UTF-8) needs no merging.
+        kept.batches += [as_is(raw) for raw in raws]
+    kept.position = following
+    kept.leader_epoch = leader_epoch
+    return at
 
 
 def _is_abort(raw: memoryview) -> bool:
