@@ -21,6 +21,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -28,6 +31,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 
@@ -161,6 +165,28 @@ class KafkaTools:
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the log's start to offset `before`."""
         _all(self.admin.delete_records([TopicPartition(topic, partition, before)]))
+
+    def allow(
+        self,
+        user: str,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+        *,
+        prefixed: bool = False,
+    ) -> None:
+        """Let `user` do `operation` on the topic, group, transactional id or cluster `name`, or on
+        all that begin with it."""
+        rule = AclBinding(
+            kind,
+            name,
+            ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        _all(self.admin.create_acls([rule]))
 
     # Offsets
 

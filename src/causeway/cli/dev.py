@@ -43,7 +43,7 @@ def up(
     if environment.example_file.exists():
         out = console()
         out.print()
-        out.print("A file that mirrors A to B, for Causeway and MirrorMaker 2 alike:")
+        out.print("A file that mirrors A to B, for Causeway and MirrorMaker alike:")
         out.print(f"  {environment.example_file}", soft_wrap=True, highlight=False)
         out.print("To try it:")
         out.print(f"  causeway run {environment.example_file}", soft_wrap=True, highlight=False)
