@@ -77,7 +77,6 @@ def measure(
                     "measure", name, "the target does not end with the backlog's last records"
                 )
         result = Throughput(records=shape.backlog, size=written.size, usage=usage)
-        say(
-            f"{result.records_per_s:,.0f} records/s, {usage.seconds:.2f} s, {usage.cpu_s:.1f} s CPU"
-        )
+        speed = f"{result.records_per_s:,.0f} records/s"
+        say(f"{speed}, {usage.seconds:.2f} s, {usage.cpu_s:.1f} s of CPU, {usage.pss_mb:,.0f} MB")
         return result
