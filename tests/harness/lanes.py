@@ -130,7 +130,7 @@ class LaneDriver:
                         )
                         for p, (producer_id, epoch) in zip(fed, ids, strict=True)
                     ),
-                    **more,  # type: ignore[arg-type]
+                    **more,
                 )
             )
         for assignment in made:

@@ -194,7 +194,7 @@ def test_a_header_name_that_is_no_text_is_refused_not_changed() -> None:
     raw = bytearray(raw_batch([Rec(offset=0, headers=[("ab", b"1")])]))
     raw[raw.index(b"ab")] = 0xFF
     with pytest.raises(ProtocolError):
-        decode(raw)
+        decode(bytes(raw))
 
 
 @pytest.mark.parametrize(
