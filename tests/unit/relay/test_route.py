@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.model import Pair
+from causeway.relay.flow import Flow
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.route import KEYLESS_RUN, partition, partition_of, route
+from causeway.wire.batches import Batch
+from causeway.wire.records import as_is, records_of
+from tests.harness.raw_batches import Rec, raw_batch
+
+# From the tests of Apache Kafka's own Utils.murmur2: key and hash as a Java int.
+JAVA_HASHES = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def _flow(*starts: int) -> Flow:
+    outlets = tuple(
+        Outlet(
+            topic="A.t",
+            partition=index,
+            topic_id="0" * 32,
+            producer_id=index,
+            producer_epoch=0,
+            pair=Pair(source=start, target=0, sequence=0),
+        )
+        for index, start in enumerate(starts)
+    )
+    return Flow.of(
+        Assignment(
+            link="A->B",
+            source="a",
+            target="b",
+            topic="t",
+            partition=0,
+            topic_id="0" * 32,
+            leader_epoch=-1,
+            outlets=outlets,
+        )
+    )
+
+
+def _batch(keys: list[bytes | None], first: int = 0) -> Batch:
+    return as_is(
+        raw_batch([Rec(offset=first + i, key=k, value=b"%d" % i) for i, k in enumerate(keys)])
+    )
+
+
+@pytest.mark.parametrize(("key", "hashed"), JAVA_HASHES.items())
+@pytest.mark.parametrize("count", [1, 2, 5, 7, 100])
+def test_keys_go_where_javas_default_partitioner_puts_them(
+    key: bytes, hashed: int, count: int
+) -> None:
+    assert partition_of(key, 12345, count) == (hashed & 0x7FFFFFFF) % count
+
+
+def test_keyless_records_stay_together_and_take_turns() -> None:
+    found = [partition_of(None, offset, 3) for offset in range(4 * KEYLESS_RUN)]
+    assert found == [0] * KEYLESS_RUN + [1] * KEYLESS_RUN + [2] * KEYLESS_RUN + [0] * KEYLESS_RUN
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=8), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.integers(0, 1000),
+)
+def test_each_record_is_in_one_share_in_order(
+    keys: list[bytes | None], count: int, first: int
+) -> None:
+    whole = _batch(keys, first)
+
+    shares = partition(whole, count)
+
+    rows = {}
+    for index, share in enumerate(shares):
+        if share is None:
+            continue
+        offsets = [share.source_offset(i) for i in range(share.records)]
+        assert offsets == sorted(offsets)
+        assert (share.first, share.next, share.codec) == (offsets[0], whole.next, whole.codec)
+        for offset, record in zip(offsets, records_of(share), strict=True):
+            assert partition_of(record.key, offset, count) == index
+            rows[offset] = (record.key, record.value)
+    assert rows == {first + i: (key, b"%d" % i) for i, key in enumerate(keys)}
+
+
+def test_with_one_outlet_the_batch_goes_as_it_is() -> None:
+    flow, batch = _flow(0), _batch([b"a", None])
+    (outlet,) = route(flow, batch)
+    assert outlet.take() is batch
+
+
+def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:
+    keys: list[bytes | None] = [b"%d" % i for i in range(40)]
+    flow = _flow(0, 25, 100)
+
+    touched = route(flow, _batch(keys))
+
+    assert touched == flow.outlets[:2]
+    arrived = {
+        outlet.spec.partition: [batch.source_offset(i) for i in range(batch.records)]
+        for outlet in touched
+        for batch in outlet.pending
+    }
+    wanted = {
+        p: [o for o in range(40) if partition_of(keys[o], o, 3) == p and o >= start]
+        for p, start in ((0, 0), (1, 25))
+    }
+    assert arrived == wanted
+    assert flow.pending_bytes == sum(b.size for o in touched for b in o.pending)
