@@ -88,7 +88,7 @@ def logs(draw: st.DrawFn) -> Log:
             for i, gap in enumerate(gaps)
             if not gap
         ]
-        span = {"base": log.end, "last": log.end + len(gaps) - 1}
+        last = log.end + len(gaps) - 1
         transactional = producer > 0
         raw = raw_batch(
             records,
@@ -97,9 +97,10 @@ def logs(draw: st.DrawFn) -> Log:
             sequence=log.end,
             transactional=transactional,
             compressed=draw(st.booleans()) if records else False,
-            **span,
+            base=log.end,
+            last=last,
         )
-        log.batches.append((span["base"], span["last"], raw))
+        log.batches.append((log.end, last, raw))
         written = [(r.offset, r.value) for r in records]
         log.everything += written
         if transactional:
