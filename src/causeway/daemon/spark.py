@@ -28,6 +28,11 @@ _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launc
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 # What Spark itself hides on its pages; such values must not become arguments of a process either.
 _SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
+_NOT_IMPORTABLE = "the executors cannot import"
+_SHIP_IT = (
+    "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
+    "spark.archives: see docs/spark.md"
+)
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 _DEFAULTS = {
     "spark.app.name": "causeway",
@@ -88,6 +93,7 @@ class Spark:
         self._process: subprocess.Popen[bytes] | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=40)
         self._stopping = threading.Event()
+        self._context_ended: str | None = None
         self._launched: set[int] = set()
 
     def start(self) -> None:
@@ -95,6 +101,9 @@ class Spark:
         check_java()
         if self.local:
             self._prepare_environment()
+        elif "spark.pyspark.python" in self._conf:
+            # Only spark-submit acts on it; a context in Python reads the variable.
+            os.environ["PYSPARK_PYTHON"] = self._conf["spark.pyspark.python"]
         try:
             from pyspark import SparkConf, SparkContext
             from pyspark.java_gateway import launch_gateway
@@ -168,7 +177,7 @@ class Spark:
         """Why no lane can run any more, or None while the JVM lives."""
         code = self._process.poll() if self._process is not None else None
         if code is None:
-            return None
+            return self._context_ended
         words = self._last_words()
         return f"Spark's JVM ended with code {code}" + (f": {words}" if words else "")
 
@@ -191,11 +200,21 @@ class Spark:
                 reason, returned = "it returned", True
             except Exception as error:
                 reason, returned = explain(error), False
+                self._look_at_context()
             self._on_lane_ended(task.lane, reason, returned)
             if time.monotonic() - began > _HEALTHY_S:
                 pause = _BACKOFF_S[0]
             self._stopping.wait(pause)
             pause = min(pause * 2, _BACKOFF_S[1])
+
+    def _look_at_context(self) -> None:
+        """A cluster that gave the application up leaves a JVM with a context that is stopped."""
+        try:
+            if self._context is not None and self._context._jsc.sc().isStopped():
+                words = self._last_words()
+                self._context_ended = "Spark stopped" + (f": {words}" if words else "")
+        except Exception as error:
+            _log.debug("look at context: %s", error)
 
     def quiesce(self) -> None:
         """Launches no lane again."""
@@ -250,23 +269,24 @@ def _complete(conf: Mapping[str, str], lanes: int | None, secret: str) -> dict[s
 def explain(error: Exception) -> str:
     """One line for a failed job, the cause and not Spark's frame round it."""
     text = str(error)
-    if "No module named 'causeway" in text:
-        return (
-            "the executors cannot import causeway (install it on every worker, or ship it with "
-            "spark.archives or spark.submit.pyFiles)"
-        )
+    missing = re.search(r"No module named '([\w.]+)'", text)
+    if missing:
+        return f"{_NOT_IMPORTABLE} {missing[1]}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:  # the last line of a Python traceback
         if _PYTHON_ERROR.match(line) and not line.startswith(("org.apache.", "py4j", "java")):
             return line[:500]
-    found = re.search(r"most recent failure: Lost task [^)]*\): (?:[\w.]+: )?(.+)", text)
+    found = re.search(r"most recent failure: Lost task .*?\(TID \d+\)(?: \([^)]*\))?: (.+)", text)
+    if found:
+        return re.sub(r"^[\w.]+: ", "", found[1].strip())[:300]
+    found = re.search(r"^: (?:[\w.]+: )?(.+)", text, re.MULTILINE)  # as py4j shows Java's
     if found:
         return found[1].strip()[:500]
-    return (lines or [type(error).__name__])[-1 if len(lines) < 3 else 0][:500]
+    return (lines or [type(error).__name__])[0][:500]
 
 
 def not_importable(reason: str) -> CausewayError | None:
     """The error that no retry can mend, where `reason` of a failed lane is one."""
-    if reason.startswith("the executors cannot import"):
-        return PrerequisiteError("start a lane", cause=reason)
+    if _NOT_IMPORTABLE in reason:
+        return PrerequisiteError("start lanes", cause=reason, remedy=_SHIP_IT)
     return None

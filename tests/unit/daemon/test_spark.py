@@ -1,0 +1,139 @@
+"""What is told to Spark, and what is made of its failures; no JVM starts here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from causeway.daemon import java, spark
+from causeway.errors import PrerequisiteError
+from causeway.relay.control import SECRET_VARIABLE
+
+
+@pytest.mark.parametrize(
+    ("conf", "lanes", "wanted"),
+    [
+        ({"spark.master": "local[3]"}, None, 3),
+        ({"spark.master": "local[3, 2]"}, None, 3),
+        ({"spark.master": "local"}, None, 1),
+        ({"spark.master": "local[3]"}, 8, 8),
+        ({"spark.master": "spark://h:7077"}, None, None),
+        ({"spark.master": "yarn"}, 8, 8),
+    ],
+)
+def test_lanes_follow_the_file_or_the_local_cores(
+    conf: dict[str, str], lanes: int | None, wanted: int | None
+) -> None:
+    assert spark.wanted_lanes(conf, lanes) == wanted
+
+
+def test_a_local_master_has_a_slot_for_every_lane_and_no_secret() -> None:
+    conf = spark._complete({"spark.master": "local[2]"}, 8, "the key")
+    assert conf["spark.master"] == "local[8]"
+    assert spark._complete({"spark.master": "local[2, 5]"}, 8, "k")["spark.master"] == "local[8,5]"
+    assert "the key" not in conf.values()
+    assert conf["spark.ui.enabled"] == "false"
+    assert conf["spark.speculation"] == "false"
+
+
+def test_the_file_wins_over_our_defaults() -> None:
+    conf = spark._complete({"spark.ui.enabled": "true", "spark.driver.memory": "2g"}, 1, "k")
+    assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("true", "2g")
+
+
+def test_executors_get_the_key_under_a_name_that_spark_redacts_and_we_keep_from_arguments() -> None:
+    conf = spark._complete({"spark.master": "spark://h:7077"}, 1, "the key")
+    (name,) = [name for name, value in conf.items() if value == "the key"]
+    assert name == f"spark.executorEnv.{SECRET_VARIABLE}"
+    assert spark._SECRET.search(name)
+
+
+KILLED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 \
+times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (127.0.0.1 executor driver): \
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+\tat org.apache.spark.api.python.BasePythonRunner
+Caused by: java.io.EOFException"""
+LOST = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 \
+times, most recent failure: Lost task 0.0 in stage 0.0 (TID 1) (10.0.0.7 executor 0): \
+ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: worker lost
+Driver stacktrace:"""
+RAISED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 \
+times, most recent failure: Lost task 0.0 in stage 2.0 (TID 2) (h executor 1): \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    run_lane()
+ConnectionRefusedError: [Errno 111] Connection refused
+\tat org.apache.spark.api.python.BasePythonRunner"""
+STOPPED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.readRDD.
+: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
+This stopped SparkContext was created at:"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (KILLED, "Python worker exited unexpectedly (crashed)"),
+        (
+            LOST,
+            "ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: "
+            "worker lost",
+        ),
+        (RAISED, "ConnectionRefusedError: [Errno 111] Connection refused"),
+        (STOPPED, "Cannot call methods on a stopped SparkContext."),
+        ("", "RuntimeError"),
+    ],
+)
+def test_a_failed_job_is_told_by_its_cause(text: str, cause: str) -> None:
+    assert spark.explain(RuntimeError(text)) == cause
+
+
+def test_executors_without_the_package_are_told_apart() -> None:
+    text = RAISED.replace("ConnectionRefusedError: [Errno 111] Connection refused", "{}")
+    reason = spark.explain(
+        RuntimeError(text.format("ModuleNotFoundError: No module named 'causeway'"))
+    )
+    error = spark.not_importable(f"lane 0 ended: {reason}")
+    assert isinstance(error, PrerequisiteError)
+    assert "cannot import causeway" in str(error)
+    assert "docs/spark.md" in str(error)
+    assert spark.not_importable("lane 0 ended: it was killed") is None
+
+
+def home(at: Path, *, release: str | None = None, says: str = "") -> Path:
+    """A Java home whose java prints `says`, for want of a `release` file."""
+    (at / "bin").mkdir(parents=True)
+    program = at / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    if release is not None:
+        (at / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
+    return at
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script plays java")
+def test_java_is_found_and_its_version_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(java_home: Path) -> str:
+        monkeypatch.setenv("JAVA_HOME", str(java_home))
+        return java.check_java()
+
+    assert check(home(tmp_path / "17", release="17.0.15")).endswith("17/bin/java")
+    assert check(home(tmp_path / "21", says='openjdk version "21.0.2" 2024-01-16'))
+    with pytest.raises(PrerequisiteError, match=r"11\.0\.2, Spark needs 17"):
+        check(home(tmp_path / "11", release="11.0.2"))
+    with pytest.raises(PrerequisiteError, match=r"1\.8\.0_402, Spark needs 17"):
+        check(home(tmp_path / "8", says='java version "1.8.0_402"'))
+    with pytest.raises(PrerequisiteError, match="does not tell its version"):
+        check(home(tmp_path / "odd", says="hello"))
+    with pytest.raises(PrerequisiteError, match="JAVA_HOME has no such program"):
+        check(tmp_path / "none")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PrerequisiteError, match="there is none"):
+        java.check_java()
