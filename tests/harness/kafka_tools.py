@@ -39,6 +39,14 @@ from tests.harness.waiting import await_until
 
 Header = tuple[str, bytes | None]
 _TIMEOUT_S = 30.0
+# What a broker says for a moment after it has come back.
+_ELECTING = (
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +212,17 @@ class KafkaTools:
         where = OffsetSpec.earliest() if spec == "earliest" else OffsetSpec.latest()
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, partition): where for partition in range(count)}
-        answers = self.admin.list_offsets(asked, isolation_level=level)
-        return {tp.partition: future.result().offset for tp, future in answers.items()}
+
+        def attempt() -> dict[int, int]:
+            answers = self.admin.list_offsets(asked, isolation_level=level)
+            try:
+                return {tp.partition: future.result().offset for tp, future in answers.items()}
+            except KafkaException as failure:
+                if failure.args[0].code() in _ELECTING:
+                    return {}
+                raise
+
+        return await_until(attempt, _TIMEOUT_S, f"offsets of {topic}")
 
     def commit_group(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set an idle consumer group's offsets."""

@@ -417,7 +417,7 @@ def test_a_zombies_batches_arrive_late(
         ports = it.ports_of(0)
         ground.proxies[1].stall("up", client_ports=ports)
         it.written(50, timestamp=timestamp)
-        await_until(lambda: ground.proxies[1].held > 1000, what="a batch is on its way")
+        await_until(lambda: ground.proxies[1].held > 500, what="a batch is on its way")
         it.written(450, timestamp=timestamp)
         if fate == "dead":
             it.driver.kill(0)
@@ -447,7 +447,7 @@ def test_the_same_batch_twice_is_appended_once(ground: Ground, prefix: str) -> N
         it.await_mirrored()
         ground.proxies[1].stall("up", client_ports=it.ports_of(0))
         it.written(50)
-        await_until(lambda: it.target_end() == 50 and ground.proxies[1].held > 1000)
+        await_until(lambda: it.target_end() == 50 and ground.proxies[1].held > 500)
 
         ground.proxies[1].release()
 

@@ -36,6 +36,7 @@ from causeway.wire.batches import (
     distance,
 )
 from causeway.wire.cluster import Cluster
+from causeway.wire.producers import last_sequence
 from causeway.wire.records import Record, decode, records_of, split
 
 SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
@@ -177,6 +178,8 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
             "mirrored",
             remedy="start with --adopt to go on without them",
         )
+    if source_end < position:  # or another lane has mirrored what came since it was asked for
+        source_end = _end(source, assignment)
     if source_end < position:
         raise DivergedError(
             "resume",
@@ -333,6 +336,10 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
             f"{count} records were sent: it holds some twice, or somebody else's",
             remedy="compare both topics, then start with --adopt or --from",
         )
+    if count == 0 and _value(_offsets(target, [_place(outlet)], _EARLIEST)[_place(outlet)]) > (
+        pair.target
+    ):
+        return _LastOfOurs(_remembered(outlet, target), -1, None, foreign)
     if raw is None:
         return _LastOfOurs(count, -1, None, foreign)
     found = decode(raw)
@@ -340,6 +347,22 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     append_times = bool(fields[5] & LOG_APPEND_TIME)
     return _LastOfOurs(count, index - 1 - missing, _content(found[-1]), foreign, append_times)
+
+
+def _remembered(outlet: Outlet, target: Cluster) -> int:
+    """How many records of ours came after the pair, by the broker's memory: the log has none of
+    them any more, and where others write its offsets do not tell."""
+    last = last_sequence(target, _place(outlet), outlet.producer_id)
+    if last is None:
+        raise DivergedError(
+            "resume",
+            str(_place(outlet)),
+            f"the target has deleted what came after offset {outlet.pair.target}, and nothing "
+            "tells how much of that was ours",
+            remedy="start with --adopt or --from",
+        )
+    count = distance(outlet.pair.sequence, advance(last, 1))
+    return count if count <= SEQUENCE_SPACE // 2 else 0
 
 
 def _walk_source(
@@ -588,6 +611,11 @@ def _leaders(
         else:
             leaders[place] = partition.leader
     return leaders
+
+
+def _end(source: Cluster, assignment: Assignment) -> int:
+    place, committed = assignment.source_partition, assignment.read_committed
+    return _value(_offsets(source, [place], _LATEST, read_committed=committed)[place])
 
 
 def _cleanup_policy(cluster: Cluster, topic: str) -> str:

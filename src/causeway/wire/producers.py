@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from causeway.errors import CausewayError, UnreachableError
@@ -86,6 +87,37 @@ def _init_request(transactional_id: str | None) -> Any:
         producer_epoch=-1,
         max_version=5,
     )
+
+
+def last_sequence(cluster: Client, tp: TopicPartition, producer_id: int) -> int | None:
+    """The last sequence of the producer id that the partition's leader remembers, None if it has
+    forgotten it (or never knew it). Raises BrokerError, AuthorizationError."""
+    deadline = Deadline(cluster.timeout_s)
+    return cluster.retry(deadline, lambda: _last_sequence(cluster, tp, producer_id, deadline))
+
+
+def _last_sequence(
+    cluster: Client, tp: TopicPartition, producer_id: int, deadline: Deadline
+) -> int | None:
+    leader = cluster.leaders([tp])[tp]
+    if isinstance(leader, CausewayError):
+        cluster.forget([tp.topic])
+        raise leader
+    topic = DescribeProducersRequest.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+    request = DescribeProducersRequest(topics=[topic])
+    part = cluster.once(request, leader.node_id, deadline).topics[0].partitions[0]
+    if part.error_code:
+        if part.error_code in STALE_METADATA:
+            cluster.forget([tp.topic])
+        raise broker_error(
+            part.error_code,
+            "ask for the producers of",
+            f"{tp} on {cluster}",
+            part.error_message,
+            needs=f"READ on topic {tp.topic}",
+        )
+    known = {state.producer_id: state.last_sequence for state in part.active_producers}
+    return known.get(producer_id)
 
 
 def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:
