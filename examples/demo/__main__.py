@@ -65,6 +65,9 @@ def run(*, keep: bool) -> int:
     except KeyboardInterrupt:
         console.print("Interrupted; stopping.")
         raise
+    except CausewayError:
+        console.print(ground.log_end(), markup=False, highlight=False, soft_wrap=True)
+        raise
     finally:
         if not kept:
             ground.down()

@@ -82,9 +82,13 @@ class Ground(ABC):
 
     _detached = False
 
+    def log_end(self, lines: int = 20) -> str:
+        """The last lines of what the mirror said, as long as its files are there."""
+        said = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(said.strip().splitlines()[-lines:])
+
     def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return self.log_end(1) or "it said nothing"
 
     def _write_file(self) -> None:
         self.file.write_text(_FILE.format(source=self.source, target=self.target))
