@@ -76,6 +76,10 @@ def install() -> None:
     exactly = ["--no-deps", "--no-build-isolation"]
     pip_install("packages", [*exactly, "--require-hashes", "-r", LOCK], pinned(LOCK))
     pip_install("causeway", [*exactly, "--editable", ROOT], 1)
+    print("Starting Spark once, to prepare for quick starts", flush=True)
+    # Without what this makes all works as well, a bit slower: so its failure is no matter.
+    python = os.path.join(VENV, "bin", "python")
+    subprocess.run([python, "-m", "causeway.daemon.archive"], capture_output=True, check=False)
 
 
 def pinned(lock: str) -> int:

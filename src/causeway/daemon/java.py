@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 from causeway.errors import PrerequisiteError
@@ -26,6 +27,11 @@ def check_java() -> str:
             "start Java", java, f"it is version {version}, Spark needs {NEEDED}", remedy=_REMEDY
         )
     return java
+
+
+def identity(java: str) -> str:
+    """A short text that differs for each build of Java; for what only the same build can use."""
+    return f"{zlib.crc32(f'{Path(java).resolve()} {_released(java) or _asked(java)}'.encode()):08x}"
 
 
 def _find() -> str:

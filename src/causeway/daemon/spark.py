@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from causeway.daemon import archive
 from causeway.daemon.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
@@ -48,6 +49,7 @@ _LOCAL_DEFAULTS = {
     "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
     # The JVM only schedules: quick to start and small beats quick in the long run.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m",
+    "spark.python.daemon.module": "causeway.relay.worker_daemon",
 }
 
 
@@ -83,9 +85,13 @@ class Spark:
         secret: str,
         *,
         on_lane_ended: Callable[[int, str, bool], None],
+        java_options: str | None = None,
     ) -> None:
         self._conf = _complete(conf, lanes, secret)
         self.local = is_local(conf)
+        # Only beside options of our own: what the file says of the JVM stands as it is.
+        self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
+        self._java_options = java_options
         self._lanes = lanes
         self._secret = secret
         self._on_lane_ended = on_lane_ended
@@ -113,6 +119,9 @@ class Spark:
             ) from error
         # It has opinions on the version of pandas, and on a JVM that died before it was stopped.
         warnings.filterwarnings("ignore", module="pyspark")
+        if self._tuned:
+            more = archive.option() if self._java_options is None else self._java_options
+            self._conf["spark.driver.extraJavaOptions"] += more
         open_conf = SparkConf(loadDefaults=False)
         open_conf.setAll([(k, v) for k, v in self._conf.items() if not _SECRET.search(k)])
         try:
@@ -220,8 +229,12 @@ class Spark:
         """Launches no lane again."""
         self._stopping.set()
 
-    def stop(self) -> None:
-        """Ends all jobs, the context and the JVM. Never raises."""
+    def rehearse(self) -> None:
+        """Runs a job that does nothing, as a lane's job would run."""
+        self._context.parallelize([0], 1).mapPartitions(list).collect()
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""
         self._stopping.set()
         context, self._context = self._context, None
         try:
@@ -235,7 +248,7 @@ class Spark:
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()
-            self._process.wait(5)
+            self._process.wait(patience_s)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.daemon import java, spark
+from causeway.daemon import archive, java, spark
 from causeway.errors import PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
 
@@ -137,3 +137,16 @@ def test_java_is_found_and_its_version_judged(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PrerequisiteError, match="there is none"):
         java.check_java()
+
+
+def test_a_class_data_archive_is_used_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "17", release="17.0.15")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert archive.option() == ""
+    archive.path().parent.mkdir(parents=True)
+    archive.path().touch()
+    assert archive.option() == f" -XX:SharedArchiveFile={archive.path()}"
+    monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "21", release="21.0.2")))
+    assert archive.option() == ""
