@@ -174,6 +174,28 @@ def test_data_without_progress_is_taken_over_only_on_request(
         assert "last records are not found" in reason
 
 
+def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 2)
+    fill(source, topic, 100, partitions=2)
+    settings = link(source.bootstrap, target.bootstrap, topic)
+    with RunningDaemon(monkeypatch, settings) as run:
+        run.await_state(topic, State.RUNNING, 2)
+        await_same(source, target, topic)
+        target.delete_topic(settings.progress_topic)
+        fill(source, topic, 100, partitions=2, first=100)
+        await_same(source, target, topic)
+        await_until(lambda: settings.progress_topic in target.topics(), 40, "progress again")
+        await_until(lambda: run.link().reason is None, 40, "progress written")
+    fill(source, topic, 100, partitions=2, first=200)
+    with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
+        run.join()
+    assert run.result == 0
+    assert source.digests(topic) == target.digests(f"A.{topic}")
+
+
 def test_a_standby_takes_over_and_the_first_does_not_come_back(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,9 @@ class Leadership:
             self._writer.write([self._record(), *entries])
             self._written_at = time.monotonic()
 
+    def ensure_topic(self) -> None:
+        self._topic.ensure()
+
     def renew(self) -> None:
         self.write(())
 

@@ -24,6 +24,7 @@ class Row:
     stop_at: int | None = None
     lane: int | None = None
     dirty: bool = False
+    closed: bool = False  # stopped by the driver: what a lane still says comes too late
     failed_at: float | None = None  # monotonic, since when it has been FAILED
     records: int = 0
     bytes: int = 0
@@ -32,6 +33,8 @@ class Row:
     heard_at: float = 0.0
 
     def hear(self, standing: Standing) -> None:
+        if self.closed:
+            return
         report, before = standing.report, self.progress
         # What we stopped stays so, whatever its lane still has to say before it lets go.
         stopped = before.state is State.STOPPED and report.state is not State.STOPPED
@@ -72,6 +75,8 @@ class Row:
         self.progress = replace(self.progress, state=State.DONE, reason=None)
 
     def stop(self, progress: Progress) -> None:
+        """By the driver's own judgement; `progress` says why."""
+        self.closed = True
         self.progress = progress
         self.lane = None
         self.dirty = True

@@ -122,7 +122,8 @@ class Daemon:
     def run(self) -> int:
         self._engine.start()
         try:
-            self._check_clusters()
+            if not self._check_clusters():
+                return 0
             for link in self._links:
                 link.start()
             while not self.stop.wait(_TICK_S):
@@ -137,13 +138,22 @@ class Daemon:
 
     # -- the start --------------------------------------------------------------------------------
 
-    def _check_clusters(self) -> None:
-        """Every cluster must answer once: a wrong address should not look like an outage."""
+    def _check_clusters(self) -> bool:
+        """Every cluster must answer once: a wrong address should not look like an outage. False
+        when told to stop meanwhile."""
         clusters = self._clusters.all
         with ThreadPoolExecutor(max(1, len(clusters))) as pool:
             checks = [pool.submit(cluster.bootstrap_check) for cluster in clusters]
+            while not all(check.done() for check in checks):
+                if self.stop.wait(_TICK_S):
+                    self._clusters.close()  # which ends the checks
+                    return False
+                if error := next((e for c in checks if c.done() and (e := c.exception())), None):
+                    self._clusters.close()
+                    raise error
             for check in checks:
                 check.result()
+        return True
 
     def _listen(self, spark: Spark) -> ControlServer:
         server = ControlServer(
@@ -234,6 +244,7 @@ class Daemon:
         if not self._bounded or self.stop.is_set():
             return
         left: list[str] = []
+        left += [str(link.failure) for link in self._links if link.failure is not None]
         for link in (link.status() for link in self._links):
             left += [
                 f"{link.name} {p.topic}-{p.partition} {p.state.value}: {p.reason}"

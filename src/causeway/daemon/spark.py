@@ -27,6 +27,7 @@ from causeway.relay.task import LaneTask
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
+_COUNT_S = 5.0  # so often the cores of a cluster are counted
 # What Spark itself hides on its pages; such values must not become arguments of a process either.
 _SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
 _NOT_IMPORTABLE = "the executors cannot import"
@@ -100,6 +101,7 @@ class Spark:
         self._tail: collections.deque[str] = collections.deque(maxlen=40)
         self._stopping = threading.Event()
         self._context_ended: str | None = None
+        self._cores, self._counted_at = 1, -_COUNT_S
         self._launched: set[int] = set()
 
     def start(self) -> None:
@@ -179,7 +181,13 @@ class Spark:
     @property
     def lanes(self) -> int:
         """How many lanes may run now; on a cluster it grows with its executors."""
-        return self._lanes or max(1, int(self._context.defaultParallelism))
+        if self._lanes is not None:
+            return self._lanes
+        now = time.monotonic()
+        if now - self._counted_at > _COUNT_S:
+            self._counted_at = now
+            self._cores = max(1, int(self._context.defaultParallelism))
+        return self._cores
 
     @property
     def death(self) -> str | None:
