@@ -18,12 +18,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
 from causeway.daemon import packing, processes
 from causeway.daemon.status import LaneStatus
+from causeway.daemon.tracked import Key, Lane, Standing, Tracked
 from causeway.model import State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
@@ -33,67 +33,21 @@ from causeway.relay.messages import (
     Drain,
     Drained,
     Lease,
-    PartitionReport,
     Report,
     Revoke,
     ToDriver,
 )
 
 _log = logging.getLogger("causeway.fleet")
-Key = tuple[str, str, int]
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
 REBALANCE_S = 10.0
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
-_SMOOTHING = 0.3  # of a new rate in the average, a second
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """A lane's report of one partition, with counts of the whole run and rates."""
-
-    report: PartitionReport
-    lane: int
-    records: int
-    bytes: int
-    records_per_s: float
-    bytes_per_s: float
 
 
 Sink = Callable[[Sequence[Standing]], None]
 OnWaiting = Callable[[Collection[Key]], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    connection: LaneConnection
-    number: int
-    host: str
-    pid: int
-    process: str | None  # when it started, where it runs on this machine
-    lease_from: float  # our clock, at the last echo
-    partitions: set[Key] = field(default_factory=set)
-    closed: bool = False  # no longer connected: its partitions wait for `is_over`
-    over: bool = False  # it has said, or shown, that it sends nothing any more
-    silent_s: float = 0.0
-    rss_bytes: int = 0
-    cpu_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Tracked:
-    assignment: Assignment
-    lane: _Lane | None = None
-    leaving: bool = False  # revoked, its last report is awaited
-    going_to: int | None = None  # the lane that it was revoked for
-    removed: bool = False  # nobody gets it next
-    report: PartitionReport | None = None
-    reported_at: float = 0.0
-    records: int = 0  # of lanes before this one
-    bytes: int = 0
-    records_per_s: float = 0.0
-    bytes_per_s: float = 0.0
 
 
 class Fleet:
@@ -114,9 +68,9 @@ class Fleet:
         self._local = local
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._tracked: dict[Key, _Tracked] = {}
+        self._tracked: dict[Key, Tracked] = {}
         self._waiting: dict[Key, None] = {}
-        self._lanes: dict[LaneConnection, _Lane] = {}
+        self._lanes: dict[LaneConnection, Lane] = {}
         self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
         self._expected = 0
         self._gathering_until = 0.0
@@ -142,7 +96,7 @@ class Fleet:
                     # Its lane has not let go of it yet; then it is placed anew.
                     before.assignment, before.removed = assignment, False
                     continue
-                self._tracked[assignment.key] = _Tracked(assignment=assignment)
+                self._tracked[assignment.key] = Tracked(assignment=assignment)
                 self._waiting[assignment.key] = None
             self._place()
 
@@ -152,7 +106,7 @@ class Fleet:
         latest when their lane's lease has run out)."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
-            by_lane: dict[_Lane, list[Key]] = {}
+            by_lane: dict[Lane, list[Key]] = {}
             for key in keys:
                 tracked = self._tracked.get(key)
                 if tracked is None:
@@ -184,7 +138,7 @@ class Fleet:
         assert hello is not None
         here = self._local and hello.host == socket.gethostname()
         with self._lock:
-            self._lanes[connection] = _Lane(
+            self._lanes[connection] = Lane(
                 connection=connection,
                 number=hello.lane,
                 host=hello.host,
@@ -309,7 +263,7 @@ class Fleet:
 
     # -- inside, with the lock held ---------------------------------------------------------------
 
-    def _is_over(self, lane: _Lane) -> bool:
+    def _is_over(self, lane: Lane) -> bool:
         """Whether `lane`, no longer connected, can send nothing any more."""
         return (
             lane.over
@@ -318,7 +272,7 @@ class Fleet:
             or (lane.process is not None and processes.started_at(lane.pid) != lane.process)
         )
 
-    def _release(self, lane: _Lane) -> list[Key]:
+    def _release(self, lane: Lane) -> list[Key]:
         """Takes all its partitions from a lane that is over; those that wait for another now."""
         lost = [key for key in lane.partitions if self._loosen(key)]
         lane.partitions.clear()
@@ -329,16 +283,10 @@ class Fleet:
     def _loosen(self, key: Key) -> bool:
         """A partition without a lane: to the next one, or away. True where it has to wait."""
         tracked = self._tracked[key]
-        tracked.lane = None
-        tracked.leaving = False
+        tracked.settle()
         if tracked.removed:
             self._forget(key)
             return False
-        if tracked.report is not None:
-            tracked.records += tracked.report.records
-            tracked.bytes += tracked.report.bytes
-            tracked.assignment = _with_newest(tracked.assignment, tracked.report)
-            tracked.report = None
         self._waiting[key] = None
         return True
 
@@ -346,42 +294,19 @@ class Fleet:
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
-    def _take(self, lane: _Lane, message: Report) -> list[Standing]:
+    def _take(self, lane: Lane, message: Report) -> list[Standing]:
         now = time.monotonic()
         standings = []
         for report in message.partitions:
             tracked = self._tracked.get(report.key)
             if tracked is None or tracked.lane is not lane:
                 continue
-            self._measure(tracked, report, now)
-            tracked.report = report
-            standings.append(
-                Standing(
-                    report=report,
-                    lane=lane.number,
-                    records=tracked.records + report.records,
-                    bytes=tracked.bytes + report.bytes,
-                    records_per_s=tracked.records_per_s,
-                    bytes_per_s=tracked.bytes_per_s,
-                )
-            )
+            tracked.take(report, now)
+            standings.append(tracked.standing(report, lane))
             if report.final:
                 lane.partitions.discard(report.key)
                 self._loosen(report.key)
         return standings
-
-    def _measure(self, tracked: _Tracked, report: PartitionReport, now: float) -> None:
-        before = tracked.report
-        passed = now - tracked.reported_at
-        tracked.reported_at = now
-        if before is None or passed <= 0:
-            return
-        # A partition that did not change is not reported, so a long time may have passed.
-        first = not tracked.records_per_s and not tracked.bytes_per_s
-        share = 1.0 if first else 1 - (1 - _SMOOTHING) ** passed
-        records, size = report.records - before.records, report.bytes - before.bytes
-        tracked.records_per_s += share * (records / passed - tracked.records_per_s)
-        tracked.bytes_per_s += share * (size / passed - tracked.bytes_per_s)
 
     def _place(self) -> None:
         """Gives waiting partitions to lanes."""
@@ -423,13 +348,13 @@ class Fleet:
                 part = tuple(assignments[at : at + ASSIGNED_AT_ONCE])
                 lanes[number].connection.send(Assign(assignments=part))
 
-    def _usable(self) -> dict[int, _Lane]:
+    def _usable(self) -> dict[int, Lane]:
         """By number; the newest where one that is about to close has the same."""
         return {
             lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
         }
 
-    def _load(self, lane: _Lane) -> float:
+    def _load(self, lane: Lane) -> float:
         return sum(packing.weight(self._tracked[key].bytes_per_s) for key in lane.partitions)
 
     def _rebalance(self) -> None:
@@ -447,7 +372,7 @@ class Fleet:
         }
         fresh = any(not partitions for partitions in held.values())
         limit = len(self._tracked) if fresh else packing.MOVES_AT_ONCE
-        revoked: dict[_Lane, list[Key]] = {}
+        revoked: dict[Lane, list[Key]] = {}
         for key, number in packing.moves(held, limit).items():
             tracked = self._tracked[key]
             if tracked.lane is not None:
@@ -470,12 +395,3 @@ class Fleet:
         for link, keys in waiting.items():
             if link in self._sinks:
                 self._sinks[link][1](keys)
-
-
-def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
-    """`assignment` with the pairs of `report`, unless it has been claimed anew since."""
-    before = [outlet.producer_id for outlet in assignment.outlets]
-    if [outlet.producer_id for outlet in report.outlets] != before:
-        return assignment
-    update = {"outlets": report.outlets, "leader_epoch": report.leader_epoch}
-    return assignment.model_copy(update=update)

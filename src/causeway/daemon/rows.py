@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.fleet import Standing
 from causeway.daemon.status import PartitionStatus
+from causeway.daemon.tracked import Standing
 from causeway.model import State
 from causeway.relay.messages import PartitionReport
 from causeway.relay.progress import Progress
@@ -24,7 +24,6 @@ class Row:
     stop_at: int | None = None
     lane: int | None = None
     dirty: bool = False
-    closed: bool = False  # stopped by the driver: what a lane still says comes too late
     failed_at: float | None = None  # monotonic, since when it has been FAILED
     records: int = 0
     bytes: int = 0
@@ -33,8 +32,6 @@ class Row:
     heard_at: float = 0.0
 
     def hear(self, standing: Standing) -> None:
-        if self.closed:
-            return
         report, before = standing.report, self.progress
         # What we stopped stays so, whatever its lane still has to say before it lets go.
         stopped = before.state is State.STOPPED and report.state is not State.STOPPED
@@ -76,7 +73,6 @@ class Row:
 
     def stop(self, progress: Progress) -> None:
         """By the driver's own judgement; `progress` says why."""
-        self.closed = True
         self.progress = progress
         self.lane = None
         self.dirty = True

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.fleet import Standing
 from causeway.daemon.rows import Row
+from causeway.daemon.tracked import Standing
 from causeway.model import Pair, State
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.progress import Progress

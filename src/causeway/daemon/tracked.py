@@ -1,0 +1,96 @@
+"""What the fleet keeps of each lane and of each partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from causeway.relay.control import LaneConnection
+from causeway.relay.messages import Assignment, PartitionReport
+
+Key = tuple[str, str, int]  # link, topic and partition of the source
+_SMOOTHING = 0.3  # of a new rate in the average, a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A lane's report of one partition, with counts of the whole run and rates."""
+
+    report: PartitionReport
+    lane: int
+    records: int
+    bytes: int
+    records_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    connection: LaneConnection
+    number: int
+    host: str
+    pid: int
+    process: str | None  # when it started, where it runs on this machine
+    lease_from: float  # our clock, at the last echo
+    partitions: set[Key] = field(default_factory=set)
+    closed: bool = False  # no longer connected: its partitions wait for `is_over`
+    over: bool = False  # it has said, or shown, that it sends nothing any more
+    silent_s: float = 0.0
+    rss_bytes: int = 0
+    cpu_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Tracked:
+    assignment: Assignment
+    lane: Lane | None = None
+    leaving: bool = False  # revoked, its last report is awaited
+    going_to: int | None = None  # the lane that it was revoked for
+    removed: bool = False  # nobody gets it next
+    report: PartitionReport | None = None
+    reported_at: float = 0.0
+    records: int = 0  # of lanes before this one
+    bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+    def take(self, report: PartitionReport, now: float) -> None:
+        """Remembers a report, and how fast the partition moves."""
+        before, passed = self.report, now - self.reported_at
+        self.report, self.reported_at = report, now
+        if before is None or passed <= 0:
+            return
+        # A partition that did not change is not reported, so a long time may have passed.
+        first = not self.records_per_s and not self.bytes_per_s
+        share = 1.0 if first else 1 - (1 - _SMOOTHING) ** passed
+        records, size = report.records - before.records, report.bytes - before.bytes
+        self.records_per_s += share * (records / passed - self.records_per_s)
+        self.bytes_per_s += share * (size / passed - self.bytes_per_s)
+
+    def standing(self, report: PartitionReport, lane: Lane) -> Standing:
+        return Standing(
+            report=report,
+            lane=lane.number,
+            records=self.records + report.records,
+            bytes=self.bytes + report.bytes,
+            records_per_s=self.records_per_s,
+            bytes_per_s=self.bytes_per_s,
+        )
+
+    def settle(self) -> None:
+        """Its lane has let go of it: the next one gets what this one reported last."""
+        self.lane, self.leaving = None, False
+        if self.report is None:
+            return
+        self.records += self.report.records
+        self.bytes += self.report.bytes
+        self.assignment = _with_newest(self.assignment, self.report)
+        self.report = None
+
+
+def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
+    """`assignment` with the pairs of `report`, unless it has been claimed anew since."""
+    before = [outlet.producer_id for outlet in assignment.outlets]
+    if [outlet.producer_id for outlet in report.outlets] != before:
+        return assignment
+    update = {"outlets": report.outlets, "leader_epoch": report.leader_epoch}
+    return assignment.model_copy(update=update)
