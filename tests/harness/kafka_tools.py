@@ -227,8 +227,12 @@ class KafkaTools:
     def commit_group(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set an idle consumer group's offsets."""
         positions = [TopicPartition(topic, p, offset) for (topic, p), offset in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(group, positions)]
-        _all(self.admin.alter_consumer_group_offsets(request))
+        # Not the admin's call, which on a new cluster waits in vain for its first coordinator.
+        consumer = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
+        try:
+            _until(lambda: _commits(consumer, positions))
+        finally:
+            consumer.close()
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         request = [ConsumerGroupTopicPartitions(group)]
@@ -426,6 +430,16 @@ def _flush(producer: Producer, failures: list[KafkaError]) -> None:
     if failures:
         raise KafkaException(failures[0])
     assert left == 0, f"{left} records not acknowledged within {_TIMEOUT_S:g} s"
+
+
+def _commits(consumer: Consumer, positions: list[TopicPartition]) -> bool:
+    try:
+        consumer.commit(offsets=positions, asynchronous=False)
+    except KafkaException as error:
+        if not error.args[0].retriable():
+            raise
+        return False
+    return True
 
 
 def _all(futures: Mapping[Any, Any]) -> list[Any]:

@@ -57,11 +57,12 @@ class Running:
         *arguments: str | Path,
         directory: Path,
         environment: Mapping[str, str] | None = None,
-        module: str = "causeway",
+        script: str = "causeway",
     ) -> None:
+        """`script` is one of those that are installed beside this Python."""
         self._log = directory / f"run-{next(_numbers)}.log"
         self._process = spawn(
-            [sys.executable, "-W", "ignore", "-m", module, *map(str, arguments)],
+            [Path(sys.executable).with_name(script), *arguments],
             output=self._log,
             environment={**command_environment(), **(environment or {})},
         )
@@ -249,6 +250,6 @@ def _parent(process: psutil.Process) -> psutil.Process | None:
 
 def _is_python_daemon(process: psutil.Process | None) -> bool:
     try:
-        return process is not None and "pyspark.daemon" in process.cmdline()
+        return process is not None and "pyspark.worker" in process.cmdline()
     except psutil.NoSuchProcess:
         return False

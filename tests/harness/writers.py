@@ -14,15 +14,24 @@ YEARS_AGO = 1_577_836_800_000  # 2020; a topic of such records needs retention.m
 
 class Writer(threading.Thread):
     """Writes transactions to every partition of `topic`, a quarter of them aborted, until told to
-    stop. Each value is written once. With `timestamp` (ms) the records' times begin there."""
+    stop. Each value is written once. With `timestamp` (ms) the records' times begin there.
+    `pause_s`: the longest pause between two transactions."""
 
     def __init__(
-        self, source: KafkaTools, topic: str, partitions: int, *, timestamp: int | None, seed: int
+        self,
+        source: KafkaTools,
+        topic: str,
+        partitions: int,
+        *,
+        timestamp: int | None,
+        seed: int,
+        pause_s: float,
     ) -> None:
         super().__init__(daemon=True)
         self._source, self._topic, self._partitions = source, topic, partitions
         self._timestamp = timestamp
         self._random = random.Random(seed)
+        self._pause_s = pause_s
         self._ended = threading.Event()
         self.failure: BaseException | None = None
         self.written = 0
@@ -31,7 +40,7 @@ class Writer(threading.Thread):
         try:
             codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
             with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
-                while not self._ended.wait(self._random.uniform(0, 0.05)):
+                while not self._ended.wait(self._random.uniform(0, self._pause_s)):
                     transactions.begin()
                     for _ in range(self._random.choice([1, 5, 200, 1000])):
                         self.written += 1
@@ -61,9 +70,15 @@ class Writer(threading.Thread):
 
 @contextmanager
 def writing(
-    source: KafkaTools, topic: str, partitions: int, *, timestamp: int | None = None, seed: int
+    source: KafkaTools,
+    topic: str,
+    partitions: int,
+    *,
+    timestamp: int | None = None,
+    seed: int,
+    pause_s: float = 0.5,
 ) -> Iterator[Writer]:
-    writer = Writer(source, topic, partitions, timestamp=timestamp, seed=seed)
+    writer = Writer(source, topic, partitions, timestamp=timestamp, seed=seed, pause_s=pause_s)
     writer.start()
     try:
         yield writer

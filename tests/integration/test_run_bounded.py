@@ -14,6 +14,7 @@ from tests.harness.running import PATIENCE_S, assert_same, mm2_file, run_to_end
 pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
+FOREVER = {"retention.ms": "-1"}
 
 
 def values(tools: KafkaTools, topic: str) -> list[bytes | None]:
@@ -31,7 +32,7 @@ def test_runs_one_after_the_other(
 ) -> None:
     """The first run copies all, or nothing of what asks for the latest; a second one nothing, but
     of a new topic what is younger than --from; a third refuses a target that holds data already
-    and copies the rest; a fourth adopts it."""
+    and copies the rest; a fourth adopts it, and goes on after what it holds."""
     all_of_it, latest = f"{prefix}all", f"latest-{prefix}t"
     source.create_topics([all_of_it, latest])
     with source.transactional(f"{prefix}writer") as transactions:
@@ -56,7 +57,7 @@ def test_runs_one_after_the_other(
     assert values(target, f"A.{latest}") == []
 
     since = f"{prefix}since"
-    source.create_topic(since, config={"retention.ms": "-1"})
+    source.create_topic(since, config=FOREVER)
     now = 1_700_000_000_000
     source.produce(
         since, [Outgoing(value=b"%d" % n, timestamp=now + n * HOUR_MS) for n in range(10)]
@@ -69,23 +70,24 @@ def test_runs_one_after_the_other(
     assert values(target, f"A.{latest}") == [b"after"]
 
     taken = f"{prefix}taken"
-    source.create_topic(taken)
-    target.create_topic(f"A.{taken}")
-    source.produce(taken, [b"ours"])
+    records = [Outgoing(value=b"%d" % n, timestamp=now + n) for n in range(5)]
+    source.create_topic(taken, config=FOREVER)
+    target.create_topic(f"A.{taken}", config=FOREVER)
+    source.produce(taken, records)
     source.produce(all_of_it, [b"more"])
-    target.produce(f"A.{taken}", [b"theirs"])
+    target.produce(f"A.{taken}", records[:3])  # by another tool, until yesterday
     refused = causeway("run", file, "--until-caught-up", timeout_s=4 * PATIENCE_S)
 
     assert refused.code == 7, refused.err
     assert "Traceback" not in refused.err
     assert f"A.{taken} has data already" in refused.err
     assert "--adopt" in refused.err
-    assert values(target, f"A.{taken}") == [b"theirs"]
+    assert values(target, f"A.{taken}") == [b"0", b"1", b"2"]
     assert_same(source, all_of_it, target, f"A.{all_of_it}")
 
     run_to_end(file, "--adopt")
 
-    assert values(target, f"A.{taken}") == [b"theirs", b"ours"]
+    assert_same(source, taken, target, f"A.{taken}")
     assert_same(source, all_of_it, target, f"A.{all_of_it}")
     assert values(target, f"A.{since}") == [b"6", b"7", b"8", b"9"]
     assert values(target, f"A.{latest}") == [b"after"]

@@ -98,12 +98,16 @@ def test_topics_and_partitions_that_come_and_go(
         source.delete_topic(reborn)
         source.create_topic(reborn, 2)
         fill(source, reborn, 2, "not the same")
-        stopped = await_until(
-            lambda: _stopped(file, doomed, reborn), PATIENCE_S, "both are stopped", poll_s=0.5
-        )
-        assert "was deleted at the source" in stopped[doomed]
-        assert "made anew" in stopped[reborn]
-        assert "--adopt" in stopped[reborn]
+
+        def told() -> bool:
+            reasons = _stopped(file, doomed, reborn)
+            return (
+                "was deleted at the source" in reasons.get(doomed, "")
+                and "made anew" in reasons.get(reborn, "")
+                and "--adopt" in reasons[reborn]
+            )
+
+        await_until(told, PATIENCE_S, "both are stopped, with their reasons", poll_s=0.5)
 
         fill(source, new, 2, "third")
         writer.end()

@@ -64,8 +64,8 @@ def test_process_tree_and_lanes_killed_at_random(
     pause = threading.Event()
     try:
         with (
-            writing(source, now, 2, seed=SEED) as writer,
-            writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1),
+            writing(source, now, 2, seed=SEED, pause_s=0.1) as writer,
+            writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1, pause_s=0.1),
         ):
             await_copied(source, now, target, f"A.{now}")
             until = time.monotonic() + FIRE_S

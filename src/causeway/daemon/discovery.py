@@ -37,12 +37,12 @@ class Sides:
 @dataclass(slots=True)
 class Found:
     """`mirrored`: topics whose target is there, by source name; `created`: those target topics
-    that this look has made, and that are empty. `names`: all topics of the source. `unfinished`:
-    something may be better when asked again soon."""
+    that this look has made, and that are empty. `counts`: all topics of the source, with their
+    numbers of partitions. `unfinished`: something may be better when asked again soon."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
-    names: frozenset[str] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
     troubles: list[Trouble] = field(default_factory=list)
     errors: list[CausewayError] = field(default_factory=list)
     lost_targets: frozenset[str] = frozenset()  # source names whose target topic is gone
@@ -65,7 +65,9 @@ def look(
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link)
-    found = Found(names=frozenset(observed.source_topics))
+    found = Found(
+        counts={name: len(topic.partitions) for name, topic in observed.source_topics.items()}
+    )
     for problem in plan.problems:
         found.trouble(problem.topic, problem.error)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
@@ -126,22 +128,31 @@ def find_places(
     wanted: Sequence[tuple[MirroredTopic, int]],
     wish: Wish,
     found: Found,
+    first: Mapping[str, int],
 ) -> dict[TopicPartition, Offsets]:
     """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
-    partition; those that could not be asked are missing, and a trouble says why."""
+    partition; those that could not be asked are missing, and a trouble says why.
+
+    `first`: the `counts` of this process's first look. What has come into being since then belongs
+    to the mirror from its first record on, also where the mirror began with the latest ones.
+    """
     if not wanted:
         return {}
     sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
     starts = _offsets(sides.source, sources, _EARLIEST, found)
     committed = link.fetch.read_committed
     ends = _offsets(sides.source, sources, _LATEST, found, read_committed=committed)
-    begins = starts
+    begins = dict(starts)
     if wish.start_from is not None:
         at_time = _offsets(sides.source, sources, wish.start_from, found)
         # -1: no record is that young, so nothing that is there now is wanted.
         begins = {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
-    elif link.fetch.start == "latest":
-        begins = ends
+    else:
+        if link.fetch.start == "latest":
+            begins |= {at: o for at, o in ends.items() if at.partition < first.get(at.topic, 0)}
+        if link.group_id is not None:
+            group = sides.source.committed_offsets(link.group_id)
+            begins |= {at: o for at, o in group.items() if at in ends and o <= ends[at]}
     targets = {
         TopicPartition(topic.target, target)
         for topic, partition in wanted
@@ -189,7 +200,7 @@ def _offsets(
 def gone(source: Cluster, topics_known: Collection[str], found: Found) -> set[str]:
     """Which of `topics_known` the source no longer has. Asked twice: a broker that just started
     may not know all topics yet."""
-    missing = set(topics_known) - found.names
+    missing = set(topics_known) - found.counts.keys()
     if not missing:
         return set()
     time.sleep(1.0)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
 from causeway.control.topics import MirroredTopic, Observed, Problem
-from causeway.daemon.claims import differ
+from causeway.daemon.claims import ACT, differ
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
@@ -196,15 +196,15 @@ def _state(
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
     if differ(progress.topic_id, topic.source_id):
-        return State.STOPPED, "the source topic was made anew since: its id is another"
+        return State.STOPPED, f"the source topic was made anew since: its id is another ({ACT})"
     if progress.outlets and topic.target_id is None:
-        return State.STOPPED, "the target topic is gone"
+        return State.STOPPED, f"the target topic is gone ({ACT})"
     if any(differ(outlet.topic_id, topic.target_id or "") for outlet in progress.outlets):
-        return State.STOPPED, "the target topic was made anew since: its id is another"
+        return State.STOPPED, f"the target topic was made anew since: its id is another ({ACT})"
     if source_end is not None and source_end < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {source_end}, below the position "
-            f"{progress.position}"
+            f"{progress.position} ({ACT})"
         )
     if not running:
         # What the last driver said is old news, but why it failed is still worth knowing.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire import admin, offsets, producers
+from causeway.wire import admin, groups, offsets, producers
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.client import GROUP, TRANSACTION, Client, Leader
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
@@ -52,6 +52,10 @@ class Cluster(Client):
     ) -> FetchedPartition:
         """See offsets.fetch."""
         return offsets.fetch(self, tp, offset, max_bytes, read_committed, max_wait_ms)
+
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """See groups.committed_offsets."""
+        return groups.committed_offsets(self, group)
 
     def describe_configs(
         self, topics: Collection[str], names: Collection[str] | None = None
