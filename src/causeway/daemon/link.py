@@ -12,21 +12,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
-from causeway.control.topics import MirroredTopic
 from causeway.daemon import claims, discovery
-from causeway.daemon.adopt import find_place
-from causeway.daemon.claims import Adopt, Begin, GoOn, Offsets, Stop, Wish
+from causeway.daemon.claiming import Claimer, changed
+from causeway.daemon.claims import Wish
 from causeway.daemon.discovery import Found, Sides
-from causeway.daemon.fleet import Fleet, Key, Standing
+from causeway.daemon.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.rows import Row
 from causeway.daemon.status import LinkStatus, Role, Trouble
-from causeway.errors import CausewayError
+from causeway.daemon.tracked import Key, Standing
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
@@ -57,6 +58,7 @@ class Link:
         self._wish = wish
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
+        self._claimer = Claimer(sides, link, wish, self._leadership)
         self._lock = threading.Lock()
         self._rows: dict[TopicPartition, Row] = {}
         self._left: dict[TopicPartition, Progress] = {}  # progress that no row has taken yet
@@ -69,6 +71,7 @@ class Link:
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
         self._lost = threading.Event()  # this term of leading is over
+        self._discoverer: threading.Thread | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         # An error of the start that no retry mends: a person should hear of it at once.
         self.failure: CausewayError | None = None
@@ -105,7 +108,7 @@ class Link:
         now = time.monotonic()
         with self._lock:
             if not self._planned:
-                return False
+                return self.failure is not None
             if self._troubles and now - self._planned_at < for_good_s and self._unfinished:
                 return False
             return all(row.is_settled(now, for_good_s) for row in self._rows.values())
@@ -155,13 +158,21 @@ class Link:
                 self._term(contents)
             except LeadershipLostError as error:
                 self._abandon(Role.STANDBY, str(error))
-            except CausewayError as error:
-                self._abandon(Role.FAILED, str(error))
-                if not error.retriable and not self._planned:
-                    self.failure = error
+            except Exception as error:
+                self._abandon(Role.FAILED, str(self._fail(error)))
                 self._stop.wait(pause)
                 pause = min(2 * pause, _BACKOFF_S[1])
         self._set_role(Role.ENDED, None)
+
+    def _fail(self, error: Exception) -> CausewayError:
+        """`error` as one of ours. Tried again either way; one of the start that no retry mends is
+        told to the run."""
+        if not isinstance(error, CausewayError):
+            _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
+            error = CausewayError("mirror", self.settings.name, f"internal error: {error!r}")
+        if not error.retriable and not self._planned:
+            self.failure = error
+        return error
 
     def _on_standby(self, lease: LeaseRecord) -> None:
         self._set_role(Role.STANDBY, f"led by {lease.owner}")
@@ -176,10 +187,10 @@ class Link:
         with self._lock:
             self._left = dict(contents.partitions)
         self._set_role(Role.LEADING, None)
-        discoverer = threading.Thread(
+        self._discoverer = threading.Thread(
             target=self._discover, name=f"discover {self.settings.name}", daemon=True
         )
-        discoverer.start()
+        self._discoverer.start()
         written_at = 0.0
         pause = _BACKOFF_S[0]
         try:
@@ -199,6 +210,7 @@ class Link:
                 except CausewayError as error:
                     # The lanes go on: any old progress is true. Only a takeover ends a term.
                     self._set_role(Role.LEADING, str(error))
+                    self._restore_topic(error)
                     written_at = now + pause
                     pause = min(2 * pause, 10.0)
                 else:
@@ -207,8 +219,19 @@ class Link:
             self._finish()
         finally:
             self._lost.set()
-            if not self._stop.is_set():
-                discoverer.join()
+
+    def _restore_topic(self, error: CausewayError) -> None:
+        """Where somebody deleted the progress topic: we know all that was in it."""
+        if not isinstance(error, BrokerError) or error.code != UNKNOWN_TOPIC_OR_PARTITION:
+            return
+        try:
+            self._leadership.ensure_topic()
+        except CausewayError as again:
+            _log.debug("restore %s: %s", self.settings.progress_topic, again)
+            return  # and try again with the next write, which fails likewise
+        with self._lock:
+            for row in self._rows.values():
+                row.dirty = True
 
     def _finish(self) -> None:
         deadline = time.monotonic() + _FINAL_S
@@ -249,11 +272,17 @@ class Link:
         self._leadership.lose()
         self._set_role(role, reason)
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
+        self._revoke_all()
+        if self._discoverer is not None:
+            self._discoverer.join()  # it may have added some meanwhile, and adds no more
+        self._revoke_all()
+        with self._lock:
+            self._rows.clear()
+
+    def _revoke_all(self) -> None:
         with self._lock:
             keys = [self._key(at) for at in self._rows]
         self._fleet.remove(keys, self._run.lease_s)
-        with self._lock:
-            self._rows.clear()
 
     def _key(self, at: TopicPartition) -> Key:
         return (self.settings.name, at.topic, at.partition)
@@ -268,12 +297,11 @@ class Link:
             except LeadershipLostError:
                 self._lost.set()
                 return
-            except CausewayError as error:
+            except Exception as error:
                 again = True
+                reason = str(self._fail(error))
                 with self._lock:
-                    self._troubles = (Trouble(topic="", reason=str(error)),)
-                if not error.retriable and not self._planned:
-                    self.failure = error
+                    self._troubles = (Trouble(topic="", reason=reason),)
             else:
                 again = found.unfinished
                 self._note(found)
@@ -319,94 +347,27 @@ class Link:
         found = discovery.look(self._sides, self.settings, known, self._wish)
         self._check_known(found)
         with self._lock:
+            left = dict(self._left)
             wanted = [
                 (topic, partition)
                 for topic in found.mirrored.values()
                 for partition in range(topic.partitions)
                 if TopicPartition(topic.source, partition) not in self._rows
             ]
-        self._begin(wanted, found)
-        return found
-
-    def _check_known(self, found: Found) -> None:
-        """Stops the partitions whose topic is no longer the one that was mirrored."""
+        taken = self._claimer.take_up(wanted, left, found)
         with self._lock:
-            live = [row for row in self._rows.values() if row.progress.state is not State.STOPPED]
-        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
-        reasons: list[tuple[Row, str]] = []
-        for row in live:
-            name = row.progress.topic
-            now = found.mirrored.get(name)
-            if name in gone:
-                reason = f"{name} was deleted at the source; all before offset {{}} is mirrored"
-            elif name in found.lost_targets:
-                reason = f"{row.topic.target} was deleted at the target ({claims.ACT})"
-            elif now is None:
-                continue
-            elif claims.differ(row.progress.topic_id, now.source_id):
-                reason = (
-                    f"{name} was deleted and made anew at the source after offset {{}} was "
-                    f"mirrored ({claims.ACT})"
-                )
-            elif claims.differ(row.topic.target_id or "", now.target_id or ""):
-                reason = (
-                    f"{row.topic.target} was deleted and made anew at the target ({claims.ACT})"
-                )
-            else:
-                continue
-            reasons.append((row, reason))
-        self._stop_rows(reasons)
-
-    def _stop_rows(self, reasons: Sequence[tuple[Row, str]]) -> None:
-        if not reasons:
-            return
-        keys = [self._key(row.progress.source) for row, _ in reasons]
-        self._fleet.remove(keys, self._run.lease_s)
-        with self._lock:
-            for row, reason in reasons:
-                before = row.progress
-                row.stop(
-                    claims.stopped(
-                        row.topic, before.partition, before, reason.format(before.position)
-                    )
-                )
-                self._log_state(row)
-
-    def _begin(self, wanted: Sequence[tuple[MirroredTopic, int]], found: Found) -> None:
-        """Claims, or goes on with, all of `wanted` that can be told where they stand."""
-        places = discovery.find_places(self._sides, self.settings, wanted, self._wish, found)
-        rows: list[Row] = []
-        begins: list[tuple[MirroredTopic, int, Begin]] = []
-        for topic, partition in wanted:
-            at = TopicPartition(topic.source, partition)
-            offsets = places.get(at)
-            if offsets is None:
-                continue  # a trouble says why
-            progress = self._left.get(at)
-            decision = claims.decide(topic, partition, progress, offsets, self.settings, self._wish)
-            if isinstance(decision, Adopt):
-                decision = self._adopt(topic, partition, decision)
-            match decision:
-                case GoOn(progress=before):
-                    rows.append(Row(topic=topic, progress=before, first=before.position))
-                case Stop(reason=reason):
-                    after = claims.stopped(topic, partition, progress, reason)
-                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
-                case Begin() as begin:
-                    begins.append((topic, partition, begin))
-        rows += self._claim(begins, places)
-        with self._lock:
-            for row in rows:
-                at = row.progress.source
-                row.stop_at = self._ends.setdefault(at, places[at].end) if self._bounded else None
+            for at, (row, end) in taken.items():
+                row.stop_at = self._ends.setdefault(at, end) if self._bounded else None
                 self._rows[at] = row
                 self._left.pop(at, None)
                 if row.progress.state is State.STOPPED:
                     self._log_state(row)
                 elif row.stop_at is not None and row.progress.position >= row.stop_at:
                     row.finish()
-                else:
-                    row.wait()
+        self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
+        return found
+
+    def _assign(self, rows: Sequence[Row]) -> None:
         self._fleet.add(
             claims.assignment(
                 row.topic,
@@ -417,45 +378,23 @@ class Link:
                 stop_at=row.stop_at,
             )
             for row in rows
-            if row.progress.state is State.WAITING
         )
 
-    def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
-        source = TopicPartition(topic.source, partition)
-        target = TopicPartition(topic.target, adopt.target)
-        start = find_place(self._sides.source, source, self._sides.target, target)
-        if start is None:
-            start = adopt.start
-        if start is None:
-            return Stop(
-                reason=f"{adopt.reason}, and its last records are not found in one place of the "
-                "source (start with --from TIMESTAMP)"
-            )
-        return Begin(start=start, targets=(adopt.target,))
-
-    def _claim(
-        self,
-        begins: Sequence[tuple[MirroredTopic, int, Begin]],
-        places: Mapping[TopicPartition, Offsets],
-    ) -> list[Row]:
-        if not begins:
-            return []
-        count = sum(len(begin.targets) for _, _, begin in begins)
-        if self.settings.delivery == "exactly-once":
-            producers = iter(self._sides.target.init_producer_ids(count))
-        else:
-            producers = iter([(-1, -1)] * count)
-        rows = []
-        for topic, partition, begin in begins:
-            progress = claims.claim(
-                topic,
-                partition,
-                begin,
-                places[TopicPartition(topic.source, partition)],
-                {target: next(producers) for target in begin.targets},
-                self.settings,
-            )
-            rows.append(Row(topic=topic, progress=progress, first=progress.position))
-        self._leadership.write([row.progress for row in rows])
-        _log.info("begin", extra={"link": self.settings.name, "partitions": len(rows)})
-        return rows
+    def _check_known(self, found: Found) -> None:
+        """Stops the partitions whose topic is no longer the one that was mirrored."""
+        with self._lock:
+            live = [row for row in self._rows.values() if row.progress.state is not State.STOPPED]
+        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
+        reasons = changed(live, found, gone)
+        if not reasons:
+            return
+        keys = [self._key(row.progress.source) for row, _ in reasons]
+        self._fleet.remove(keys, self._run.lease_s)
+        with self._lock:
+            for row, reason in reasons:
+                before = row.progress
+                if before.state is State.STOPPED:
+                    continue  # its lane has found the same meanwhile
+                why = reason.format(before.position)
+                row.stop(claims.stopped(row.topic, before.partition, before, why))
+                self._log_state(row)

@@ -1,0 +1,143 @@
+"""From new partitions to rows with durable progress: what `claims` decides, carried out in bulk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.daemon import claims, discovery
+from causeway.daemon.adopt import find_place
+from causeway.daemon.claims import Adopt, Begin, GoOn, Offsets, Stop, Wish
+from causeway.daemon.discovery import Found, Sides
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.rows import Row
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.relay.progress import Progress
+
+_log = logging.getLogger("causeway.link")
+Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
+
+
+class Claimer:
+    """Takes up the partitions of one link. The first look's numbers of partitions are kept: what
+    comes into being later belongs to the mirror from its first record on."""
+
+    def __init__(
+        self, sides: Sides, link: LinkSettings, wish: Wish, leadership: Leadership
+    ) -> None:
+        self._sides = sides
+        self._link = link
+        self._wish = wish
+        self._leadership = leadership
+        self._first: Mapping[str, int] | None = None
+
+    def take_up(
+        self, wanted: Wanted, left: Mapping[TopicPartition, Progress], found: Found
+    ) -> dict[TopicPartition, tuple[Row, int]]:
+        """A row for each of `wanted` that can be told where it stands, and where its source ends
+        by now. For the others `found` has a trouble. `left`: the progress that there is.
+
+        What begins is in the progress topic when this returns. Raises CausewayError.
+        """
+        if self._first is None:
+            self._first = found.counts
+        places = discovery.find_places(
+            self._sides, self._link, wanted, self._wish, found, self._first
+        )
+        rows: list[Row] = []
+        begins: list[tuple[MirroredTopic, int, Begin]] = []
+        for topic, partition in wanted:
+            at = TopicPartition(topic.source, partition)
+            if at not in places:
+                continue
+            progress = left.get(at)
+            decision = claims.decide(topic, partition, progress, places[at], self._link, self._wish)
+            if isinstance(decision, Adopt):
+                try:
+                    decision = self._adopt(topic, partition, decision)
+                except CausewayError as error:
+                    found.trouble(str(at), error)
+                    continue
+            match decision:
+                case GoOn(progress=before):
+                    # However it ended last time: DONE was another run's end.
+                    anew = replace(before, state=State.WAITING, reason=None)
+                    rows.append(Row(topic=topic, progress=anew, first=before.position))
+                case Stop(reason=reason):
+                    after = claims.stopped(topic, partition, progress, reason)
+                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
+                case Begin() as begin:
+                    begins.append((topic, partition, begin))
+        rows += self._claim(begins, places)
+        return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
+
+    def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
+        source = TopicPartition(topic.source, partition)
+        target = TopicPartition(topic.target, adopt.target)
+        start = find_place(self._sides.source, source, self._sides.target, target)
+        if start is None:
+            start = adopt.start
+        if start is None:
+            return Stop(
+                reason=f"{adopt.reason}, and its last records are not found in one place of the "
+                "source (start with --from TIMESTAMP)"
+            )
+        _log.info("adopt", extra={"link": self._link.name, "partition": str(source), "at": start})
+        return Begin(start=start, targets=(adopt.target,))
+
+    def _claim(
+        self,
+        begins: Sequence[tuple[MirroredTopic, int, Begin]],
+        places: Mapping[TopicPartition, Offsets],
+    ) -> list[Row]:
+        if not begins:
+            return []
+        count = sum(len(begin.targets) for _, _, begin in begins)
+        if self._link.delivery == "exactly-once":
+            producers = iter(self._sides.target.init_producer_ids(count))
+        else:
+            producers = iter([(-1, -1)] * count)
+        rows = []
+        for topic, partition, begin in begins:
+            progress = claims.claim(
+                topic,
+                partition,
+                begin,
+                places[TopicPartition(topic.source, partition)],
+                {target: next(producers) for target in begin.targets},
+                self._link,
+            )
+            rows.append(Row(topic=topic, progress=progress, first=progress.position))
+        self._leadership.write([row.progress for row in rows])
+        _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
+        return rows
+
+
+def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
+    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason;
+    `{}` in it stands for the offset before which all is mirrored. `gone`: topics of the source."""
+    reasons = []
+    for row in rows:
+        name, target = row.progress.topic, row.topic.target
+        now = found.mirrored.get(name)
+        if name in gone:
+            reason = f"{name} was deleted at the source; all before offset {{}} is mirrored"
+        elif name in found.lost_targets:
+            reason = f"{target} was deleted at the target ({claims.ACT})"
+        elif now is None:
+            continue
+        elif claims.differ(row.progress.topic_id, now.source_id):
+            reason = (
+                f"{name} was deleted and made anew at the source after offset {{}} was "
+                f"mirrored ({claims.ACT})"
+            )
+        elif claims.differ(row.topic.target_id or "", now.target_id or ""):
+            reason = f"{target} was deleted and made anew at the target ({claims.ACT})"
+        else:
+            continue
+        reasons.append((row, reason))
+    return reasons
