@@ -7,6 +7,7 @@ master they are tasks on its executors, which need Causeway installed or shipped
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import os
 import re
@@ -121,6 +122,8 @@ class Spark:
             ) from error
         # It has opinions on the version of pandas, and on a JVM that died before it was stopped.
         warnings.filterwarnings("ignore", module="pyspark")
+        # The first call into the JVM imports it; better while the JVM starts.
+        threading.Thread(target=_import_converters, name="spark-import", daemon=True).start()
         if self._tuned:
             more = archive.option() if self._java_options is None else self._java_options
             self._conf["spark.driver.extraJavaOptions"] += more
@@ -266,6 +269,12 @@ class Spark:
         if lines:
             return lines[0].strip()[:500]
         return explain(error) if error is not None else ""
+
+
+def _import_converters() -> None:
+    """What PySpark needs to hand any value to the JVM: pandas and Arrow, where they are."""
+    with contextlib.suppress(ImportError):
+        import pyspark.testing.utils  # noqa: F401
 
 
 def _forget_gateway() -> None:
