@@ -1,0 +1,168 @@
+"""`kafka-mirror-maker` with MirrorMaker 1's files, in MirrorMaker 1's place."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
+from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied
+from tests.harness.waiting import await_until
+from tests.harness.writers import writing
+
+pytestmark = pytest.mark.integration
+
+SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
+LOCAL = b"local "
+
+
+class LocalProducer(threading.Thread):
+    """Writes to `topic` on the target, as an application there does, with the mirror's keys."""
+
+    def __init__(self, target: KafkaTools, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._target, self._topic = target, topic
+        self._ended = threading.Event()
+        self.written: list[bytes] = []
+
+    def run(self) -> None:
+        while not self._ended.wait(0.05):
+            values = [LOCAL + b"%d" % (len(self.written) + n) for n in range(20)]
+            records = [Outgoing(value=v, key=b"%d" % (n % 50)) for n, v in enumerate(values)]
+            self._target.produce(self._topic, records)
+            self.written += values
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(120)
+        assert not self.is_alive()
+
+
+@contextmanager
+def local_producer(target: KafkaTools, topic: str) -> Iterator[LocalProducer]:
+    thread = LocalProducer(target, topic)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.end()
+
+
+@pytest.mark.timeout(1200)
+def test_keys_decide_while_others_write_and_the_mirror_is_killed(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Three partitions go to five, by key; a topic that the target lacks gets the source's count;
+    one that appears later is picked up; one that the group has read before goes on there."""
+    orders, plain, late, resumed = (
+        prefix + name for name in ("orders", "plain", "late", "resumed")
+    )
+    group = f"{prefix}group"
+    source.create_topic(orders, 3)
+    source.create_topics([plain, resumed], 2)
+    target.create_topic(orders, 5)
+    source.produce(plain, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(100)])
+    source.produce(resumed, [Outgoing(value=b"%d" % n, partition=0) for n in range(10)])
+    source.commit_group(group, {(resumed, 0): 6})
+    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    consumer.write_text(
+        f"""bootstrap.servers={source_cluster.bootstrap}
+group.id={group}
+auto.offset.reset=earliest
+metadata.max.age.ms=1000
+"""
+    )
+    producer.write_text(
+        f"""bootstrap.servers={target_cluster.bootstrap}
+acks=all
+spark.master=local[2]
+causeway.lease.ms=3000
+"""
+    )
+
+    def start() -> Running:
+        return Running(
+            *("--consumer.config", consumer, "--producer.config", producer, "--num.streams", "2"),
+            *("--whitelist", ",".join([orders, plain, late, resumed])),
+            directory=tmp_path,
+            script="kafka-mirror-maker",
+        )
+
+    run = start()
+    try:
+        with (
+            writing(source, orders, 3, seed=SEED) as writer,
+            local_producer(target, orders) as local,
+        ):
+            await_copied(source, plain, target, plain)
+            run.kill()
+            run = start()
+            source.create_topic(late, 2)
+            source.produce(late, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(100)])
+            await_copied(source, late, target, late)
+            run.kill_driver()
+            run = start()
+            await_mirrored(source, target, orders)
+        await_mirrored(source, target, orders)
+        assert run.stop() == 0, run.log
+    finally:
+        run.kill()
+
+    assert writer.written > 1_000
+    assert_same(source, plain, target, plain)
+    assert_same(source, late, target, late)
+    assert [r.value for r in target.read(resumed)[0]] == [b"6", b"7", b"8", b"9"]
+    theirs = check_keys(source, target, orders)
+    assert sorted(theirs) == sorted(local.written), "others' records are as they were"
+
+
+def await_mirrored(source: KafkaTools, target: KafkaTools, topic: str) -> None:
+    """Until as many records as are committed in the source lie among the others in the target."""
+    wanted = sum(map(len, source.read(topic, read_committed=True).values()))
+    await_until(
+        lambda: sum(len(_ours(records)) for records in target.read(topic).values()) >= wanted,
+        PATIENCE_S,
+        f"{wanted} records of {topic} are mirrored",
+        poll_s=1,
+    )
+
+
+def _ours(records: list[Record]) -> list[Record]:
+    return [record for record in records if not (record.value or b"").startswith(LOCAL)]
+
+
+def check_keys(source: KafkaTools, target: KafkaTools, topic: str) -> list[bytes]:
+    """Each record of the source once, in the partition where librdkafka puts its key, and the
+    records of a key in the order that they have in their source partition. Returns the others."""
+    came_from: dict[tuple[object, ...], int] = {}
+    wanted: dict[tuple[int, bytes | None], list[tuple[object, ...]]] = defaultdict(list)
+    for partition, records in source.read(topic, read_committed=True).items():
+        for record in records:
+            came_from[record.content] = partition
+            wanted[partition, record.key].append(record.content)
+    found: dict[tuple[int, bytes | None], list[tuple[object, ...]]] = defaultdict(list)
+    homes: dict[bytes | None, set[int]] = defaultdict(set)
+    theirs = []
+    for partition, records in target.read(topic).items():
+        for record in records:
+            homes[record.key].add(partition)
+            if record.content in came_from:
+                found[came_from[record.content], record.key].append(record.content)
+            else:
+                theirs.append(record.value or b"")
+    assert found == wanted
+    assert all(len(partitions) == 1 for partitions in homes.values()), homes
+    return theirs
