@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -109,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A smoke run's figures mean nothing; they must not replace real ones.
     folder = options.output or (None if options.quick else _HERE)
     entries = results.load(folder / "results.json") if folder else {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
     try:
         with staged() as stage:
             for workload in chosen:
@@ -118,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     (folder / "RESULTS.md").write_text(report.render(entries))
     except CausewayError as error:
         return _fail(str(error))
+    except KeyboardInterrupt:
+        return 130
     Console().print(Markdown(report.render(entries).partition("## Method")[0]))
     return 0
 

@@ -37,7 +37,7 @@ def entry(title: str, settings: Mapping[str, Any], rounds: Mapping[str, Sequence
         commit=machine.commit(),
         machine=machine.describe(),
         settings=settings,
-        rounds={name: [_plain(figure) for figure in figures] for name, figures in rounds.items()},
+        rounds={name: [plain(figure) for figure in figures] for name, figures in rounds.items()},
     )
 
 
@@ -53,7 +53,7 @@ def save(path: Path, entries: Mapping[str, Entry]) -> None:
     path.write_text(text + "\n")
 
 
-def _plain(figure: Any) -> dict[str, Any]:
+def plain(figure: Any) -> dict[str, Any]:
     """Rounded to what was measured: six digits."""
     assert is_dataclass(figure)
     assert not isinstance(figure, type)

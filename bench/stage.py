@@ -79,7 +79,7 @@ def staged() -> Iterator[Stage]:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
     for future in admin.create_topics([new], operation_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
@@ -87,7 +87,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[st
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Nothing happens if it is not there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     if topic not in admin.list_topics(timeout=TIMEOUT_S).topics:
         return
     for future in admin.delete_topics([topic], operation_timeout=TIMEOUT_S).values():

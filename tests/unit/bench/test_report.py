@@ -1,0 +1,96 @@
+"""The report's rows, from made-up figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import report, results
+from bench.latency import Latency, Spread
+from bench.soak import Soak, growth
+from bench.start import Start
+from bench.throughput import Throughput
+from bench.usage import Usage
+
+
+def _usage(seconds: float, cpu_s: float = 1.0, pss_mb: float = 500.0) -> Usage:
+    return Usage(seconds=seconds, cpu_s=cpu_s, brokers_cpu_s=2.0, pss_mb=pss_mb, rss_mb=2 * pss_mb)
+
+
+def _throughput(seconds: float, cpu_s: float) -> Throughput:
+    return Throughput(records=1_000_000, size=10**9, usage=_usage(seconds, cpu_s))
+
+
+def _entry(title: str, **rounds: Sequence[Any]) -> results.Entry:
+    return results.Entry(
+        title=title,
+        date="2026-01-01 00:00 UTC",
+        commit="abc",
+        machine={"processor": "one"},
+        settings={"backlog": "1 record"},
+        rounds={name: [results.plain(figure) for figure in each] for name, each in rounds.items()},
+    )
+
+
+def _rows(**entries: results.Entry) -> Mapping[str, report.Row]:
+    return {row.work: row for row in report.rows(entries)}
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(1.0, True), (1.25, True), (1.3, False)])
+def test_throughput_is_the_median_of_the_rounds(seconds: float, holds: bool) -> None:
+    ours = [_throughput(each, 0.5) for each in (seconds, 0.1, 99.0)]
+    rows = _rows(json=_entry("JSON", mm2=[_throughput(12.5, 50)], causeway=ours))
+    row = rows["JSON: records/s"]
+    assert (row.theirs, row.holds) == ("80,000", holds)
+    assert rows["JSON: CPU s per GB"].holds is True
+    assert rows["JSON: CPU s per GB"].ratio == "0.01 ×"
+
+
+def test_what_was_measured_for_one_system_alone_is_no_verdict() -> None:
+    row = _rows(json=_entry("JSON", causeway=[_throughput(1, 1)]))["JSON: records/s"]
+    assert (row.theirs, row.ratio, row.holds) == ("–", "–", None)
+
+
+def test_latency_counts_p50_and_p99_of_both_readers() -> None:
+    def latency(p50: float, p99: float) -> Latency:
+        spread = Spread(p50=p50, p99=p99, max=100)
+        return Latency(
+            records=10,
+            source=spread,
+            read_uncommitted=spread,
+            read_committed=spread,
+            usage=_usage(60),
+        )
+
+    rows = _rows(latency=_entry("latency", mm2=[latency(4, 10)], causeway=[latency(2.1, 10)]))
+    assert rows["latency: read_committed p50"].holds is False
+    assert rows["latency: read_uncommitted p99"].holds is True
+
+
+def test_memory_is_the_most_of_all_and_flat_only_after_an_hour() -> None:
+    start = Start(partitions=1, records=1, usage=_usage(3, pss_mb=1501))
+    samples = (500.0, 500.0, 510.0)
+    short, long = (
+        Soak(minutes=minutes, records=1, cpu_share=0.1, pss_mb=samples) for minutes in (5, 60)
+    )
+    rows = _rows(first=_entry("first", causeway=[start]), soak=_entry("soak", causeway=[short]))
+    assert rows["memory, the most in any of these"].holds is False
+    assert rows["memory over 5 min"].holds is None
+    assert _rows(soak=_entry("soak", causeway=[long]))["memory over 60 min"].holds is True
+    assert growth([100.0, 100.0, 90.0]) == pytest.approx(-0.1)
+
+
+def test_every_kind_of_figure_is_rendered_and_survives_the_file(tmp_path: Path) -> None:
+    start = Start(partitions=1, records=1, usage=_usage(3))
+    entries = {
+        "json": _entry("JSON", mm2=[_throughput(10, 9)], causeway=[_throughput(1, 1)]),
+        "first": _entry("first record", mm2=[start], causeway=[start]),
+        "soak": _entry("soak", causeway=[Soak(minutes=1, records=1, cpu_share=1, pss_mb=(1.0,))]),
+    }
+    results.save(tmp_path / "results.json", entries)
+    text = report.render(results.load(tmp_path / "results.json"))
+    assert text == report.render(entries)
+    assert "| JSON: records/s | 100,000 | 1,000,000 | 10 × | at least 10 × | yes |" in text
