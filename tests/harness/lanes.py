@@ -170,7 +170,10 @@ class LaneDriver:
                 at = {(r.topic, r.partition): r.position for r in self.reports.values()}
             return all(at.get(place, -1) >= end for place, end in ends.items())
 
-        await_until(reached, timeout, f"positions {dict(ends)}; reports: {self.summary()}")
+        try:
+            await_until(reached, timeout)
+        except AssertionError as late:
+            raise AssertionError(f"positions {dict(ends)}: {self.summary()}") from late
 
     def summary(self) -> list[tuple[str, int, State, str | None, int]]:
         with self._lock:
