@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markdown import Markdown
 
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if folder:
                     results.save(folder / "results.json", entries)
                     (folder / "RESULTS.md").write_text(report.render(entries))
-    except CausewayError as error:
+    except (CausewayError, KafkaException) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return 130
