@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pytest
@@ -50,6 +51,7 @@ class ForgetfulDriver(LaneDriver):
         self, source: LocalCluster, target: LocalCluster, lease_s: float, patience_s: float
     ) -> None:
         self.forgets = False
+        self.leader: int | None = None  # the only lane whose lease is renewed; None: every lane's
         self._random = random.Random(SEED)
         self._history: dict[tuple[str, str, int], list[PartitionReport]] = {}
         patience_ms = int(patience_s * 1000)
@@ -63,6 +65,8 @@ class ForgetfulDriver(LaneDriver):
         if isinstance(message, Report):
             for report in message.partitions:
                 self._history.setdefault(report.key, []).append(report)
+        hello = connection.hello
+        self.renew = self.leader is None or (hello is not None and hello.lane == self.leader)
         super()._on_message(connection, message)
 
     def _newest(self, assignment: Assignment) -> Assignment:
@@ -86,25 +90,36 @@ class ForgetfulDriver(LaneDriver):
 class Ground:
     """Two clusters of these tests' own, to be killed; the target's clients come through proxies."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: LocalCluster | None = None, **target: Any) -> None:
+        """Both anew, or a new target for the `source` that is there."""
         self.proxies = Proxies()
-        self.source = LocalCluster("A")
-        self.target = LocalCluster("B", advertised=self.proxies)
+        self._owns_source = source is None
+        self.source = source or LocalCluster("A")
+        self.target = LocalCluster("B", advertised=self.proxies, **target)
         start_all((self.source, self.target))
         self.source_tools = KafkaTools(self.source.bootstrap)
         self.target_tools = KafkaTools(self.target.internal_bootstrap)
 
     def destroy(self) -> None:
-        self.source.destroy()
+        if self._owns_source:
+            self.source.destroy()
         self.target.destroy()
         self.proxies.close()
 
 
+@contextmanager
+def ground_of(source: LocalCluster | None = None, **target: Any) -> Iterator[Ground]:
+    made = Ground(source, **target)
+    try:
+        yield made
+    finally:
+        made.destroy()
+
+
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
-    ground = Ground()
-    yield ground
-    ground.destroy()
+    with ground_of() as made:
+        yield made
 
 
 class Battle(Mirror):
@@ -118,6 +133,11 @@ class Battle(Mirror):
 
     def target_end(self, partition: int = 0) -> int:
         return self.target.offsets(self.name)[partition]
+
+    def await_growth(self, by: int = 1) -> None:
+        """Until the target has so many records more than now."""
+        wanted = sum(self.target.offsets(self.name).values()) + by
+        await_until(lambda: sum(self.target.offsets(self.name).values()) >= wanted, 60)
 
     def written(self, count: int, *, timestamp: int | None = None, partition: int = 0) -> None:
         """Write `count` records to the source, in batches of 50."""
@@ -309,6 +329,47 @@ def test_keys_decide_under_fire(ground: Ground, prefix: str) -> None:
             assert arrived == len(records), f"seed {SEED}"
 
 
+def test_a_broker_that_forgets_at_once(ground: Ground, prefix: str) -> None:
+    """A producer of old records is forgotten within a tenth of a second, so the broker takes any
+    sequence: the log and the lease alone must keep the target exact. Each lane sends only while it
+    holds the lease; killed ones are followed at once, frozen ones when their lease has run out."""
+    forgetful = {
+        "producer.id.expiration.ms": "1000",
+        "producer.id.expiration.check.interval.ms": "100",
+    }
+    lease_s = 1.0
+    chance = random.Random(SEED)
+    pause = threading.Event()
+    with (
+        ground_of(ground.source, properties=forgetful) as amnesia,
+        battle(amnesia, prefix, lease_s=lease_s) as it,
+    ):
+        it.create(2)
+        it.claim()
+        it.driver.forgets = True
+        until = time.monotonic() + FIRE_S
+        lane = 0
+        with writing(it, 2, YEARS_AGO):
+            while time.monotonic() < until:
+                it.driver.leader = lane
+                it.driver.start_lane(lane)
+                it.await_growth()
+                pause.wait(chance.uniform(0, 0.5))
+                if chance.random() < 0.5:
+                    it.driver.kill(lane)
+                else:
+                    it.driver.signal(lane, signal.SIGSTOP)
+                    pause.wait(lease_s + 0.1)
+                    if lane - 1 in it.driver.lanes:
+                        it.driver.signal(lane - 1, signal.SIGCONT)
+                lane += 1
+        it.driver.leader = lane
+        it.driver.start_lane(lane)
+        it.await_mirrored(timeout=120)
+
+        it.assert_same(why=f"seed {SEED}")
+
+
 # -- one thing at a time ---------------------------------------------------------------------------
 
 
@@ -338,6 +399,72 @@ def test_target_broker_ends_with_batches_unanswered(
         it.await_mirrored()
 
         it.assert_same()
+
+
+@TIMES
+def test_a_target_broker_freezes_and_thaws(
+    ground: Ground, prefix: str, timestamp: int | None
+) -> None:
+    """The lane gives its requests up; they lie in the broker's buffers all the same, and it works
+    on them when it wakes."""
+    with battle(ground, prefix, patience_s=2) as it:
+        it.create()
+        it.written(100, timestamp=timestamp)
+        it.claim()
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        ground.target.pause()
+        try:
+            it.written(500, timestamp=timestamp)
+            it.await_state(State.FAILED)
+        finally:
+            ground.target.resume()
+
+        it.await_mirrored()
+
+        it.assert_same()
+
+
+@TIMES
+def test_leaders_move(ground: Ground, prefix: str, timestamp: int | None) -> None:
+    """Three brokers, one killed, then another: what was acknowledged stays, and nothing doubles."""
+    with (
+        ground_of(ground.source, brokers=3) as three,
+        battle(three, prefix) as it,
+    ):
+        it.create(3)
+        it.claim()
+        it.driver.start_lane(0)
+        with writing(it, 3, timestamp):
+            for node in (1, 2):
+                it.await_growth(1000)
+                three.target.kill(node)
+                three.target.restart(node)
+        it.await_mirrored(timeout=120)
+
+        it.assert_same()
+
+
+def test_at_least_once_loses_nothing(ground: Ground, prefix: str) -> None:
+    """Without producer ids records may come twice, but each comes, and first in order."""
+    with battle(ground, prefix) as it:
+        it.create()
+        it.claim()
+        for key, assignment in it.driver.assignments.items():
+            plain = {"producer_id": -1, "producer_epoch": -1}
+            outlets = tuple(outlet.model_copy(update=plain) for outlet in assignment.outlets)
+            it.driver.assignments[key] = assignment.model_copy(update={"outlets": outlets})
+        for lane in range(3):
+            it.written(500)
+            it.driver.start_lane(lane)
+            await_until(lambda: it.target_end() > 0)
+            it.driver.kill(lane)
+            it.driver.forget()
+        it.driver.start_lane(3)
+        it.await_mirrored()
+
+        values = [r.value for r in it.target.read(it.name)[0]]
+        assert list(dict.fromkeys(values)) == [b"%d" % i for i in range(1500)]
 
 
 def test_source_broker_dies_in_the_middle(ground: Ground, prefix: str) -> None:
