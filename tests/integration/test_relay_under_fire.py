@@ -35,7 +35,7 @@ from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
-FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "20"))
+FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "15"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 YEARS_AGO = 1_577_836_800_000  # 2020: the broker forgets the producers of such records
 TIMES = pytest.mark.parametrize("timestamp", [None, YEARS_AGO], ids=["now", "years-ago"])
@@ -273,8 +273,11 @@ def torment(battle: Battle, *, live: int = 3, brokers: bool = False) -> None:
         driver.kill(number)
 
 
-@TIMES
-@pytest.mark.parametrize("read_committed", [True, False], ids=["committed", "uncommitted"])
+@pytest.mark.parametrize(
+    ("timestamp", "read_committed"),
+    [(None, True), (YEARS_AGO, True), (None, False)],
+    ids=["now", "years-ago", "uncommitted"],
+)
 def test_lanes_killed_frozen_and_doubled(
     ground: Ground, prefix: str, timestamp: int | None, read_committed: bool
 ) -> None:

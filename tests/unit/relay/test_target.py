@@ -1,0 +1,349 @@
+"""What goes into requests, when, and what is made of the answers. No sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from causeway.errors import ProtocolError
+from causeway.model import Pair
+from causeway.relay.flow import Flow, OutletState
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.target import REMEMBERED_S, Answer, TargetConnection, next_batch
+from causeway.wire.batches import HEADER, Batch
+from causeway.wire.connection import Connection
+from causeway.wire.records import as_is, records_of
+from tests.harness.raw_batches import Rec, raw_batch
+
+VERSION = 12  # topics by name
+
+
+class FakeConnection:
+    """Keeps what is sent; answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.client_id_bytes = b"c"
+        self.wants_write = False
+        self.closed = False
+        self.requests: list[Any] = []
+        self.frames: list[memoryview] = []
+        self._ids = iter(range(1, 1000))
+
+    def next_correlation_id(self) -> int:
+        return next(self._ids)
+
+    def queue(self, buffers: Sequence[bytes]) -> None:
+        frame = b"".join(buffers)
+        self.requests.append(
+            ProduceRequest.decode(frame, version=VERSION, header=True, framed=True)
+        )
+
+    def flush(self) -> bool:
+        return True
+
+    def receive(self) -> Iterator[memoryview]:
+        frames, self.frames = self.frames, []
+        return iter(frames)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def answer(self, request: Any, *, error: int = 0, leave_out: int | None = None) -> None:
+        kind = ProduceResponse.TopicProduceResponse
+        part = kind.PartitionProduceResponse
+        response = ProduceResponse(
+            version=VERSION,
+            responses=[
+                kind(
+                    name=topic.name,
+                    partition_responses=[
+                        part(
+                            index=p.index,
+                            error_code=error,
+                            base_offset=100,
+                            log_append_time_ms=-1,
+                        )
+                        for p in topic.partition_data
+                        if p.index != leave_out
+                    ],
+                )
+                for topic in request.topic_data
+            ],
+        )
+        response.with_header(correlation_id=request.header.correlation_id)
+        self.frames.append(memoryview(bytes(response.encode(header=True))))
+
+
+class Bench:
+    """A connection and the flows that use it."""
+
+    def __init__(self) -> None:
+        self.wire = FakeConnection()
+        self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, 5)
+        self.may_send = True
+        self.now = 1000.0
+
+    def flow(self, partition: int = 0, *targets: int, producer_id: int = 7) -> Flow:
+        return Flow.of(
+            Assignment(
+                link="A->B",
+                source="a",
+                target="b",
+                topic="t",
+                partition=partition,
+                topic_id="a" * 32,
+                leader_epoch=-1,
+                outlets=tuple(
+                    Outlet(
+                        topic="A.t",
+                        partition=p,
+                        topic_id="b" * 32,
+                        producer_id=producer_id + i if producer_id >= 0 else -1,
+                        producer_epoch=3 if producer_id >= 0 else -1,
+                        pair=Pair(source=0, target=0, sequence=2**31 - 2),
+                    )
+                    for i, p in enumerate(targets or (partition,))
+                ),
+            )
+        )
+
+    def offer(self, flow: Flow, outlet: OutletState, *batches: Batch) -> None:
+        for batch in batches:
+            outlet.put(batch)
+        self.target.offer(flow, outlet)
+
+    def send(self) -> list[dict[tuple[str, int], bytes]]:
+        """The requests that this makes: the batch for each partition."""
+        before = len(self.wire.requests)
+        self.target.send(lambda: self.may_send, self.now)
+        return [
+            {(t.name, p.index): bytes(p.records) for t in r.topic_data for p in t.partition_data}
+            for r in self.wire.requests[before:]
+        ]
+
+    def receive(self) -> list[Answer]:
+        return list(self.target.receive(self.now))
+
+
+def _batch(first: int, count: int = 1, size: int = 3000, **more: Any) -> Batch:
+    records = [
+        Rec(offset=first + i, value=b"%d " % (first + i) + b"x" * size) for i in range(count)
+    ]
+    return as_is(raw_batch(records, **more))
+
+
+def _sequences(requests: Sequence[dict[tuple[str, int], bytes]]) -> list[int]:
+    return [HEADER.unpack_from(raw)[11] for request in requests for raw in request.values()]
+
+
+def test_one_batch_in_flight_until_the_broker_has_answered() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    (outlet,) = flow.outlets
+    bench.offer(flow, outlet, *(_batch(i) for i in range(9)))
+
+    first = bench.send()
+    assert _sequences(first) == [2**31 - 2]
+    assert bench.send() == []
+
+    bench.wire.answer(bench.wire.requests[0])
+    assert len(bench.receive()) == 1
+    assert _sequences(bench.send()) == [2**31 - 1, 0, 1, 2, 3]
+
+
+def test_a_refusal_proves_nothing() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(3)))
+    bench.send()
+    bench.wire.answer(bench.wire.requests[0], error=45)
+    bench.receive()
+    assert len(bench.send()) == 1
+
+
+def test_after_a_silence_the_broker_may_have_forgotten() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.send()
+    bench.wire.answer(bench.wire.requests[0])
+    bench.receive()
+
+    bench.now += REMEMBERED_S
+    bench.offer(flow, flow.outlets[0], _batch(1), _batch(2))
+
+    assert len(bench.send()) == 1
+
+
+def test_without_a_producer_id_nothing_holds_back() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(3)))
+    requests = bench.send()
+    assert _sequences(requests) == [-1, -1, -1]
+    assert {HEADER.unpack_from(r["A.t", 0])[9] for r in requests} == {-1}
+
+
+def test_a_partition_is_once_in_a_request_whoever_feeds_it() -> None:
+    """The broker would lose the second batch in silence."""
+    bench = Bench()
+    flows = [bench.flow(p, 0, 1, producer_id=10 * p) for p in (1, 2)]
+    for flow in flows:
+        for outlet in flow.outlets:
+            bench.offer(flow, outlet, _batch(0))
+
+    requests = bench.send()
+
+    assert [sorted(p for _, p in request) for request in requests] == [[0, 1], [0, 1]]
+    producers = {HEADER.unpack_from(raw)[9] for r in requests for raw in r.values()}
+    assert producers == {10, 11, 20, 21}
+    for request in bench.wire.requests:
+        bench.wire.answer(request)
+    assert {a.outlet for a in bench.receive()} == {o for f in flows for o in f.outlets}
+    assert all(flow.idle for flow in flows)
+
+
+def test_many_partitions_share_a_request_in_turn() -> None:
+    bench = Bench()
+    flows = [bench.flow(p) for p in range(4)]
+    for flow in flows:
+        bench.offer(flow, flow.outlets[0], _batch(0))
+    (request,) = bench.send()
+    assert sorted(p for _, p in request) == [0, 1, 2, 3]
+
+
+def test_nothing_leaves_without_the_lease() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.may_send = False
+    assert bench.send() == []
+    assert not flow.idle
+
+
+def test_what_is_withdrawn_does_not_go_over_this_connection() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.target.withdraw(flow.outlets[0])
+    assert bench.send() == []
+    assert bench.target.pending_bytes == 0
+
+
+def test_what_was_sent_knows_where_it_should_lie() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    (outlet,) = flow.outlets
+    outlet.remembered_until = bench.now + 1
+    bench.offer(flow, outlet, _batch(5, 3), _batch(8, 2))
+    requests = bench.send()
+
+    for request in bench.wire.requests:
+        bench.wire.answer(request)
+    one, two = [a.sent for a in bench.receive()]
+
+    assert len(requests) == 2
+    assert (one.sequence, one.records, one.expected, one.next) == (2**31 - 2, 3, 0, 8)
+    assert (two.sequence, two.records, two.expected, two.next) == (1, 2, 3, 10)
+    outlet.acknowledged(two, 103)
+    assert outlet.pair == Pair(source=10, target=105, sequence=3)
+
+
+@pytest.mark.parametrize("fault", ["unasked", "left out"])
+def test_an_answer_that_does_not_fit_leaves_everything_in_doubt(fault: str) -> None:
+    bench = Bench()
+    flows = [bench.flow(p) for p in (0, 1)]
+    for flow in flows:
+        bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.send()
+    (request,) = bench.wire.requests
+    if fault == "unasked":
+        request.header.correlation_id += 1
+    bench.wire.answer(request, leave_out=1 if fault == "left out" else None)
+
+    with pytest.raises(ProtocolError):
+        bench.receive()
+
+    assert bench.target.abandon() == set(flows)
+    assert [flow.unanswered for flow in flows] == [0, 0]
+    assert bench.wire.closed
+
+
+def test_abandoned_flows_are_those_with_something_sent_or_to_send() -> None:
+    bench = Bench()
+    sent, pending, idle = (bench.flow(p) for p in range(3))
+    bench.offer(sent, sent.outlets[0], _batch(0))
+    bench.send()
+    bench.offer(pending, pending.outlets[0], _batch(0))
+    assert bench.target.abandon() == {sent, pending}
+    assert idle.idle
+
+
+# -- next_batch ------------------------------------------------------------------------------------
+
+
+def _outlet(*batches: Batch) -> OutletState:
+    (outlet,) = Bench().flow().outlets
+    for batch in batches:
+        outlet.put(batch)
+    return outlet
+
+
+def _all(outlet: OutletState, limit: int = 1_000_000) -> list[Batch]:
+    found = []
+    while outlet.pending:
+        found.append(next_batch(outlet, limit))
+    assert outlet.pending_bytes == 0
+    return found
+
+
+def _values(batches: Sequence[Batch]) -> list[bytes | None]:
+    return [record.value for batch in batches for record in records_of(batch)]
+
+
+def test_small_neighbours_of_one_codec_are_merged() -> None:
+    small = [_batch(i, size=10) for i in range(5)]
+    gzip = [_batch(i, size=10, compressed=True) for i in (5, 6)]
+    large = _batch(7)
+    found = _all(_outlet(*small, *gzip, large, _batch(8, size=10)))
+    assert [(b.codec, b.records, b.first, b.next) for b in found] == [
+        (0, 5, 0, 5),
+        (1, 2, 5, 7),
+        (0, 1, 7, 8),
+        (0, 1, 8, 9),
+    ]
+    assert found[2] is large
+
+
+def test_merged_batches_stay_below_the_limit() -> None:
+    batches = [_batch(i, size=100) for i in range(100)]
+    found = _all(_outlet(*batches), 1000)
+    assert all(batch.size <= 1000 for batch in found)
+    assert len(found) < 20
+    assert _values(found) == _values(batches)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_batch_above_the_limit_is_split(compressed: bool) -> None:
+    whole = _batch(3, 40, 100 if not compressed else 2000, compressed=compressed)
+    limit = whole.size // 5 + 100
+    found = _all(_outlet(whole, _batch(43)), limit)
+    assert all(batch.size <= limit for batch in found[:-1])
+    assert _values(found[:-1]) == _values([whole])
+    assert [b.first for b in found[1:]] == [b.next for b in found[:-1]]
+
+
+def test_a_record_above_the_limit_goes_out_for_the_broker_to_refuse() -> None:
+    large = _batch(0)
+    assert next_batch(_outlet(large), 1000) is large
+
+
+def test_what_the_codec_cannot_read_goes_as_it_is() -> None:
+    odd = _batch(1, size=10)._replace(payload=b"\x30no record")
+    neighbours = [_batch(0, size=10), odd, _batch(2, size=10)]
+    assert _all(_outlet(*neighbours)) == neighbours
+    large = _batch(0, 5)._replace(payload=b"\x30" * 5000)
+    assert next_batch(_outlet(large), 1000) is large
