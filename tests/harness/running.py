@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from causeway.config.mm2 import load_mm2
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.process import spawn
+from causeway.errors import CausewayError
 from causeway.operate.status import as_json, status
 from tests.harness.command import causeway, command_environment
 from tests.harness.kafka_tools import KafkaTools
@@ -66,6 +67,7 @@ class Running:
             output=self._log,
             environment={**command_environment(), **(environment or {})},
         )
+        self._file = Path(arguments[-1])  # where it is a MirrorMaker 2 file
         self._known: set[psutil.Process] = set()
 
     def __enter__(self) -> Running:
@@ -77,9 +79,9 @@ class Running:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kill()
         if error is not None:
-            error.add_note(f"its log:\n{self.log[-4000:]}")
+            error.add_note(f"where it stood:\n{self._standing()}\nits log:\n{self.log[-4000:]}")
+        self.kill()
 
     @property
     def log(self) -> str:
@@ -163,6 +165,17 @@ class Running:
         await_until(lambda: text in self.log or not self.alive, timeout_s, f"{text!r} in the log")
         assert text in self.log, f"it ended without {text!r}:\n{self.log[-4000:]}"
 
+    def _standing(self) -> str:
+        try:
+            return "\n".join(
+                f"{link} {one['topic']}-{one['partition']} {one['state']}: {one['reason']}, "
+                f"{one['mirrored_to']} of {one['source_end']}"
+                for link, found in status_of(self._file).items()
+                for one in found["partitions"]
+            )
+        except CausewayError as error:
+            return f"unknown: {error}"
+
     def _await_gone(self) -> None:
         await_until(lambda: not any(map(_lives, self._known)), 30, "killed processes are gone")
 
@@ -195,16 +208,24 @@ def await_copied(
         for p, records in source.read(topic, read_committed=True).items()
     }
 
+    seen: object = None
+
     def there() -> bool:
+        nonlocal seen
         try:
             if target.partition_count(mirror) is None:
                 return False
-            ends = target.offsets(mirror)
-        except KafkaException:
-            return False  # a topic that has just been made, or a broker that has just started
+            seen = ends = target.offsets(mirror)
+        except KafkaException as error:  # a topic that was just made, a broker that just started
+            seen = error
+            return False
         return all(ends.get(partition, 0) >= count for partition, count in counts.items())
 
-    await_until(there, PATIENCE_S, f"{mirror} has {counts}")
+    try:
+        await_until(there, PATIENCE_S, f"{mirror} has {counts}")
+    except AssertionError as error:
+        error.add_note(f"{mirror} has {seen}")
+        raise
 
 
 def assert_same(source: KafkaTools, topic: str, target: KafkaTools, mirror: str) -> None:
@@ -249,7 +270,12 @@ def _parent(process: psutil.Process) -> psutil.Process | None:
 
 
 def _is_python_daemon(process: psutil.Process | None) -> bool:
+    return process is not None and "pyspark.daemon" in arguments_of(process)
+
+
+def arguments_of(process: psutil.Process) -> str:
+    """As `ps` shows them; nothing of a process that has just ended."""
     try:
-        return process is not None and "pyspark.worker" in process.cmdline()
+        return " ".join(process.cmdline())
     except psutil.NoSuchProcess:
-        return False
+        return ""

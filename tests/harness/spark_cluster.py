@@ -16,6 +16,7 @@ import pyspark
 
 from causeway.dev.ports import Ports
 from causeway.dev.process import Process, spawn
+from tests.harness.running import arguments_of
 from tests.harness.waiting import await_until
 
 _CLASSES = "org.apache.spark.deploy"
@@ -40,7 +41,7 @@ class SparkCluster:
 
     def python_workers(self, worker: int) -> list[psutil.Process]:
         """Those that run tasks: the daemon's children."""
-        daemons = [p for p in self.below(worker) if "pyspark.daemon" in _arguments(p)]
+        daemons = [p for p in self.below(worker) if "pyspark.daemon" in arguments_of(p)]
         return [p for p in daemons if p.ppid() in {d.pid for d in daemons}]
 
     def kill(self, worker: int) -> None:
@@ -105,11 +106,3 @@ def _alive_workers(page: str) -> int:
     except OSError:
         return 0
     return int(status["aliveworkers"])
-
-
-def _arguments(process: psutil.Process) -> list[str]:
-    try:
-        arguments: list[str] = process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
-    return arguments

@@ -13,7 +13,7 @@ import pytest
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.running import Running, assert_same, await_copied, mm2_file
+from tests.harness.running import Running, arguments_of, assert_same, await_copied, mm2_file
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
 
 pytestmark = pytest.mark.integration
@@ -167,7 +167,7 @@ def test_every_way_into_a_secured_cluster_and_no_secret_in_sight(
         for mirror in mirrors:
             assert_same(*mirror)
         seen = {
-            "arguments": "\n".join(" ".join(p.cmdline()) for p in run.processes()),
+            "arguments": "\n".join(map(arguments_of, run.processes())),
             **spark_pages(page),
             **{str(path): text for path, text in files_below(temporary)},
         }

@@ -173,10 +173,18 @@ class Flow:
     def unanswered(self) -> int:
         return sum(outlet.unanswered for outlet in self.outlets)
 
+    def leave(self) -> None:
+        """From now on nothing new is sent, and what waits to be sent never will be."""
+        self.settle()
+        self.leaving = True
+
     def settle(self) -> None:
         """Move the pairs of a running flow's idle outlets up to the position: what lies between
-        was dropped, so the statement stays true and recovery has less to read."""
-        if self.state is not State.RUNNING:
+        was dropped, so the statement stays true and recovery has less to read.
+
+        Not of one that leaves: its outlets are idle because what they had to send was let go.
+        """
+        if self.state is not State.RUNNING or self.leaving:
             return
         for outlet in self.outlets:
             if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.position:

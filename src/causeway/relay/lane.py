@@ -138,8 +138,8 @@ class Lane:
 
     def _leave(self, flow: Flow | None) -> None:
         """Send nothing new of `flow`; it goes once its answers are here."""
-        if flow is not None:
-            flow.leaving = True
+        if flow is not None and not flow.leaving:
+            flow.leave()
             self._pause(flow)
 
     def _report(self, now: float) -> None:
@@ -359,7 +359,7 @@ class Lane:
     def _done(self, flow: Flow) -> bool:
         """Whether a bounded run has copied its share of this partition; then it rests."""
         stop_at = flow.assignment.stop_at
-        if stop_at is None or flow.position < stop_at or not flow.idle:
+        if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
             return False
         flow.settle()
         self._pause(flow)
