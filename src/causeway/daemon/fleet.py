@@ -373,7 +373,8 @@ class Fleet:
         fresh = any(not partitions for partitions in held.values())
         limit = len(self._tracked) if fresh else packing.MOVES_AT_ONCE
         revoked: dict[Lane, list[Key]] = {}
-        for key, number in packing.moves(held, limit).items():
+        tolerated = packing.FRESH if fresh else packing.WORTH_A_PAUSE
+        for key, number in packing.moves(held, limit, tolerated).items():
             tracked = self._tracked[key]
             if tracked.lane is not None:
                 tracked.leaving, tracked.going_to = True, number

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 FLOOR = 20_000.0  # bytes/s that an idle partition counts for
 TOLERANCE = 0.25  # of the average lane's load: a smaller difference stays
+WORTH_A_PAUSE = 5_000_000.0  # bytes/s: nor is a smaller difference worth a moved one's pause
+FRESH = 2 * FLOOR  # unless a lane has nothing at all
 MOVES_AT_ONCE = 50
 
 K = TypeVar("K", bound=Hashable)
@@ -35,13 +37,18 @@ def place(new: Iterable[tuple[K, float]], loads: Mapping[int, float]) -> dict[K,
     return placed
 
 
-def moves(lanes: Mapping[int, Mapping[K, float]], limit: int = MOVES_AT_ONCE) -> dict[K, int]:
-    """Partitions to move, with the lane each goes to; empty where the load is even enough."""
+def moves(
+    lanes: Mapping[int, Mapping[K, float]],
+    limit: int = MOVES_AT_ONCE,
+    least: float = FRESH,
+) -> dict[K, int]:
+    """Partitions to move, with the lane each goes to; empty where the load is even enough: no two
+    lanes differ by more than `least` and by more than TOLERANCE."""
     if len(lanes) < 2:
         return {}
     held = {lane: dict(partitions) for lane, partitions in lanes.items()}
     loads = {lane: sum(partitions.values()) for lane, partitions in held.items()}
-    tolerated = max(TOLERANCE * sum(loads.values()) / len(loads), 2 * FLOOR)
+    tolerated = max(TOLERANCE * sum(loads.values()) / len(loads), least)
     found: dict[K, int] = {}
     while len(found) < limit:
         heaviest = max(loads, key=lambda lane: (loads[lane], -lane))

@@ -80,6 +80,8 @@ class Tracked:
         """Its lane has let go of it: the next one gets what this one reported last."""
         self.lane, self.leaving = None, False
         if self.report is None:
+            # Handed out and never heard of: what its lane has sent is unknown.
+            self.assignment = self.assignment.model_copy(update={"settled": False})
             return
         self.records += self.report.records
         self.bytes += self.report.bytes
@@ -92,5 +94,9 @@ def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
     before = [outlet.producer_id for outlet in assignment.outlets]
     if [outlet.producer_id for outlet in report.outlets] != before:
         return assignment
-    update = {"outlets": report.outlets, "leader_epoch": report.leader_epoch}
+    update = {
+        "outlets": report.outlets,
+        "leader_epoch": report.leader_epoch,
+        "settled": report.settled,
+    }
     return assignment.model_copy(update=update)

@@ -154,6 +154,7 @@ class Flow:
             position=min(outlet.start for outlet in outlets),
             leader_epoch=assignment.leader_epoch,
             relayed_epoch=assignment.leader_epoch,
+            unsettled=not assignment.settled,
         )
 
     @property
@@ -216,4 +217,5 @@ class Flow:
             bytes=self.bytes,
             recoveries=self.recoveries,
             final=final,
+            settled=final and not self.unsettled and not self.unanswered,
         )

@@ -51,6 +51,7 @@ class Assignment(_Message):
     topic_id: str  # of the source topic, 32 hex digits
     leader_epoch: int  # of the last record relayed, -1 where none was
     outlets: tuple[Outlet, ...]
+    settled: bool = False  # its last lane had no batch unanswered when it let go
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
@@ -124,6 +125,7 @@ class PartitionReport(_Message):
     bytes: int = 0
     recoveries: int = 0
     final: bool = False
+    settled: bool = False  # with `final`: nothing of ours is on its way any more
 
     @property
     def key(self) -> tuple[str, str, int]:
