@@ -7,6 +7,7 @@ Whatever true pair recovery is told, it must resume with the first record that w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -500,3 +501,19 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
     else:
         (found,) = _resumed(answer).outlets
         assert found.pair == Pair(source=7, target=8, sequence=7)
+
+
+def test_a_later_twin_of_a_copied_record_is_not_taken_for_it() -> None:
+    """Source records 0 to 2 were copied, 2 is compacted away; 5 is the same as 1, and new."""
+    records = [Rec(offset=i, key=b"%d" % i, value=b"%d" % i) for i in range(6)]
+    records[5] = dataclasses.replace(records[1], offset=5)
+    world = _plain(6, 3)
+    world.compacted = True
+    world.source = Log()
+    world.source.append([*records[:2], *records[3:]], 6)
+    world.targets[0] = Log()
+    world.targets[0].append(records[:3], producer_id=OURS, epoch=0, sequence=0)
+
+    (found,) = _resumed(world.recover(START)).outlets
+
+    assert found.pair == Pair(source=2, target=3, sequence=3)
