@@ -93,10 +93,10 @@ causeway.lease.ms=3000
 """
     )
 
-    def start() -> Running:
+    def start(*options: str) -> Running:
         return Running(
             *("--consumer.config", consumer, "--producer.config", producer, "--num.streams", "2"),
-            *("--whitelist", ",".join([orders, plain, late, resumed])),
+            *("--whitelist", ",".join([orders, plain, late, resumed]), *options),
             directory=tmp_path,
             script="kafka-mirror-maker",
         )
@@ -125,8 +125,19 @@ causeway.lease.ms=3000
     assert_same(source, plain, target, plain)
     assert_same(source, late, target, late)
     assert [r.value for r in target.read(resumed)[0]] == [b"6", b"7", b"8", b"9"]
+
+    target.add_partitions(late, 3)  # keys go elsewhere from now on: a person must agree
+    source.produce(late, [b"more %d" % n for n in range(100)])
+    with start("--until-caught-up", "--adopt") as run:
+        assert run.wait() == 0, run.log
+    assert sorted(values(target, late)) == sorted(values(source, late))
+
     theirs = check_keys(source, target, orders)
     assert sorted(theirs) == sorted(local.written), "others' records are as they were"
+
+
+def values(tools: KafkaTools, topic: str) -> list[bytes]:
+    return [record.value or b"" for records in tools.read(topic).values() for record in records]
 
 
 def await_mirrored(source: KafkaTools, target: KafkaTools, topic: str) -> None:

@@ -41,6 +41,9 @@ _NAMES: Final = frozenset(
         "offset.commit.interval.ms",
         "abort.on.send.failure",
         "new.consumer",
+        "until-caught-up",
+        "from",
+        "adopt",
         "help",
         "version",
     }
@@ -88,6 +91,9 @@ def _parser() -> _Parser:
         help="accepted: a record that cannot be sent is never skipped, its partition waits",
     )
     option("new.consumer", action="store_true", help="accepted, has no effect")
+    option("until-caught-up", action="store_true", help="not in MirrorMaker 1: see causeway run")
+    option("from", metavar="TIMESTAMP", help="not in MirrorMaker 1: see causeway run")
+    option("adopt", action="store_true", help="not in MirrorMaker 1: see causeway run")
     option("help", action="store_true", help="print this message")
     option("version", action="store_true", help="print the version")
     for name in _REFUSED:
@@ -146,6 +152,7 @@ def command(arguments: Sequence[str]) -> int:
 
 
 def _run(options: dict[str, Any], include: str) -> int:
+    from causeway.cli.common import parse_timestamp
     from causeway.cli.run import run_settings
     from causeway.config.mirror_maker1 import load_mm1
 
@@ -159,7 +166,13 @@ def _run(options: dict[str, Any], include: str) -> int:
     if not options["abort.on.send.failure"]:
         warn(["--abort.on.send.failure false: no record is skipped, its partition waits instead"])
     warn(settings.warnings)
-    return run_settings(settings)
+    start = options["from"]
+    return run_settings(
+        settings,
+        until_caught_up=options["until-caught-up"],
+        start_from=None if start is None else parse_timestamp(start),
+        adopt=options["adopt"],
+    )
 
 
 def main() -> None:

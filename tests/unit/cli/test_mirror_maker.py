@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from causeway.cli import mirror_maker
+from causeway.cli import mirror_maker, run
 from causeway.cli.mirror_maker import command
 from causeway.errors import ConfigError
 
@@ -50,6 +51,29 @@ def test_one_dash_is_as_good_as_two(accepted: list[tuple[dict[str, Any], str]]) 
     assert (options["consumer.config"], options["producer.config"], include) == (["a"], "b", ".*")
     assert (options["num.streams"], options["abort.on.send.failure"]) == (4, False)
     assert options["offset.commit.interval.ms"] == 100
+
+
+def test_what_is_causeways_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c").write_text("bootstrap.servers=a:1\ngroup.id=mm\n")
+    (tmp_path / "p").write_text("bootstrap.servers=b:1\n")
+    calls: list[dict[str, object]] = []
+
+    def remember(_: object, **options: object) -> int:
+        calls.append(options)
+        return 0
+
+    monkeypatch.setattr(run, "run_settings", remember)
+    files = f"--consumer.config {tmp_path / 'c'} --producer.config {tmp_path / 'p'} --include A"
+
+    command(f"{files} --until-caught-up --from 1970-01-01T00:00:01 --adopt".split())
+    command(files.split())
+
+    assert calls == [
+        {"until_caught_up": True, "start_from": 1000, "adopt": True},
+        {"until_caught_up": False, "start_from": None, "adopt": False},
+    ]
 
 
 @pytest.mark.parametrize(
