@@ -157,6 +157,10 @@ class LaneDriver:
         """Freeze (SIGSTOP) or thaw (SIGCONT) a lane."""
         self.lanes[number].send_signal(how)
 
+    def is_up(self, number: int) -> bool:
+        """Whether the lane has said hello, so that it can be drained."""
+        return number in self._connections
+
     def drain(self, number: int) -> None:
         self._connections[number].send(Drain())
         await_until(lambda: number in self.drained, 15, f"lane {number} drained")

@@ -238,14 +238,14 @@ def writing(battle: Battle, partitions: int, timestamp: int | None) -> Iterator[
 
 
 def torment(battle: Battle, *, live: int = 3, brokers: bool = False) -> None:
-    """Start, kill, freeze and thaw lanes at random, and kill brokers, then kill all lanes."""
+    """Start, kill, drain, freeze and thaw lanes at random, and end brokers; then kill all lanes."""
     driver = battle.driver
     chance = random.Random(SEED)
     frozen: set[int] = set()
     numbers = iter(range(1_000_000))
     pause = threading.Event()
     until = time.monotonic() + FIRE_S
-    acts = ["start", "start", "kill", "freeze", "thaw", "thaw"]
+    acts = ["start", "start", "kill", "freeze", "thaw", "thaw", "drain"]
     while time.monotonic() < until:
         act = chance.choice([*acts, "broker"] if brokers else acts)
         running = [n for n in driver.lanes if n not in frozen]
@@ -259,6 +259,8 @@ def torment(battle: Battle, *, live: int = 3, brokers: bool = False) -> None:
             victim = chance.choice(running)
             driver.signal(victim, signal.SIGSTOP)
             frozen.add(victim)
+        elif act == "drain" and running and driver.is_up(victim := chance.choice(running)):
+            driver.drain(victim)
         elif act == "thaw" and frozen:
             victim = chance.choice(sorted(frozen))
             driver.signal(victim, signal.SIGCONT)
@@ -509,6 +511,24 @@ def test_an_idle_lane_does_not_trust_a_broker_that_came_back(ground: Ground, pre
         it.await_mirrored()
         it.written(10, timestamp=YEARS_AGO)
         it.await_mirrored()
+        it.assert_same()
+
+
+def test_a_drained_lane_claims_nothing_that_it_let_go_of(ground: Ground, prefix: str) -> None:
+    """It has fetched more than it could send when it is told to end. Its last pairs are all that
+    its successor knows."""
+    with battle(ground, prefix) as it:
+        it.create()
+        it.claim(max_message_bytes=300)
+        it.written(4_000)
+        for lane in range(3):
+            it.driver.start_lane(lane)
+            it.await_growth()
+            it.driver.drain(lane)
+            assert lane > 0 or it.target_end() < 4_000, "it was drained too late"
+        it.driver.start_lane(9)
+        it.await_mirrored()
+
         it.assert_same()
 
 
