@@ -38,7 +38,7 @@ from confluent_kafka.admin import (
 from tests.harness.waiting import await_until
 
 Header = tuple[str, bytes | None]
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 120.0
 # What a broker says for a moment after it has come back.
 _ELECTING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
