@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.status import PartitionStatus
 from causeway.daemon.tracked import Standing
 from causeway.model import State
-from causeway.relay.messages import PartitionReport
+from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.progress import Progress
 
 # These states last a moment, and a later start finds out by itself.
@@ -33,6 +34,8 @@ class Row:
 
     def hear(self, standing: Standing) -> None:
         report, before = standing.report, self.progress
+        if _producers(report.outlets) != _producers(before.outlets):
+            return  # a lane of a claim that another leader has replaced meanwhile
         # What we stopped stays so, whatever its lane still has to say before it lets go.
         stopped = before.state is State.STOPPED and report.state is not State.STOPPED
         self.progress = replace(
@@ -111,3 +114,7 @@ class Row:
             records_per_s=0.0 if still else self.records_per_s,
             bytes_per_s=0.0 if still else self.bytes_per_s,
         )
+
+
+def _producers(outlets: Sequence[Outlet]) -> list[int]:
+    return [outlet.producer_id for outlet in outlets]

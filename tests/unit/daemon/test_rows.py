@@ -91,3 +91,17 @@ def test_a_moment_of_recovery_is_not_written() -> None:
     assert not it.dirty
     it.hear(says(State.FAILED, 0, "broker down"))
     assert it.dirty
+
+
+def test_a_lane_of_an_older_claim_is_not_believed() -> None:
+    it = row()
+    it.hear(says(State.RUNNING, 10))
+    claimed = outlet(10).model_copy(update={"producer_id": 2})
+    it.progress = replace(it.progress, outlets=(claimed,))
+    it.dirty = False
+
+    it.hear(says(State.RUNNING, 20))
+
+    assert it.progress.outlets == (claimed,)
+    assert it.progress.position == 10
+    assert not it.dirty
