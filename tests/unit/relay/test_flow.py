@@ -1,81 +1,104 @@
-from __future__ import annotations
+"""What a flow states of itself must be true at any instant, for it is what recovery starts from."""
 
-import pytest
+from __future__ import annotations
 
 from causeway.model import Pair, State
 from causeway.relay.flow import Flow
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import Batch
+from causeway.wire.records import as_is
+from tests.harness.raw_batches import Rec, raw_batch
 
 
-@pytest.fixture
-def flow() -> Flow:
-    outlet = Outlet(
-        topic="A.t",
-        partition=0,
-        topic_id="bb" * 16,
-        producer_id=1,
-        producer_epoch=0,
-        pair=Pair(source=100, target=50, sequence=50),
+def _flow(*starts: int, state: State = State.RUNNING) -> Flow:
+    flow = Flow.of(
+        Assignment(
+            link="A->B",
+            source="a",
+            target="b",
+            topic="t",
+            partition=0,
+            topic_id="a" * 32,
+            leader_epoch=1,
+            outlets=tuple(
+                Outlet(
+                    topic="A.t",
+                    partition=index,
+                    topic_id="b" * 32,
+                    producer_id=index,
+                    producer_epoch=0,
+                    pair=Pair(source=start, target=500, sequence=7),
+                )
+                for index, start in enumerate(starts)
+            ),
+        )
     )
-    assignment = Assignment(
-        link="A->B",
-        source="A/0",
-        target="B/1",
-        topic="t",
-        partition=0,
-        topic_id="aa" * 16,
-        leader_epoch=3,
-        outlets=(outlet,),
-    )
-    running = Flow.of(assignment)
-    running.state = State.RUNNING
-    return running
+    flow.state = state
+    return flow
 
 
-def batch(first: int, records: int) -> Batch:
-    return Batch(
-        payload=b"x" * 10,
-        codec=0,
-        base_timestamp=0,
-        max_timestamp=0,
-        records=records,
-        first=first,
-        next=first + records,
-        leader_epoch=4,
-    )
+def _batch(first: int, count: int) -> Batch:
+    return as_is(raw_batch([Rec(offset=first + i) for i in range(count)], leader_epoch=4))
 
 
-def test_what_was_dropped_needs_no_record_to_be_passed(flow: Flow) -> None:
-    flow.position, flow.leader_epoch = 130, 4  # 30 offsets of aborted data
+def test_begins_where_the_last_outlet_stands() -> None:
+    assert _flow(40, 10, 30).position == 10
 
+
+def test_an_idle_flow_states_that_it_is_past_what_was_dropped() -> None:
+    flow = _flow(10)
+    flow.position, flow.leader_epoch = 25, 3
     report = flow.report()
-
-    assert report.position == 130
-    assert report.outlets[0].pair == Pair(source=130, target=50, sequence=50)
-    assert report.leader_epoch == 4
+    assert report.outlets[0].pair == Pair(source=25, target=500, sequence=7)
+    assert (report.position, report.leader_epoch) == (25, 3)
 
 
-def test_what_waits_to_be_sent_is_not_passed_when_the_flow_leaves(flow: Flow) -> None:
-    """Fetched, not sent, and let go of: whoever relays next begins with just these records."""
+def test_only_outlets_with_nothing_under_way_move() -> None:
+    flow = _flow(10, 10, 10)
+    waiting, sent, idle = flow.outlets
+    flow.position, flow.leader_epoch = 25, 3
+    waiting.put(_batch(12, 2))
+    sent.sent(_batch(20, 2))
+    report = flow.report()
+    assert [o.pair.source for o in report.outlets] == [10, 10, 25]
+    assert (report.position, report.leader_epoch) == (10, 1)
+    assert idle.pair.sequence == 7
+
+
+def test_an_outlet_that_is_further_on_stays_there() -> None:
+    flow = _flow(10, 40)
+    flow.position = 25
+    assert [o.pair.source for o in flow.report().outlets] == [25, 40]
+
+
+def test_a_flow_in_doubt_states_nothing_new() -> None:
+    flow = _flow(10, state=State.RECOVERING)
+    flow.position = 25
+    assert flow.report().outlets[0].pair.source == 10
+
+
+def test_a_flow_that_leaves_states_nothing_of_what_it_let_go() -> None:
+    flow = _flow(10)
+    flow.position = 12
+    flow.outlets[0].put(_batch(10, 2))
+    flow.leave()
+    flow.outlets[0].drop_pending()
+    assert flow.report(final=True).outlets[0].pair.source == 10
+
+
+def test_a_flow_that_leaves_idle_states_all_that_it_saw() -> None:
+    flow = _flow(10)
+    flow.position = 12
+    flow.leave()
+    assert flow.report(final=True).outlets[0].pair.source == 12
+
+
+def test_an_acknowledged_batch_is_the_newest_pair() -> None:
+    flow = _flow(10)
     (outlet,) = flow.outlets
-    outlet.put(batch(100, 10))
-    outlet.put(batch(110, 10))
-    flow.position = 120
-    sent = outlet.sent(outlet.take())
-
-    flow.leave()
-    outlet.drop_pending()
+    sent = outlet.sent(_batch(10, 3))
+    assert (outlet.sequence, outlet.end, sent.expected) == (10, 503, 500)
     outlet.unanswered -= 1
-    outlet.acknowledged(sent, 50)
-    report = flow.report(final=True)
-
-    assert report.position == 110
-    assert report.outlets[0].pair == Pair(source=110, target=60, sequence=60)
-
-
-def test_an_idle_flow_leaves_at_its_position(flow: Flow) -> None:
-    flow.position = 130
-    flow.leave()
-
-    assert flow.report(final=True).position == 130
+    outlet.acknowledged(sent, 500)
+    assert outlet.pair == Pair(source=13, target=503, sequence=10)
+    assert flow.idle
