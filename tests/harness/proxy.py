@@ -201,7 +201,12 @@ class Proxy:
                 client.close()
                 continue
             with self._lock:  # in the list before its first byte flows
+                try:
                 connection = _Connection(client, broker, self._stalled_from_birth)
+            except OSError:  # the client was killed meanwhile
+                client.close()
+                broker.close()
+                continue
                 self._connections.append(connection)
 
 
