@@ -200,14 +200,13 @@ class Proxy:
             except OSError:
                 client.close()
                 continue
-            with self._lock:  # in the list before its first byte flows
-                try:
-                connection = _Connection(client, broker, self._stalled_from_birth)
+            try:
+                with self._lock:  # in the list before its first byte flows
+                    connection = _Connection(client, broker, self._stalled_from_birth)
+                    self._connections.append(connection)
             except OSError:  # the client was killed meanwhile
                 client.close()
                 broker.close()
-                continue
-                self._connections.append(connection)
 
 
 class Proxies:
