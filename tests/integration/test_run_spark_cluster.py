@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tarfile
 import time
 import urllib.request
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev.cluster import LocalCluster
+from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,
@@ -38,7 +40,8 @@ def test_lanes_on_two_workers_of_which_one_dies(
     prefix: str,
     tmp_path: Path,
 ) -> None:
-    """Each worker runs a lane. One worker is killed with all below it; the other lane takes its
+    """Where executors cannot import Causeway, the run says so. With the environment shipped to
+    them, each worker runs a lane. One worker is killed with all below it; the other lane takes its
     partitions over. The key of the control socket stands in no argument, page or file."""
     topic, mirror = prefix + "t", f"S.{prefix}t"
     source.create_topic(topic, 4)
@@ -47,21 +50,34 @@ def test_lanes_on_two_workers_of_which_one_dies(
         spark_cluster(tmp_path / "spark") as spark,
         writing(source, topic, 4, seed=SEED) as writer,
     ):
-        file = mm2_file(
-            tmp_path,
-            {"S": source_cluster, "T": target_cluster},
+        common = (
             "S->T.enabled = true",
             f"topics = {prefix}.*",
             "spark.driver.host = 127.0.0.1",
             "spark.executor.cores = 1",
             "spark.executor.memory = 512m",
             "spark.cores.max = 2",
-            f"spark.pyspark.python = {sys.executable}",
             "causeway.lanes = 2",
             "causeway.lease.ms = 5000",
+        )
+        clusters = {"S": source_cluster, "T": target_cluster}
+        bare = Path(sys.base_prefix) / "bin" / "python3"  # this version, without any package
+        file = mm2_file(
+            tmp_path, clusters, *common, f"spark.pyspark.python = {bare}", spark=spark.master
+        )
+        ended = causeway("run", file, timeout_s=4 * PATIENCE_S)
+        assert ended.code == 6, ended.err
+        assert "cannot import causeway" in ended.err
+        assert "docs/spark.md" in ended.err
+
+        file = mm2_file(
+            tmp_path,
+            clusters,
+            *common,
+            f"spark.archives = {packed_environment(tmp_path)}#environment",
+            "spark.pyspark.python = ./environment/bin/python",
             spark=spark.master,
         )
-        # The system's Python knows nothing of Causeway: it must not be the one that runs lanes.
         with Running("run", file, directory=tmp_path) as run:
             await_until(
                 lambda: spark.python_workers(0) and spark.python_workers(1),
@@ -92,3 +108,14 @@ def test_lanes_on_two_workers_of_which_one_dies(
     assert key not in run.log
     assert writer.written > 1_000
     assert_same(source, topic, target, mirror)
+
+
+def packed_environment(directory: Path) -> Path:
+    """Stands in for what venv-pack makes: its `bin/python` is the one that runs this test."""
+    python = directory / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    archive = directory / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(python, "bin/python")
+    return archive
