@@ -7,15 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from confluent_kafka import KafkaException
+
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 
-YEARS_AGO = 1_577_836_800_000  # 2020; a topic of such records needs retention.ms = -1
+# 2020: brokers forget the producers of such records; their topic needs retention.ms = -1.
+YEARS_AGO = 1_577_836_800_000
 
 
 class Writer(threading.Thread):
     """Writes transactions to every partition of `topic`, a quarter of them aborted, until told to
-    stop. Each value is written once. With `timestamp` (ms) the records' times begin there.
-    `pause_s`: the longest pause between two transactions."""
+    stop; and goes on when the broker dies. What it wrote is what the source holds.
+
+    With `timestamp` (ms) the records' times begin there. `pause_s`: the longest pause between two
+    transactions.
+    """
 
     def __init__(
         self,
@@ -37,20 +43,27 @@ class Writer(threading.Thread):
         self.written = 0
 
     def run(self) -> None:
-        try:
-            codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
-            with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
-                while not self._ended.wait(self._random.uniform(0, self._pause_s)):
-                    transactions.begin()
-                    for _ in range(self._random.choice([1, 5, 200, 1000])):
-                        self.written += 1
-                        transactions.send(self._topic, self._record(self.written))
-                    if self._random.random() < 0.25:
-                        transactions.abort()
-                    else:
-                        transactions.commit()
-        except BaseException as failure:
-            self.failure = failure
+        codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
+        while not self._ended.is_set():
+            try:
+                self._write(codec)
+            except KafkaException:
+                continue  # its broker died; a new producer aborts what the last one left
+            except BaseException as failure:
+                self.failure = failure
+                return
+
+    def _write(self, codec: str) -> None:
+        with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
+            while not self._ended.wait(self._random.uniform(0, self._pause_s)):
+                transactions.begin()
+                for _ in range(self._random.choice([1, 5, 200, 1000])):
+                    self.written += 1
+                    transactions.send(self._topic, self._record(self.written))
+                if self._random.random() < 0.25:
+                    transactions.abort()
+                else:
+                    transactions.commit()
 
     def _record(self, number: int) -> Outgoing:
         return Outgoing(
