@@ -14,30 +14,30 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException
 
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.model import State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
+from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.proxy import Proxies
 from tests.harness.waiting import await_until
+from tests.harness.writers import YEARS_AGO, Writer
 
 pytestmark = pytest.mark.integration
 
 FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "15"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
-YEARS_AGO = 1_577_836_800_000  # 2020: the broker forgets the producers of such records
 TIMES = pytest.mark.parametrize("timestamp", [None, YEARS_AGO], ids=["now", "years-ago"])
 
 
@@ -173,68 +173,12 @@ def battle(
 # -- at random -------------------------------------------------------------------------------------
 
 
-class Writer(threading.Thread):
-    """Writes transactions to every partition of `topic`, a quarter of them aborted, until told to
-    stop; and goes on when the broker dies. What it wrote is what the source holds."""
-
-    def __init__(
-        self, source: KafkaTools, topic: str, partitions: int, timestamp: int | None
-    ) -> None:
-        super().__init__(daemon=True)
-        self._source, self._topic, self._partitions = source, topic, partitions
-        self._timestamp = timestamp
-        self._random = random.Random(SEED)
-        self._ended = threading.Event()
-        self.failure: BaseException | None = None
-        self.written = 0
-
-    def run(self) -> None:
-        codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
-        while not self._ended.is_set():
-            try:
-                self._write(codec)
-            except KafkaException:
-                continue  # its broker died; a new producer aborts what the last one left
-            except BaseException as failure:
-                self.failure = failure
-                return
-
-    def _write(self, codec: str) -> None:
-        with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
-            while not self._ended.wait(self._random.uniform(0, 0.05)):
-                transactions.begin()
-                for _ in range(self._random.choice([1, 5, 200, 1000])):
-                    self.written += 1
-                    transactions.send(self._topic, self._record(self.written))
-                if self._random.random() < 0.25:
-                    transactions.abort()
-                else:
-                    transactions.commit()
-
-    def _record(self, number: int) -> Outgoing:
-        return Outgoing(
-            value=b"%d " % number + b"x" * self._random.choice([0, 10, 300]),
-            key=b"%d" % self._random.randrange(50),
-            timestamp=None if self._timestamp is None else self._timestamp + number,
-            partition=self._random.randrange(self._partitions),
-        )
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join(90)
-        assert not self.is_alive()
-        if self.failure is not None:
-            raise self.failure
-
-
-@contextmanager
-def writing(battle: Battle, partitions: int, timestamp: int | None) -> Iterator[Writer]:
-    writer = Writer(battle.source, battle.topic, partitions, timestamp)
-    writer.start()
-    try:
-        yield writer
-    finally:
-        writer.end()
+def writing(
+    battle: Battle, partitions: int, timestamp: int | None
+) -> AbstractContextManager[Writer]:
+    return writers.writing(
+        battle.source, battle.topic, partitions, timestamp=timestamp, seed=SEED, pause_s=0.05
+    )
 
 
 def torment(battle: Battle, *, live: int = 3, brokers: bool = False) -> None:
