@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -109,9 +109,7 @@ class Running:
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers, each of them a lane, or idle."""
-        return [
-            p for p in self.processes() if _is_python_daemon(p) and _is_python_daemon(_parent(p))
-        ]
+        return python_workers(self.processes())
 
     def jvm(self) -> psutil.Process | None:
         return next((p for p in self.processes() if _name(p) == "java"), None)
@@ -262,15 +260,21 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
+_DAEMONS = ("pyspark.daemon", "causeway.relay.worker_daemon")
+
+
+def python_workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that run tasks: forks of Spark's daemon for Python, or of ours that is loaded before it
+    forks, whose arguments they bear."""
+    daemons = [p for p in processes if any(name in arguments_of(p) for name in _DAEMONS)]
+    return [p for p in daemons if _parent(p) in daemons]
+
+
 def _parent(process: psutil.Process) -> psutil.Process | None:
     try:
         return process.parent()
     except psutil.NoSuchProcess:
         return None
-
-
-def _is_python_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and "pyspark.daemon" in arguments_of(process)
 
 
 def arguments_of(process: psutil.Process) -> str:

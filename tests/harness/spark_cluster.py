@@ -16,7 +16,7 @@ import pyspark
 
 from causeway.dev.ports import Ports
 from causeway.dev.process import Process, spawn
-from tests.harness.running import arguments_of
+from tests.harness.running import python_workers
 from tests.harness.waiting import await_until
 
 _CLASSES = "org.apache.spark.deploy"
@@ -41,8 +41,7 @@ class SparkCluster:
 
     def python_workers(self, worker: int) -> list[psutil.Process]:
         """Those that run tasks: the daemon's children."""
-        daemons = [p for p in self.below(worker) if "pyspark.daemon" in arguments_of(p)]
-        return [p for p in daemons if p.ppid() in {d.pid for d in daemons}]
+        return python_workers(self.below(worker))
 
     def kill(self, worker: int) -> None:
         """SIGKILL to a worker and all that runs below it, as when its machine is gone."""

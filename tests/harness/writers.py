@@ -44,16 +44,20 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
-        while not self._ended.is_set():
+        ended = False
+        while not ended:
+            ended = self._ended.is_set()
             try:
                 self._write(codec)
             except KafkaException:
-                continue  # its broker died; a new producer aborts what the last one left
+                ended = False  # its broker died
             except BaseException as failure:
                 self.failure = failure
                 return
 
     def _write(self, codec: str) -> None:
+        """Starting ends what the last one left open, its markers included; once it is to end, that
+        is all that it does, so that the source's last stable offset stands still from then on."""
         with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
             while not self._ended.wait(self._random.uniform(0, self._pause_s)):
                 transactions.begin()

@@ -84,6 +84,7 @@ def test_topics_and_partitions_that_come_and_go(
         for mirror in mirrors:
             await_copied(*mirror)
         workers = {worker.pid for worker in run.workers()}
+        assert workers
 
         new, doomed, reborn = (f"{prefix}{name}" for name in ("new", "doomed", "reborn"))
         source.create_topics([new, doomed, reborn], 2)

@@ -27,9 +27,6 @@ pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 
 
-@pytest.mark.xfail(
-    strict=False, reason="seen once on a busy machine: a third driver's lanes did not come up"
-)
 @pytest.mark.timeout(1200)
 def test_a_standby_takes_over_and_a_leader_that_wakes_is_fenced(
     source: KafkaTools,

@@ -22,6 +22,7 @@ import pytest
 from causeway.dev.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import Running, assert_same, await_copied, mm2_file
+from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO, writing
 
 pytestmark = pytest.mark.integration
@@ -104,10 +105,7 @@ def _end(run: Running, act: str) -> None:
 
 def _torment(run: Running, act: str, pause: threading.Event, chance: random.Random) -> None:
     """Kill one lane, or have it sleep, perhaps past its lease."""
-    workers = run.workers()
-    if not workers:
-        return
-    worker = chance.choice(workers)
+    worker = chance.choice(await_until(run.workers, 120, "lanes to torment"))
     try:
         if act == "lane":
             worker.kill()
