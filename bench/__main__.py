@@ -30,13 +30,15 @@ Measure = Callable[[Stage, str, Say], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`rounds`: how often each system is measured, unless told otherwise."""
+    """`rounds`: how often each system is measured, unless told otherwise. `uncounted`: rounds
+    before these, in which the brokers' Java machines compile what this work needs of them."""
 
     name: str
     title: str
     settings: dict[str, Any]
     measure: Measure
     rounds: int = 3
+    uncounted: int = 0
 
 
 def workloads(*, quick: bool) -> list[Workload]:
@@ -81,6 +83,7 @@ def _throughput(shape: Shape, *, settle_s: float) -> Workload:
         measure=lambda stage, name, say: throughput.measure(
             stage, name, shape, say, settle_s=settle_s
         ),
+        uncounted=1,
     )
 
 
@@ -133,13 +136,16 @@ def _measure(
     measured: dict[str, list[Any]] = {name: [] for name in systems}
     if workload.name == "soak":
         measured = {CAUSEWAY: []}
-    count = rounds or workload.rounds
-    for number in range(1 if workload.name == "soak" else count):
+    count = 1 if workload.name == "soak" else rounds or workload.rounds
+    for number in range(-workload.uncounted, count):
         # The brokers get faster with use: each system goes first as often as the other.
         order = list(measured) if number % 2 == 0 else list(reversed(measured))
         for name in order:
-            say = _narrator(f"{workload.name}, {TITLES[name]}, round {number + 1}")
-            measured[name].append(workload.measure(stage, name, say))
+            which = f"round {number + 1}" if number >= 0 else "uncounted"
+            say = _narrator(f"{workload.name}, {TITLES[name]}, {which}")
+            figures = workload.measure(stage, name, say)
+            if number >= 0:
+                measured[name].append(figures)
     return results.entry(workload.title, workload.settings, measured)
 
 

@@ -27,7 +27,7 @@ MirrorMaker 2 also gets producer settings that fit the data (those of the source
 size, `linger.ms=50`; for latency `linger.ms=0`) and the heap and collector of Kafka's own script.
 Causeway runs exactly once, as it does by default; MirrorMaker 2 at least once, its default and its
 quicker mode. Which system goes first alternates from round to round; a figure is the median of the
-rounds.
+rounds. Throughput has one more round before these, uncounted, in which the brokers get warm.
 
 - **Throughput**: the system has mirrored a warm-up stretch of the topic and idles; a backlog is
   written in one transaction. Its commit starts the clock, which stops when a read_committed reader
