@@ -13,17 +13,15 @@ from enum import Enum, auto
 from causeway.config import known
 from causeway.config.keys import (
     IN_SECONDS,
-    OLD_NAMES,
+    OF_FLOWS,
     SECURITY,
     ClientKeys,
     ConsumerKeys,
-    FlowKeys,
     RunKeys,
 )
 from causeway.config.properties import Entry
 
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)
-_FLOW = FlowKeys.names() | frozenset(OLD_NAMES)
 _CLIENT = ClientKeys.names() | frozenset(SECURITY)
 _ROLE = {
     "consumer": _CLIENT | ConsumerKeys.names(),
@@ -146,7 +144,7 @@ def _of_cluster(name: str, alias: str) -> Finding:
     role, _, rest = name.partition(".")
     if role in known.ROLES:
         return _of_role(role, rest, f"{alias}.{role}.")
-    if name in _FLOW | known.FLOW:
+    if name in OF_FLOWS | known.FLOW:
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
         )
@@ -157,7 +155,7 @@ def _of_cluster(name: str, alias: str) -> Finding:
 
 
 def _of_flow(name: str, flow: str) -> Finding:
-    if name in _FLOW:
+    if name in OF_FLOWS:
         return _FINE
     if name in known.FLOW:
         return _NOT_YET
@@ -174,7 +172,7 @@ def _of_flow(name: str, flow: str) -> Finding:
         return _NOT_YET if idle and finding is _FINE else finding
     if _is_worker(name) or name in known.CLUSTER:
         return _NOT_YET
-    return _unknown(name, _FLOW | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
+    return _unknown(name, OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
 
 
 def _of_role(role: str, name: str, prefix: str) -> Finding:
@@ -194,5 +192,5 @@ def _unknown(name: str, words: Iterable[str], prefix: str = "") -> Finding:
     return Finding(effect=Effect.UNKNOWN, hint=f"did you mean {prefix}{near[0]}?" if near else "")
 
 
-_TOP_FINE = _RUN | _FLOW | frozenset(SECURITY) | {"clusters", "config.providers"}
+_TOP_FINE = _RUN | OF_FLOWS | frozenset(SECURITY) | {"clusters", "config.providers"}
 _WORDS_WITH_ROLE = frozenset(f"{role}.{name}" for role, names in _ROLE.items() for name in names)

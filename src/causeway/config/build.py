@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.config.keys import IN_SECONDS, ConsumerKeys, RunKeys
+from causeway import filters
+from causeway.config.keys import IN_SECONDS, ConsumerKeys, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
-from causeway.config.settings import FetchSettings, RunSettings
+from causeway.config.settings import ControlSettings, FetchSettings, RunSettings
 from causeway.config.typed import read
+from causeway.errors import ConfigError
 
 Entries = Mapping[str, Entry]
 
@@ -29,6 +31,53 @@ def fetch_settings(reader: Entries, problems: Problems) -> FetchSettings:
         max_partition_bytes=keys.max_partition_fetch_bytes,
         start=keys.auto_offset_reset,
     )
+
+
+def control_settings(own: Entries, problems: Problems) -> ControlSettings:
+    """From the keys of a flow, names without any prefix."""
+    keys = read(ControlKeys, own, problems)
+    heartbeats = read(HeartbeatKeys, own, problems)
+    if keys.read_only_mirrors and keys.principal is None:
+        # To deny writing to everybody would stop Causeway as well.
+        problems.add(
+            f"{own['causeway.read.only.mirrors'].place} needs causeway.principal,"
+            " who Causeway is on the target, such as User:causeway"
+        )
+    return ControlSettings(
+        groups=patterns(own, "groups", keys.groups, problems),
+        groups_exclude=patterns(own, "groups.exclude", keys.groups_exclude, problems),
+        refresh_groups_enabled=keys.refresh_groups_enabled,
+        refresh_groups_interval_s=keys.refresh_groups_interval,
+        emit_checkpoints_enabled=keys.emit_checkpoints_enabled,
+        emit_checkpoints_interval_s=keys.emit_checkpoints_interval,
+        checkpoints_replication_factor=keys.checkpoints_replication_factor,
+        sync_group_offsets_enabled=keys.sync_group_offsets_enabled,
+        sync_group_offsets_interval_s=keys.sync_group_offsets_interval,
+        emit_offset_syncs_enabled=keys.emit_offset_syncs_enabled,
+        offset_lag_max=keys.offset_lag_max,
+        offset_syncs_topic_location=keys.offset_syncs_topic_location,
+        offset_syncs_replication_factor=keys.offset_syncs_replication_factor,
+        emit_heartbeats_enabled=heartbeats.enabled,
+        emit_heartbeats_interval_s=heartbeats.interval,
+        heartbeats_replication_factor=heartbeats.replication_factor,
+        sync_topic_acls_enabled=keys.sync_topic_acls_enabled,
+        sync_topic_acls_interval_s=keys.sync_topic_acls_interval,
+        read_only_mirrors=keys.read_only_mirrors,
+        principal=keys.principal,
+        mm2_offsets=keys.mm2_offsets,
+    )
+
+
+def patterns(
+    own: Entries, name: str, value: str, problems: Problems
+) -> tuple[filters.Pattern, ...]:
+    """The list of regular expressions that key `name` has, as Kafka's filters read it."""
+    try:
+        return filters.compile_patterns(value)
+    except ConfigError as error:
+        entry = own.get(name)
+        problems.add(f"{entry.place if entry else name}: {error}")
+        return ()
 
 
 def run_settings(entries: Entries, problems: Problems) -> RunSettings:
@@ -53,6 +102,8 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         connections=keys.connections,
         in_flight=keys.in_flight,
         lane_buffer_bytes=keys.lane_buffer_bytes,
+        metrics_port=keys.metrics_port,
+        metrics_host=keys.metrics_host,
     )
 
 

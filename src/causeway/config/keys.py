@@ -5,13 +5,24 @@ Every model is read by typed.read(), which reports a wrong value with its key an
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-_INT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
-_T = TypeVar("_T")
+from causeway.config.values import (
+    LONG_MAX,
+    Bool,
+    Count,
+    Millis,
+    Principal,
+    Replicas,
+    Seconds,
+    Side,
+    Size,
+    Text,
+    whole,
+    word,
+)
 
 
 class Keys(BaseModel):
@@ -27,49 +38,6 @@ def key(name: str, default: Any, meaning: str) -> Any:
     return Field(default, alias=name, description=meaning)
 
 
-def _boolean(value: Any) -> Any:
-    """As Java: `true` or `false` in any case, nothing else."""
-    text = value.strip().lower() if isinstance(value, str) else value
-    if text in ("true", "false"):
-        return text == "true"
-    if isinstance(value, bool):
-        return value
-    raise ValueError("true or false")
-
-
-def _whole(low: int, high: int, allowed: tuple[int, ...] = ()) -> BeforeValidator:
-    expected = f"a whole number of at least {low}" if high >= _INT_MAX else f"{low} to {high}"
-    if allowed:
-        expected += "".join(f", or {number}" for number in allowed)
-
-    def parse(value: Any) -> Any:
-        text = str(value).strip()
-        digits = text.removeprefix("-").removeprefix("+")
-        if digits.isascii() and digits.isdecimal() and len(digits) < 20:
-            number = int(text)
-            if low <= number <= high or number in allowed:
-                return number
-        raise ValueError(expected)
-
-    return BeforeValidator(parse)
-
-
-def _word(value: Any) -> Any:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value
-
-
-Bool = Annotated[bool, BeforeValidator(_boolean)]
-Count = Annotated[int, _whole(1, _INT_MAX)]
-Size = Annotated[int, _whole(0, _INT_MAX)]
-Millis = Annotated[int, _whole(1, _LONG_MAX)]
-Seconds = Annotated[int, _whole(1, _LONG_MAX)]
-Text = Annotated[str, BeforeValidator(_stripped)]
-
-
 class RunKeys(Keys):
     """Of the whole process; ours alone."""
 
@@ -79,21 +47,29 @@ class RunKeys(Keys):
     progress_interval_ms: Millis = key(
         "causeway.progress.interval.ms", 1000, "How often progress is written to the target."
     )
-    lease_ms: Annotated[int, _whole(1000, 3_600_000)] = key(
+    lease_ms: Annotated[int, whole(1000, 3_600_000)] = key(
         "causeway.lease.ms",
         10_000,
         "How long a lane, or a leading driver, may go on without a sign from the other end.",
     )
-    connections: Annotated[int, _whole(1, 64)] = key(
+    connections: Annotated[int, whole(1, 64)] = key(
         "causeway.connections", 2, "Connections of a lane to each target broker."
     )
-    in_flight: Annotated[int, _whole(1, 1000)] = key(
+    in_flight: Annotated[int, whole(1, 1000)] = key(
         "causeway.in.flight",
         16,
         "Produce requests unanswered on a connection; more hide a longer round trip.",
     )
-    lane_buffer_bytes: Annotated[int, _whole(1 << 20, 1 << 40)] = key(
+    lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] = key(
         "causeway.lane.buffer.bytes", 64 << 20, "Most bytes of batches a lane holds in memory."
+    )
+    metrics_port: Annotated[int, whole(1, 65535)] | None = key(
+        "causeway.metrics.port", None, "Where Prometheus reads metrics. Default: nowhere."
+    )
+    metrics_host: Text = key(
+        "causeway.metrics.host",
+        "0.0.0.0",  # noqa: S104 - only with a port, and for a Prometheus elsewhere
+        "Address for that port; 0.0.0.0 is all of them.",
     )
 
 
@@ -138,7 +114,7 @@ class FlowKeys(Keys):
         True,
         "Whether the names of internal topics have that separator too.",
     )
-    replication_factor: Annotated[int, _whole(1, 32767, (-1,))] = key(
+    replication_factor: Replicas = key(
         "replication.factor", 2, "Of created topics; -1 is the target broker's default."
     )
     refresh_topics_enabled: Bool = key(
@@ -165,7 +141,7 @@ class FlowKeys(Keys):
         "DefaultConfigPropertyFilter",
         "Only Kafka's DefaultConfigPropertyFilter.",
     )
-    use_defaults_from: Annotated[Literal["source", "target"], BeforeValidator(_word)] = key(
+    use_defaults_from: Side = key(
         "use.defaults.from", "target", "Whose default counts for a config that is not set."
     )
     heartbeats_replication_enabled: Bool = key(
@@ -177,7 +153,7 @@ class FlowKeys(Keys):
         "admin.timeout.ms", 60_000, "For requests that create or change topics."
     )
     transforms: Text = key("transforms", "", "Must be empty: Connect's transforms cannot run here.")
-    delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(_word)] = key(
+    delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(word)] = key(
         "causeway.delivery",
         "exactly-once",
         "`at-least-once` only for brokers without idempotent producers.",
@@ -190,10 +166,101 @@ class FlowKeys(Keys):
     )
 
 
+class ControlKeys(Keys):
+    """Of a flow, besides its records: groups, offset syncs, checkpoints and ACLs."""
+
+    groups: Text = key(
+        "groups", ".*", "Consumer groups to follow: a list of whole-name regular expressions."
+    )
+    groups_exclude: Text = key(
+        "groups.exclude",
+        "console-consumer-.*, connect-.*, __.*",
+        "Groups to leave out; wins over `groups`. `groups.blacklist` is the old name.",
+    )
+    group_filter_class: Text = key(
+        "group.filter.class", "DefaultGroupFilter", "Only Kafka's DefaultGroupFilter."
+    )
+    refresh_groups_enabled: Bool = key(
+        "refresh.groups.enabled", True, "Whether to look for new groups."
+    )
+    refresh_groups_interval: Seconds = key(
+        "refresh.groups.interval.seconds", 600, "How often to look for them."
+    )
+    emit_checkpoints_enabled: Bool = key(
+        "emit.checkpoints.enabled",
+        True,
+        "Whether to write the groups' translated offsets to the checkpoints topic.",
+    )
+    emit_checkpoints_interval: Seconds = key(
+        "emit.checkpoints.interval.seconds", 60, "How often to write them."
+    )
+    checkpoints_replication_factor: Replicas = key(
+        "checkpoints.topic.replication.factor", 3, "Of the checkpoints topic."
+    )
+    sync_group_offsets_enabled: Bool = key(
+        "sync.group.offsets.enabled",
+        False,
+        "Whether to commit the translated offsets on the target, for groups without members there.",
+    )
+    sync_group_offsets_interval: Seconds = key(
+        "sync.group.offsets.interval.seconds", 60, "How often to commit them."
+    )
+    emit_offset_syncs_enabled: Bool = key(
+        "emit.offset-syncs.enabled",
+        True,
+        "Whether to write pairs of source and target offsets to the offset-syncs topic.",
+    )
+    offset_lag_max: Annotated[int, whole(0, LONG_MAX)] = key(
+        "offset.lag.max", 100, "Records of a partition after which another pair is written."
+    )
+    offset_syncs_topic_location: Side = key(
+        "offset-syncs.topic.location", "source", "Cluster that holds the offset-syncs topic."
+    )
+    offset_syncs_replication_factor: Replicas = key(
+        "offset-syncs.topic.replication.factor", 3, "Of the offset-syncs topic."
+    )
+    sync_topic_acls_enabled: Bool = key(
+        "sync.topic.acls.enabled", True, "Whether to give mirrored topics the source's ACLs."
+    )
+    sync_topic_acls_interval: Seconds = key(
+        "sync.topic.acls.interval.seconds", 600, "How often to compare ACLs."
+    )
+    read_only_mirrors: Bool = key(
+        "causeway.read.only.mirrors",
+        False,
+        "Whether to deny writing to mirrored topics to all but Causeway; needs"
+        " `causeway.principal`.",
+    )
+    principal: Principal | None = key(
+        "causeway.principal", None, "Who Causeway is on the target, such as `User:causeway`."
+    )
+    mm2_offsets: Bool = key(
+        "causeway.mirror.maker.offsets",
+        True,
+        "Whether to go on from MirrorMaker 2's positions, and to keep them written.",
+    )
+
+
+class HeartbeatKeys(Keys):
+    """Of every pair of clusters, whether its flow runs or not."""
+
+    enabled: Bool = key(
+        "emit.heartbeats.enabled", True, "Whether to write heartbeats to the pair's target."
+    )
+    interval: Seconds = key("emit.heartbeats.interval.seconds", 1, "How often to write one.")
+    replication_factor: Replicas = key(
+        "heartbeats.topic.replication.factor", 3, "Of the heartbeats topic."
+    )
+
+
 OLD_NAMES = {
     "topics.blacklist": "topics.exclude",
+    "groups.blacklist": "groups.exclude",
     "config.properties.blacklist": "config.properties.exclude",
 }
+
+# All that may be written `A->B.key`, or `key` for all.
+OF_FLOWS = FlowKeys.names() | ControlKeys.names() | HeartbeatKeys.names() | OLD_NAMES.keys()
 
 
 class ClientKeys(Keys):
@@ -210,10 +277,13 @@ class ConsumerKeys(Keys):
     """Of the reader of a flow: `A.consumer.key`."""
 
     isolation_level: Annotated[
-        Literal["read_committed", "read_uncommitted"], BeforeValidator(_word)
+        Literal["read_committed", "read_uncommitted"], BeforeValidator(word)
     ] = key("isolation.level", "read_committed", "Whether aborted and open transactions are read.")
-    auto_offset_reset: Annotated[Literal["earliest", "latest"], BeforeValidator(_word)] = key(
-        "auto.offset.reset", "earliest", "Where a partition starts that was never mirrored."
+    auto_offset_reset: Annotated[Literal["earliest", "latest"], BeforeValidator(word)] = key(
+        "auto.offset.reset",
+        "earliest",
+        "Where a partition starts that was never mirrored. With `latest`, topics and partitions"
+        " that come into being while the mirror runs still start at their first record.",
     )
     fetch_max_wait_ms: Size = key(
         "fetch.max.wait.ms", 500, "How long a broker may wait for fetch.min.bytes."

@@ -87,18 +87,10 @@ PRODUCER = CLUSTER.union(
 ADMIN = CLUSTER.union(_EVERY_CLIENT, ["bootstrap.controllers", "retries"])
 ROLES = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
 
-# Of a flow: the control plane, and what belongs to Connect's connectors.
+# Of a flow: what belongs to Connect's connectors.
 FLOW = _names(
     """
-    config.providers predicates groups groups.exclude groups.blacklist group.filter.class
-    refresh.groups.enabled refresh.groups.interval.seconds
-    sync.topic.acls.enabled sync.topic.acls.interval.seconds
-    emit.checkpoints.enabled emit.checkpoints.interval.seconds
-    sync.group.offsets.enabled sync.group.offsets.interval.seconds
-    emit.heartbeats.enabled emit.heartbeats.interval.seconds
-    emit.offset-syncs.enabled offset.lag.max offset-syncs.topic.location
-    offset-syncs.topic.replication.factor checkpoints.topic.replication.factor
-    heartbeats.topic.replication.factor consumer.poll.timeout.ms tasks.max tasks.max.enforce
+    config.providers predicates consumer.poll.timeout.ms tasks.max tasks.max.enforce
     forwarding.admin.class forwarding.admin metric.reporters metrics.recording.level
     metric.names.formats auto.include.jmx.reporter connector.class connector.plugin.version name
     config.action.reload errors.log.enable errors.log.include.messages

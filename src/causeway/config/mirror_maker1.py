@@ -22,13 +22,22 @@ from causeway.config.keys import FlowKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, Settings
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.naming import ReplicationPolicy
 
 TARGET_ALIAS = "target"
 _METADATA_MAX_AGE_MS = "300000"  # Kafka's default
+# It copied records, and nothing else.
+_NO_CONTROL = ControlSettings(
+    groups=(),
+    emit_checkpoints_enabled=False,
+    emit_offset_syncs_enabled=False,
+    emit_heartbeats_enabled=False,
+    sync_topic_acls_enabled=False,
+    mm2_offsets=False,
+)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _OLD_CLIENTS = {
     "zookeeper.connect": "the consumer that reads through ZooKeeper is gone",
@@ -99,6 +108,7 @@ def load_mm1(
                 partitioning="by-key",
                 sole_writer=False,
                 group_id=entries["group.id"].value.strip(),
+                control=_NO_CONTROL,
             )
         )
     return Settings(

@@ -11,14 +11,21 @@ from pathlib import Path
 
 from causeway import filters
 from causeway.config import audit
-from causeway.config.build import fetch_settings, run_settings, spark_settings
-from causeway.config.keys import OLD_NAMES, FlowKeys
+from causeway.config.build import (
+    control_settings,
+    fetch_settings,
+    patterns,
+    run_settings,
+    spark_settings,
+)
+from causeway.config.keys import OF_FLOWS, OLD_NAMES, FlowKeys, HeartbeatKeys
 from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import (
     ClientSettings,
+    HeartbeatSettings,
     LinkSettings,
     Settings,
 )
@@ -30,6 +37,7 @@ Entries = Mapping[str, Entry]
 _FILTERS = {
     "topic.filter.class": "DefaultTopicFilter",
     "config.property.filter.class": "DefaultConfigPropertyFilter",
+    "group.filter.class": "DefaultGroupFilter",
 }
 
 
@@ -47,8 +55,10 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     problems.raise_if_any()
     notes = [f"{entry.place} is set again below; the last one counts" for entry in file.repeated]
     notes += _old_names(file.entries)
+    heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
         links=tuple(links),
+        heartbeat_links=tuple(heartbeats),
         run=run,
         spark=spark_settings(file.entries),
         warnings=(*notes, *audit.warnings(file.entries, aliases)),
@@ -92,10 +102,7 @@ def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> li
     enabled = 0
     links = []
     for source, target in _pairs(aliases):
-        own = dict(flow_entries(entries, source, target, FlowKeys.names() | OLD_NAMES.keys()))
-        for old, new in OLD_NAMES.items():
-            if old in own:
-                own.setdefault(new, own[old])
+        own = _own(entries, source, target)
         found: list[str] = []
         keys = read(FlowKeys, own, here := Problems("", found))
         # What is wrong with the keys of a flow that does not run stops nobody.
@@ -113,6 +120,46 @@ def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> li
     return links
 
 
+def _own(entries: Entries, source: str, target: str) -> Entries:
+    """What the file says of the pair, under the keys' newest names."""
+    own = dict(flow_entries(entries, source, target, OF_FLOWS))
+    for old, new in OLD_NAMES.items():
+        if old in own:
+            own.setdefault(new, own[old])
+    return own
+
+
+def _heartbeats(
+    entries: Entries, aliases: tuple[str, ...], notes: list[str]
+) -> list[HeartbeatSettings]:
+    """Of every pair of clusters that has not switched them off, as MirrorMakerConfig.clusterPairs.
+
+    A pair whose flow is off and that cannot have heartbeats stops nobody: a note says why."""
+    heartbeats = []
+    for source, target in _pairs(aliases):
+        own = _own(entries, source, target)
+        problems = Problems("")
+        keys = read(HeartbeatKeys, own, problems)
+        if not keys.enabled:
+            continue
+        here = _alias(own, "source.cluster.alias", source, problems)
+        there = _alias(own, "target.cluster.alias", target, problems)
+        found = client_entries(entries, source, target, "target", "admin")
+        client = client_settings(target, found, problems)
+        if client is None or problems.lines:
+            notes.append(f"no heartbeats {source}->{target}: {'; '.join(problems.lines)}")
+            continue
+        heartbeats.append(
+            HeartbeatSettings(
+                source=here,
+                target=replace(client, alias=there),
+                interval_s=keys.interval,
+                replication_factor=keys.replication_factor,
+            )
+        )
+    return heartbeats
+
+
 def _pairs(aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     return ((s, t) for s in aliases for t in aliases if s != t)
 
@@ -126,8 +173,8 @@ def _link(
     problems: Problems,
 ) -> LinkSettings | None:
     reader = client_entries(entries, source, target, "source", "consumer")
-    here = _alias(own, "source.cluster.alias", keys.source_alias, source, problems)
-    there = _alias(own, "target.cluster.alias", keys.target_alias, target, problems)
+    here = _alias(own, "source.cluster.alias", source, problems)
+    there = _alias(own, "target.cluster.alias", target, problems)
     clients = [
         client_settings(alias, found, problems)
         for alias, found in (
@@ -137,10 +184,10 @@ def _link(
             (target, client_entries(entries, source, target, "target", "admin")),
         )
     ]
-    _check_classes(own, keys, problems)
+    _check_classes(own, problems)
     policy = _policy(own, keys, here, problems)
-    patterns = {
-        name: _patterns(own, name, value, problems)
+    selected = {
+        name: patterns(own, name, value, problems)
         for name, value in (
             ("topics", keys.topics),
             ("topics.exclude", keys.topics_exclude),
@@ -148,6 +195,7 @@ def _link(
         )
     }
     fetch = fetch_settings(reader, problems)
+    control = control_settings(own, problems)
     names = (here, there, here, there)
     known: list[ClientSettings] = [
         replace(client, alias=name)
@@ -162,9 +210,9 @@ def _link(
         source_admin=known[2],
         target_admin=known[3],
         policy=policy,
-        topics=patterns["topics"],
-        topics_exclude=patterns["topics.exclude"],
-        config_properties_exclude=patterns["config.properties.exclude"],
+        topics=selected["topics"],
+        topics_exclude=selected["topics.exclude"],
+        config_properties_exclude=selected["config.properties.exclude"],
         use_defaults_from=keys.use_defaults_from,
         replication_factor=keys.replication_factor,
         refresh_topics_enabled=keys.refresh_topics_enabled,
@@ -177,29 +225,27 @@ def _link(
         admin_timeout_ms=keys.admin_timeout_ms,
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
+        control=control,
     )
 
 
-def _alias(own: Entries, name: str, value: str | None, alias: str, problems: Problems) -> str:
+def _alias(own: Entries, name: str, alias: str, problems: Problems) -> str:
     """`source.cluster.alias` renames a cluster for a flow; its addresses stay under `alias`."""
-    if value is None:
+    entry = own.get(name)
+    if entry is None:
         return alias
+    value = entry.value.strip()
     if not is_legal_name(value):
-        problems.add(
-            f"{own[name].place} must be an alias that topic names can hold, or be left out"
-        )
+        problems.add(f"{entry.place} must be an alias that topic names can hold, or be left out")
         return alias
     return value
 
 
-def _check_classes(own: Entries, keys: FlowKeys, problems: Problems) -> None:
-    for name, value in (
-        ("topic.filter.class", keys.topic_filter_class),
-        ("config.property.filter.class", keys.config_property_filter_class),
-    ):
-        if value.rsplit(".", 1)[-1] != _FILTERS[name]:
-            problems.add(f"{own[name].place}: {value} cannot be loaded, only {_FILTERS[name]}")
-    if keys.transforms:
+def _check_classes(own: Entries, problems: Problems) -> None:
+    for name, only in _FILTERS.items():
+        if name in own and own[name].value.strip().rsplit(".", 1)[-1] != only:
+            problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
+    if "transforms" in own and own["transforms"].value.strip():
         # Passing them over in silence could let data out that they were to mask.
         problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
 
@@ -218,17 +264,6 @@ def _policy(
         entry = own.get(error.operation.removeprefix("use "))
         problems.add(f"line {entry.line}: {error}" if entry and entry.line else str(error))
         return None
-
-
-def _patterns(
-    own: Entries, name: str, value: str, problems: Problems
-) -> tuple[filters.Pattern, ...]:
-    try:
-        return filters.compile_patterns(value)
-    except ConfigError as error:
-        entry = own.get(name)
-        problems.add(f"{entry.place if entry else name}: {error}")
-        return ()
 
 
 def _check_circles(links: list[LinkSettings], problems: Problems) -> None:

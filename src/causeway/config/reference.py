@@ -10,7 +10,9 @@ from causeway.config.keys import (
     SECURITY,
     ClientKeys,
     ConsumerKeys,
+    ControlKeys,
     FlowKeys,
+    HeartbeatKeys,
     Keys,
     RunKeys,
 )
@@ -42,6 +44,10 @@ def _page() -> Iterator[str]:
     yield "\n## Flows\n"
     yield "Written `A->B.key`, or `key` for all flows:\n"
     yield from _table(_rows(FlowKeys))
+    yield "\nGroups, offset syncs, checkpoints and ACLs of a flow, written the same way:\n"
+    yield from _table(_rows(ControlKeys))
+    yield "\nHeartbeats, written the same way, of every pair of clusters, also if no flow runs:\n"
+    yield from _table(_rows(HeartbeatKeys))
     old = ", ".join(f"`{old}` for `{new}`" for old, new in OLD_NAMES.items())
     yield f"\nOld names are accepted: {old}."
     yield "\n## Readers\n"

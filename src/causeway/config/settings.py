@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from causeway.filters import TopicDecision, decide_topic
-from causeway.naming import ReplicationPolicy
+from causeway.filters import TopicDecision, compile_patterns, decide_topic
+from causeway.naming import HEARTBEATS, ReplicationPolicy
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -92,6 +92,53 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings:
+    """What a link mirrors besides records. Defaults are MirrorMaker 2's; a replication factor of -1
+    is the broker's default."""
+
+    groups: tuple[re.Pattern[str], ...] = compile_patterns(".*")
+    groups_exclude: tuple[re.Pattern[str], ...] = compile_patterns(
+        "console-consumer-.*, connect-.*, __.*"
+    )
+    refresh_groups_enabled: bool = True
+    refresh_groups_interval_s: float = 600
+    emit_checkpoints_enabled: bool = True
+    emit_checkpoints_interval_s: float = 60
+    checkpoints_replication_factor: int = 3
+    sync_group_offsets_enabled: bool = False
+    sync_group_offsets_interval_s: float = 60
+    emit_offset_syncs_enabled: bool = True
+    offset_lag_max: int = 100  # records
+    offset_syncs_topic_location: Literal["source", "target"] = "source"
+    offset_syncs_replication_factor: int = 3
+    emit_heartbeats_enabled: bool = True
+    emit_heartbeats_interval_s: float = 1
+    heartbeats_replication_factor: int = 3
+    sync_topic_acls_enabled: bool = True
+    sync_topic_acls_interval_s: float = 600
+    # [causeway.*]: ours alone.
+    read_only_mirrors: bool = False  # nobody but `principal` may write to mirrored topics
+    principal: str | None = None  # Causeway's own on the target, like `User:causeway`
+    mm2_offsets: bool = True  # go on from MirrorMaker 2's positions, and keep them written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatSettings:
+    """Heartbeats of one pair of clusters, which MirrorMaker 2 emits even where no flow runs."""
+
+    source: str  # alias
+    target: ClientSettings  # holds `topic` ([<target>.admin.*])
+    topic: str = HEARTBEATS
+    interval_s: float = 1
+    replication_factor: int = 3
+
+    @property
+    def name(self) -> str:
+        """`A->B`, as in the file."""
+        return f"{self.source}->{self.target.alias}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """One flow `source->target`. Defaults are MirrorMaker 2's unless a comment differs."""
 
@@ -119,6 +166,7 @@ class LinkSettings:
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
+    control: ControlSettings = ControlSettings()
 
     @property
     def name(self) -> str:
@@ -133,6 +181,17 @@ class LinkSettings:
     @property
     def progress_topic(self) -> str:
         return f"causeway.{self.slug}.progress.internal"
+
+    @property
+    def offset_syncs_topic(self) -> str:
+        """On the cluster that `control.offset_syncs_topic_location` names."""
+        on_source = self.control.offset_syncs_topic_location == "source"
+        return self.policy.offset_syncs_topic((self.target if on_source else self.source).alias)
+
+    @property
+    def checkpoints_topic(self) -> str:
+        """On the target."""
+        return self.policy.checkpoints_topic(self.source.alias)
 
     def decide_topic(self, topic: str) -> TopicDecision:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
@@ -157,11 +216,16 @@ class RunSettings:
     connections: int = 2  # to each target broker, a lane
     in_flight: int = 16  # produce requests unanswered on a connection
     lane_buffer_bytes: int = 64 * 1024 * 1024
+    metrics_port: int | None = None  # None: metrics are not served
+    # Who scrapes sits on another machine, or in another pod: one address would not do, and without
+    # a port nothing is open.
+    metrics_host: str = "0.0.0.0"  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     links: tuple[LinkSettings, ...]
+    heartbeat_links: tuple[HeartbeatSettings, ...] = ()
     run: RunSettings
     spark: Mapping[str, str] = field(repr=False)  # may hold secrets
     warnings: tuple[str, ...] = ()

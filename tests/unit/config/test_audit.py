@@ -4,7 +4,15 @@ import pytest
 
 from causeway.config import known
 from causeway.config.audit import Effect, audit_key, split_key
-from causeway.config.keys import ClientKeys, ConsumerKeys, FlowKeys, Keys, RunKeys
+from causeway.config.keys import (
+    ClientKeys,
+    ConsumerKeys,
+    ControlKeys,
+    FlowKeys,
+    HeartbeatKeys,
+    Keys,
+    RunKeys,
+)
 
 ALIASES = ("A", "B", "us.east", "us")
 
@@ -35,6 +43,10 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
         ("spark.anything", Effect.ACTED_ON),
         ("causeway.lanes", Effect.ACTED_ON),
         ("A->B.causeway.delivery", Effect.ACTED_ON),
+        ("groups.blacklist", Effect.ACTED_ON),
+        ("A->B.emit.heartbeats.enabled", Effect.ACTED_ON),
+        ("A.emit.checkpoints.enabled", Effect.MISPLACED),
+        ("A->B.tasks.max", Effect.NOT_YET),
         ("A->B.causeway.lanes", Effect.MISPLACED),
         ("ssl.truststore.location", Effect.ACTED_ON),
         ("A.admin.request.timeout.ms", Effect.ACTED_ON),
@@ -63,7 +75,9 @@ def test_what_kafka_knows_is_never_unknown(name: str) -> None:
         assert audit_key(key, ALIASES).effect in (Effect.ACTED_ON, Effect.NOT_YET)
 
 
-@pytest.mark.parametrize("model", [RunKeys, FlowKeys, ClientKeys, ConsumerKeys])
+@pytest.mark.parametrize(
+    "model", [RunKeys, FlowKeys, ControlKeys, HeartbeatKeys, ClientKeys, ConsumerKeys]
+)
 def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
     for field in model.model_fields.values():
         assert field.alias

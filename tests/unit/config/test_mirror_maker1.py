@@ -51,6 +51,19 @@ def test_a_link_that_keeps_names_and_lets_the_key_decide(tmp_path: Path) -> None
     assert not link.decide_topic("other").mirrored
 
 
+def test_nothing_but_records(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    control = settings.links[0].control
+    assert settings.heartbeat_links == ()
+    assert control.groups == ()
+    assert not control.emit_checkpoints_enabled
+    assert not control.sync_group_offsets_enabled
+    assert not control.emit_offset_syncs_enabled
+    assert not control.emit_heartbeats_enabled
+    assert not control.sync_topic_acls_enabled
+    assert not control.mm2_offsets
+
+
 def test_all_topics_but_kafkas_own(tmp_path: Path) -> None:
     (link,) = load(tmp_path, include="*").links
     assert link.decide_topic("x.internal").target_name == "x.internal"

@@ -159,14 +159,14 @@ def test_references(tmp_path: Path) -> None:
 def test_warnings_name_every_key_without_effect(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
-        PLAIN + "groups=g\nA->B.emit.heartbeats.enabled=true\ntasks.max=4\n"
+        PLAIN + "predicates=p\nA->B.errors.retry.timeout=1\ntasks.max=4\n"
         "A.offset.storage.replication.factor=1\nB.producer.acks=1\n"
         "topcis=x\nA.bootstrap.server=y\nA->B.refresh.topic.enabled=true\ncauseway.lane=1\n"
         "consumer.fetch.max.bytes=1\nB.replication.factor=1\n",
     )
     not_yet, misplaced, unknown = settings.warnings
     assert not_yet == (
-        "not acted on in this version: groups (line 6), A->B.emit.heartbeats.enabled (line 7),"
+        "not acted on in this version: predicates (line 6), A->B.errors.retry.timeout (line 7),"
         " tasks.max (line 8), A.offset.storage.replication.factor (line 9),"
         " B.producer.acks (line 10)"
     )
@@ -224,6 +224,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "causeway.lease.ms=5000\ncauseway.lease.seconds=5", "say the same twice"),
         (PLAIN + "causeway.lease.seconds=soon", "must be a number of seconds"),
         (PLAIN + "topic.filter.class=com.x.F", r"com\.x\.F cannot be loaded"),
+        (PLAIN + "group.filter.class=com.x.G", r"com\.x\.G cannot .* only DefaultGroupFilter"),
         (PLAIN + "A->B.transforms=mask", "transforms cannot run here"),
         (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*supported are"),
         (PLAIN + "replication.policy.separator=:", "replication.policy.separator"),

@@ -1,0 +1,63 @@
+"""Types of keys' values: what text they take, and what a person is told of other text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+def _boolean(value: Any) -> Any:
+    """As Java: `true` or `false` in any case, nothing else."""
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text in ("true", "false"):
+        return text == "true"
+    if isinstance(value, bool):
+        return value
+    raise ValueError("true or false")
+
+
+def whole(low: int, high: int, allowed: tuple[int, ...] = ()) -> BeforeValidator:
+    expected = f"a whole number of at least {low}" if high >= INT_MAX else f"{low} to {high}"
+    if allowed:
+        expected += "".join(f", or {number}" for number in allowed)
+
+    def parse(value: Any) -> Any:
+        text = str(value).strip()
+        digits = text.removeprefix("-").removeprefix("+")
+        if digits.isascii() and digits.isdecimal() and len(digits) < 20:
+            number = int(text)
+            if low <= number <= high or number in allowed:
+                return number
+        raise ValueError(expected)
+
+    return BeforeValidator(parse)
+
+
+def word(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _principal(value: Any) -> Any:
+    kind, _, who = str(value).strip().partition(":")
+    if kind and who:
+        return f"{kind}:{who}"
+    raise ValueError("a principal such as User:causeway")
+
+
+Bool = Annotated[bool, BeforeValidator(_boolean)]
+Count = Annotated[int, whole(1, INT_MAX)]
+Size = Annotated[int, whole(0, INT_MAX)]
+Millis = Annotated[int, whole(1, LONG_MAX)]
+Seconds = Annotated[int, whole(1, LONG_MAX)]
+Replicas = Annotated[int, whole(1, 32767, (-1,))]
+Text = Annotated[str, BeforeValidator(_stripped)]
+Side = Annotated[Literal["source", "target"], BeforeValidator(word)]
+Principal = Annotated[str, BeforeValidator(_principal)]
