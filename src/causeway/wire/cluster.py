@@ -11,23 +11,31 @@ from collections.abc import Collection, Mapping, Sequence
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire import admin, groups, offsets, producers
+from causeway.wire import acls, admin, groups, offsets, producers
+from causeway.wire.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.client import GROUP, TRANSACTION, Client, Leader
+from causeway.wire.groups import CommitResults, Committed, GroupListing
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.wire.offsets import FetchedPartition, OffsetAt
 
 __all__ = [
     "GROUP",
     "TRANSACTION",
+    "AclBinding",
+    "AclFilter",
     "Cluster",
     "ClusterMetadata",
+    "CommitResults",
+    "Committed",
     "ConfigEntry",
     "FetchedPartition",
+    "GroupListing",
     "Leader",
     "NewTopic",
     "OffsetAt",
     "PartitionMetadata",
+    "SecurityDisabled",
     "TopicMetadata",
 ]
 
@@ -56,6 +64,40 @@ class Cluster(Client):
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """See groups.committed_offsets."""
         return groups.committed_offsets(self, group)
+
+    def list_groups(self) -> dict[str, GroupListing]:
+        """See groups.list_groups."""
+        return groups.list_groups(self)
+
+    def committed_offsets_of(
+        self, names: Collection[str]
+    ) -> dict[str, dict[TopicPartition, Committed] | CausewayError]:
+        """See groups.committed_offsets_of."""
+        return groups.committed_offsets_of(self, names)
+
+    def commit_offsets(
+        self, commits: Mapping[str, Mapping[TopicPartition, Committed]]
+    ) -> dict[str, CommitResults | CausewayError]:
+        """See groups.commit_offsets."""
+        return groups.commit_offsets(self, commits)
+
+    def describe_acls(
+        self, which: AclFilter = ANY_TOPIC
+    ) -> frozenset[AclBinding] | SecurityDisabled:
+        """See acls.describe_acls."""
+        return acls.describe_acls(self, which)
+
+    def create_acls(
+        self, bindings: Collection[AclBinding]
+    ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
+        """See acls.create_acls."""
+        return acls.create_acls(self, bindings)
+
+    def delete_acls(
+        self, bindings: Collection[AclBinding]
+    ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
+        """See acls.delete_acls."""
+        return acls.delete_acls(self, bindings)
 
     def describe_configs(
         self, topics: Collection[str], names: Collection[str] | None = None

@@ -1,0 +1,222 @@
+"""ACLs of mirrored topics: copied from the source by MirrorMaker 2's rules, and read-only mirrors.
+
+    on the source                            on the mirror
+    ALLOW WRITE                              -
+    ALLOW ALL                                ALLOW READ
+    anything else, LITERAL on the topic      the same
+    PREFIXED, or LITERAL on `*`              - (they are about names, which differ on the target)
+    DENY that would stop Causeway itself     - (a problem says so)
+
+Rules are only added. What the source no longer has stays on the target, as MirrorMaker 2 leaves it:
+nobody can tell whether a person wants it there by now.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.errors import CausewayError, ConfigError
+from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
+
+EVERYBODY = "User:*"
+_WRITES = ("WRITE", "ALL")
+
+Acls = frozenset[AclBinding] | SecurityDisabled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """All ACLs on topics of both clusters."""
+
+    source: Acls
+    target: Acls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutAcl:
+    """An ACL of the source on a mirrored topic that is not copied."""
+
+    acl: AclBinding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclPlan:
+    """`notes`: why there is nothing to do, where that is in order; `problems`: a person should
+    act."""
+
+    creates: tuple[AclBinding, ...] = ()
+    left_out: tuple[LeftOutAcl, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[CausewayError, ...] = ()
+
+
+def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
+    """Ask both clusters, the source only if its ACLs are copied.
+
+    Raises AuthorizationError without DESCRIBE on a cluster, else a CausewayError.
+    """
+    copying = link.control.sync_topic_acls_enabled
+    return Observed(
+        source=source.describe_acls() if copying else frozenset(), target=target.describe_acls()
+    )
+
+
+def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
+    """Decide, without asking anybody: the same answer for the same observation, sorted."""
+    disabled = [
+        f"{acls.cluster} has no authorizer, so no ACLs are copied"
+        for acls in (observed.source, observed.target)
+        if isinstance(acls, SecurityDisabled)
+    ]
+    if isinstance(observed.target, SecurityDisabled):
+        return AclPlan(notes=tuple(disabled))
+    mirrors = {topic.source: topic.target for topic in mirrored}
+    names = sorted(mirrors)
+    creates: set[AclBinding] = set()
+    left_out: list[LeftOutAcl] = []
+    problems: list[CausewayError] = []
+    if link.control.sync_topic_acls_enabled and not isinstance(observed.source, SecurityDisabled):
+        for acl in sorted(observed.source, key=str):
+            reason = _why_not(acl, names, link)
+            if reason:
+                left_out.append(LeftOutAcl(acl=acl, reason=reason))
+            elif acl.pattern == "LITERAL" and acl.name in mirrors:
+                creates.add(_copy(acl, mirrors[acl.name]))
+        problems += [_stops_us(each.acl, link) for each in left_out if _hits_us(each.acl, link)]
+    if link.control.read_only_mirrors:
+        denies, open_to_all = _read_only(mirrors.values(), observed.target | creates, link)
+        creates |= denies
+        problems += open_to_all
+    return AclPlan(
+        creates=tuple(sorted(creates - observed.target, key=str)),
+        left_out=tuple(left_out),
+        notes=tuple(disabled),
+        problems=tuple(problems),
+    )
+
+
+def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> str:
+    """Why an ACL is not copied that bears on one of the (sorted) topics; empty for any other."""
+    if not _bears_on_any(acl, mirrored):
+        return ""
+    if acl.pattern == "PREFIXED" or acl.name == "*":
+        prefix = link.policy.format_remote_topic(link.source.alias, acl.name.removesuffix("*"))
+        return (
+            "only LITERAL ACLs on a topic are copied;"
+            f" on {link.target.alias} it would be PREFIXED {prefix!r}"
+        )
+    if acl.permission == "ALLOW" and acl.operation == "WRITE":
+        return "a mirror is written by its mirror only"
+    return "it would stop Causeway itself" if _hits_us(acl, link) else ""
+
+
+def _bears_on_any(acl: AclBinding, topics: Sequence[str]) -> bool:
+    if acl.name == "*" and acl.pattern == "LITERAL":
+        return bool(topics)
+    at = bisect_left(topics, acl.name)  # the first that begins so, if any does
+    if at == len(topics):
+        return False
+    return topics[at] == acl.name or (acl.pattern == "PREFIXED" and topics[at].startswith(acl.name))
+
+
+def _hits_us(acl: AclBinding, link: LinkSettings) -> bool:
+    """DELETE apart, Causeway needs to do all that can be denied on its mirrors."""
+    return (
+        acl.permission == "DENY"
+        and acl.operation != "DELETE"
+        and acl.pattern == "LITERAL"
+        and acl.name != "*"
+        and acl.principal in (EVERYBODY, link.control.principal)
+    )
+
+
+def _stops_us(acl: AclBinding, link: LinkSettings) -> CausewayError:
+    return ConfigError(
+        "copy ACL",
+        f"{acl} to {link.target.alias}",
+        "it would stop Causeway itself from mirroring the topic",
+        remedy="deny it on the target to those principals who are meant",
+    )
+
+
+def _copy(acl: AclBinding, mirror: str) -> AclBinding:
+    reads_only = acl.permission == "ALLOW" and acl.operation == "ALL"
+    return replace(acl, name=mirror, operation="READ" if reads_only else acl.operation)
+
+
+def _read_only(
+    mirrors: Iterable[str], acls: Collection[AclBinding], link: LinkSettings
+) -> tuple[set[AclBinding], list[CausewayError]]:
+    """A DENY for whoever else some ACL lets write to a mirror, and the ACLs that cannot be
+    countered so: a DENY for all would stop Causeway too, since a DENY beats every ALLOW."""
+    allowing = _ByName(a for a in acls if a.permission == "ALLOW" and a.operation in _WRITES)
+    denying = _ByName(
+        a for a in acls if a.permission == "DENY" and a.operation in _WRITES and a.host == "*"
+    )
+    denies: set[AclBinding] = set()
+    open_to_all: set[AclBinding] = set()
+    for mirror in mirrors:
+        barred = {acl.principal for acl in denying.bearing_on(mirror)}
+        if EVERYBODY in barred:
+            continue
+        writers = list(allowing.bearing_on(mirror))
+        open_to_all.update(acl for acl in writers if acl.principal == EVERYBODY)
+        denies.update(
+            AclBinding(
+                resource_type="TOPIC",
+                name=mirror,
+                pattern="LITERAL",
+                principal=principal,
+                host="*",
+                operation="WRITE",
+                permission="DENY",
+            )
+            for principal in {acl.principal for acl in writers} - barred
+            if principal not in (EVERYBODY, link.control.principal)
+        )
+    return denies, [_open_to_all(acl, link) for acl in sorted(open_to_all, key=str)]
+
+
+def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
+    return ConfigError(
+        "make read-only",
+        f"the mirrors on {link.target.alias}",
+        f"the ACL {acl} lets everybody write to them, and denying that to everybody would stop"
+        f" {link.control.principal or 'Causeway'} too: a DENY beats every ALLOW",
+        remedy="put ACLs that name principals in its place",
+    )
+
+
+class _ByName:
+    """ACLs on topics, found fast by a topic's name."""
+
+    def __init__(self, acls: Iterable[AclBinding]) -> None:
+        self._found: dict[tuple[str, str], list[AclBinding]] = defaultdict(list)
+        for acl in acls:
+            self._found[acl.pattern, acl.name].append(acl)
+
+    def bearing_on(self, topic: str) -> Iterator[AclBinding]:
+        keys = [("LITERAL", topic), ("LITERAL", "*")]
+        keys += [("PREFIXED", topic[:length]) for length in range(len(topic) + 1)]
+        for key in keys:
+            yield from self._found.get(key, ())
+
+
+def apply(
+    creates: Collection[AclBinding], target: Cluster
+) -> dict[AclBinding, CausewayError | None]:
+    """Add `creates` in bulk; the result names each with its error, or None where it is done."""
+    try:
+        answers = target.create_acls(creates)
+    except CausewayError as error:
+        return dict.fromkeys(creates, error)
+    if isinstance(answers, SecurityDisabled):
+        error = CausewayError("create ACLs", f"on {target}", "it has no authorizer any more")
+        return dict.fromkeys(creates, error)
+    return answers

@@ -1,0 +1,127 @@
+"""Topic configs: a mirror's follow its source's, by MirrorMaker 2's rules; drift is put right.
+
+    set on the source           ->  the same on the mirror
+    a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
+    excluded, read-only, sensitive, of a broker's file  ->  left alone
+
+A mirror's limits (`limits.LIMIT_NAMES`) are no copies: they must fit what the source's log holds,
+so topics.py alone decides them. Only differences are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from causeway.config.settings import LinkSettings
+from causeway.control import limits
+from causeway.control.topics import MirroredTopic, Problem
+from causeway.errors import CausewayError, ConfigError
+from causeway.filters import first_match
+from causeway.wire.admin import ConfigEntry
+from causeway.wire.cluster import Cluster
+
+Described = Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """Each topic's whole configuration, or why it could not be read, by its name there."""
+
+    source: Described
+    target: Described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncConfigs:
+    """What to set on the mirror `topic`; None takes a config back to its default."""
+
+    topic: str
+    configs: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigPlan:
+    changes: tuple[SyncConfigs, ...]
+    problems: tuple[Problem, ...]
+
+
+def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic]) -> Observed:
+    """Ask both clusters about topics that are there on both, in bulk.
+
+    Raises a CausewayError only where a cluster as a whole cannot be asked.
+    """
+    topics = list(mirrored)
+    return Observed(
+        source=source.describe_configs([topic.source for topic in topics]),
+        target=target.describe_configs([topic.target for topic in topics]),
+    )
+
+
+def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> ConfigPlan:
+    """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
+    changes: list[SyncConfigs] = []
+    problems: list[Problem] = []
+    for topic in sorted(mirrored, key=lambda each: each.source):
+        sides = (observed.source.get(topic.source), observed.target.get(topic.target))
+        source, target = sides
+        if isinstance(source, Mapping) and isinstance(target, Mapping):
+            wanted = _wanted(source, target, link)
+            known = {name: value for name, value in wanted.items() if name in target}
+            if known:
+                changes.append(
+                    SyncConfigs(topic=topic.target, configs=tuple(sorted(known.items())))
+                )
+            unknown = [name for name in wanted if name not in target and not source[name].default]
+            errors = [_unknown(name, topic, link) for name in sorted(unknown)]
+        else:
+            errors = [side for side in sides if isinstance(side, CausewayError)]
+        problems += [Problem(topic=topic.source, error=error) for error in errors]
+    return ConfigPlan(changes=tuple(changes), problems=tuple(problems))
+
+
+def _wanted(
+    source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], link: LinkSettings
+) -> dict[str, str | None]:
+    """What differs on the mirror from what it should be."""
+    copied = limits.copied(source, link.config_properties_exclude, link.use_defaults_from)
+    in_force = limits.effective(target)
+    wanted: dict[str, str | None] = {
+        name: value for name, value in copied.items() if in_force.get(name) != value
+    }
+    for name, entry in target.items():
+        upstream = source.get(name)
+        if (
+            entry.source == "DYNAMIC_TOPIC_CONFIG"
+            and upstream is not None
+            and upstream.default
+            and name not in copied
+            and not (upstream.read_only or upstream.sensitive)
+            and first_match(link.config_properties_exclude, name) is None
+        ):
+            wanted[name] = None
+    return {name: value for name, value in wanted.items() if name not in limits.LIMIT_NAMES}
+
+
+def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayError:
+    return ConfigError(
+        "copy config",
+        f"{name} of {topic.source} to {topic.target} on {link.target.alias}",
+        f"{link.target.alias} has no such config",
+        remedy="name it in config.properties.exclude",
+    )
+
+
+def apply(
+    changes: Iterable[SyncConfigs], target: Cluster
+) -> dict[SyncConfigs, CausewayError | None]:
+    """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
+
+    The configs of one topic are set all or none.
+    """
+    changes = list(changes)
+    try:
+        answers = target.alter_configs({change.topic: dict(change.configs) for change in changes})
+    except CausewayError as error:
+        return dict.fromkeys(changes, error)
+    return {change: answers.get(change.topic) for change in changes}
