@@ -18,7 +18,7 @@ from rich.markdown import Markdown
 from bench import latency, report, results, soak, start, throughput
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged
-from bench.systems import CAUSEWAY, MM2, TITLES
+from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES
 from causeway.errors import CausewayError
 
 _HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def workloads(*, quick: bool) -> list[Workload]:
         Workload(
             name="latency",
             title=f"latency at {latency.PER_S} records/s",
-            settings={"MirrorMaker 2's producer": "linger.ms=0"},
+            settings={"tuned": "linger.ms=0"},
             measure=lambda stage, name, say: latency.measure(
                 stage, name, say, warm_up_s=3 if quick else 20, measured_s=5 if quick else 60
             ),
@@ -78,7 +78,7 @@ def _throughput(shape: Shape, *, settle_s: float) -> Workload:
         settings={
             "backlog": f"{shape.backlog:,} records",
             "warm-up": f"{shape.warm_up:,}",
-            "MirrorMaker 2's producer": mirror,
+            "tuned": mirror,
         },
         measure=lambda stage, name, say: throughput.measure(
             stage, name, shape, say, settle_s=settle_s
@@ -162,7 +162,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it all work?")
     parser.add_argument("--rounds", type=int, help="how often each system is measured")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="also watch memory so long")
-    parser.add_argument("--systems", default=f"{CAUSEWAY},{MM2}", help=", ".join(TITLES))
+    parser.add_argument(
+        "--systems", default=f"{CAUSEWAY},{MM2},{MM2_TUNED}", help=", ".join(TITLES)
+    )
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="instead of bench/")
     return parser.parse_args(arguments)
 

@@ -15,10 +15,12 @@ from causeway.errors import CausewayError
 
 CAUSEWAY = "causeway"
 MM2 = "mm2"
+MM2_TUNED = "mm2-tuned"
 MM2_EXACTLY_ONCE = "mm2-exactly-once"
 TITLES = {
     CAUSEWAY: "Causeway",
     MM2: "MirrorMaker 2",
+    MM2_TUNED: "MirrorMaker 2, tuned",
     MM2_EXACTLY_ONCE: "MirrorMaker 2, exactly once",
 }
 
@@ -55,8 +57,8 @@ class System(ABC):
 
 
 def system(name: str, stage: Stage, run: Run, extra: Mapping[str, str] | None = None) -> System:
-    """`extra` are producer settings towards the target (Causeway keeps batches as they are)."""
-    file = properties(stage, run, extra or {})
+    """`extra`: the producer settings that fit the work, for the tuned MirrorMaker 2 alone."""
+    file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {})
     directory = stage.directory / f"{name}-{run.alias}"
     if name == CAUSEWAY:
         return _Causeway(file, directory)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bench.source import Backlog, Shape
 from bench.stage import Stage
-from bench.systems import CAUSEWAY, system
+from bench.systems import system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
 
@@ -50,14 +50,13 @@ class Throughput:
 def measure(
     stage: Stage, name: str, shape: Shape, say: Say, *, settle_s: float = _SETTLE_S
 ) -> Throughput:
-    extra = {} if name == CAUSEWAY else shape.mirror
     with stage.run(shape.name, shape.partitions) as run:
         target = stage.watch(run)
         backlog = Backlog(stage.source.bootstrap, run.topic, shape)
         say(f"writing {shape.warm_up:,} records to warm up with")
         warm = backlog.write(shape.warm_up)
         backlog.commit()
-        mirror = system(name, stage, run, extra)
+        mirror = system(name, stage, run, shape.mirror)
         with mirror, Meter(mirror.roots, stage.broker_pids) as meter:
             say("starting and warming up")
             seen = target.await_ends(warm.counts, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
