@@ -185,9 +185,9 @@ def _read_only(
 
 def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
     return ConfigError(
-        "make read-only",
-        f"the mirrors on {link.target.alias}",
-        f"the ACL {acl} lets everybody write to them, and denying that to everybody would stop"
+        "make mirrors read-only in spite of ACL",
+        f"{acl} on {link.target.alias}",
+        f"it lets everybody write, and to deny that to everybody would stop"
         f" {link.control.principal or 'Causeway'} too: a DENY beats every ALLOW",
         remedy="put ACLs that name principals in its place",
     )

@@ -1,0 +1,270 @@
+"""Which ACLs mirrored topics get; no broker takes part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.control.acls import EVERYBODY, AclPlan, Observed, apply, observe, plan
+from causeway.control.topics import MirroredTopic
+from causeway.errors import CausewayError, UnreachableError
+from causeway.naming import ReplicationPolicy
+from causeway.wire.acls import AclBinding, SecurityDisabled
+
+US = "User:causeway"
+PLAIN = ControlSettings()
+READ_ONLY = ControlSettings(sync_topic_acls_enabled=False, read_only_mirrors=True, principal=US)
+BOTH = replace(READ_ONLY, sync_topic_acls_enabled=True)
+
+
+def link(control: ControlSettings = PLAIN) -> LinkSettings:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    return LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=(re.compile(".*"),),
+        topics_exclude=(),
+        config_properties_exclude=(),
+        control=control,
+    )
+
+
+def mirrored(*names: str) -> list[MirroredTopic]:
+    return [
+        MirroredTopic(
+            source=name,
+            target=f"A.{name}",
+            partitions=1,
+            source_id="0" * 32,
+            target_id="1" * 32,
+            target_partitions=1,
+            max_message_bytes=1_000_000,
+        )
+        for name in names
+    ]
+
+
+def acl(
+    permission: str,
+    operation: str,
+    name: str,
+    principal: str = "User:ann",
+    *,
+    pattern: str = "LITERAL",
+    host: str = "*",
+) -> AclBinding:
+    return AclBinding(
+        resource_type="TOPIC",
+        name=name,
+        pattern=pattern,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission=permission,
+    )
+
+
+def decide(
+    source: Iterable[AclBinding],
+    target: Iterable[AclBinding] = (),
+    control: ControlSettings = PLAIN,
+    topics: Iterable[str] = ("orders",),
+) -> AclPlan:
+    observed = Observed(source=frozenset(source), target=frozenset(target))
+    return plan(observed, mirrored(*topics), link(control))
+
+
+@pytest.mark.parametrize("operation", ["READ", "DESCRIBE", "DELETE", "ALTER_CONFIGS"])
+@pytest.mark.parametrize("permission", ["ALLOW", "DENY"])
+def test_an_acl_of_a_mirrored_topic_is_copied(operation: str, permission: str) -> None:
+    source = acl(permission, operation, "orders", host="10.0.0.1")
+    assert decide([source]).creates == (replace(source, name="A.orders"),)
+
+
+def test_writing_is_not_handed_on() -> None:
+    planned = decide([acl("ALLOW", "WRITE", "orders"), acl("ALLOW", "ALL", "orders")])
+    assert planned.creates == (acl("ALLOW", "READ", "A.orders"),)
+    assert [left.reason for left in planned.left_out] == ["a mirror is written by its mirror only"]
+
+
+def test_what_is_denied_stays_denied() -> None:
+    source = [acl("DENY", "WRITE", "orders"), acl("DENY", "ALL", "orders", "User:bob")]
+    assert decide(source).creates == (
+        acl("DENY", "ALL", "A.orders", "User:bob"),
+        acl("DENY", "WRITE", "A.orders"),
+    )
+
+
+@pytest.mark.parametrize("principal", [EVERYBODY, US])
+def test_a_deny_that_would_stop_causeway_is_told_and_not_copied(principal: str) -> None:
+    control = ControlSettings(principal=US)
+    planned = decide([acl("DENY", "READ", "orders", principal)], control=control)
+    assert planned.creates == ()
+    (problem,) = planned.problems
+    assert "would stop Causeway itself" in str(problem)
+    deleting = acl("DENY", "DELETE", "orders", principal)
+    assert decide([deleting], control=control).creates == (replace(deleting, name="A.orders"),)
+
+
+def test_acls_about_names_are_left_out_with_what_they_would_be() -> None:
+    source = [
+        acl("ALLOW", "READ", "ord", pattern="PREFIXED"),
+        acl("ALLOW", "READ", "*"),
+        acl("ALLOW", "READ", "other", pattern="PREFIXED"),
+        acl("ALLOW", "READ", "unmirrored"),
+    ]
+    planned = decide(source)
+    assert planned.creates == ()
+    assert {left.acl.name: left.reason for left in planned.left_out} == {
+        "ord": "only LITERAL ACLs on a topic are copied; on B it would be PREFIXED 'A.ord'",
+        "*": "only LITERAL ACLs on a topic are copied; on B it would be PREFIXED 'A.'",
+    }
+    assert planned.problems == ()
+
+
+def test_only_differences_are_written_and_nothing_is_taken_away() -> None:
+    source = [acl("ALLOW", "READ", "orders"), acl("ALLOW", "READ", "orders", "User:bob")]
+    there = [acl("ALLOW", "READ", "A.orders"), acl("ALLOW", "READ", "A.orders", "User:gone")]
+    assert decide(source, there).creates == (acl("ALLOW", "READ", "A.orders", "User:bob"),)
+
+
+def test_clusters_without_an_authorizer_are_in_order() -> None:
+    none_on = {alias: SecurityDisabled(cluster=alias) for alias in "AB"}
+    some = frozenset([acl("ALLOW", "READ", "orders")])
+    for source, target, named in ((none_on["A"], some, "A"), (some, none_on["B"], "B")):
+        planned = plan(Observed(source=source, target=target), mirrored("orders"), link(BOTH))
+        assert planned.creates == ()
+        assert planned.problems == ()
+        assert planned.notes == (f"{named} has no authorizer, so no ACLs are copied",)
+
+
+def test_mirrors_are_read_only_without_the_source_s_acls() -> None:
+    target = [acl("ALLOW", "WRITE", "A.orders")]
+    observed = Observed(source=SecurityDisabled(cluster="A"), target=frozenset(target))
+    planned = plan(observed, mirrored("orders"), link(BOTH))
+    assert planned.creates == (acl("DENY", "WRITE", "A.orders"),)
+
+
+@pytest.mark.parametrize(
+    "allowing",
+    [
+        acl("ALLOW", "WRITE", "A.orders", host="10.0.0.1"),
+        acl("ALLOW", "ALL", "A.", pattern="PREFIXED"),
+        acl("ALLOW", "ALL", "", pattern="PREFIXED"),
+        acl("ALLOW", "WRITE", "*"),
+    ],
+)
+def test_whoever_may_write_to_a_mirror_is_denied_it(allowing: AclBinding) -> None:
+    ours = replace(allowing, principal=US)
+    planned = decide([], [allowing, ours], READ_ONLY, topics=["orders", "pay"])
+    expected = [acl("DENY", "WRITE", "A.orders")]
+    if allowing.name != "A.orders":
+        expected.append(acl("DENY", "WRITE", "A.pay"))
+    assert planned.creates == tuple(expected)
+    assert decide([], [allowing, ours, *expected], READ_ONLY, ["orders", "pay"]).creates == ()
+
+
+def test_who_may_not_write_anyway_needs_no_deny() -> None:
+    target = [
+        acl("ALLOW", "READ", "A.orders"),
+        acl("ALLOW", "WRITE", "orders"),
+        acl("ALLOW", "WRITE", "A.orders.old", pattern="PREFIXED"),
+        acl("ALLOW", "WRITE", "A.orders", "User:bob"),
+        acl("DENY", "ALL", "A.", "User:bob", pattern="PREFIXED"),
+    ]
+    assert decide([], target, READ_ONLY).creates == ()
+
+
+def test_an_acl_for_everybody_cannot_be_countered() -> None:
+    open_to_all = acl("ALLOW", "WRITE", "*", EVERYBODY)
+    planned = decide([], [open_to_all, acl("ALLOW", "ALL", "A.orders")], READ_ONLY, ["orders", "b"])
+    assert planned.creates == (acl("DENY", "WRITE", "A.orders"),)
+    (problem,) = planned.problems
+    assert str(open_to_all) in str(problem)
+    assert "User:causeway too: a DENY beats every ALLOW" in str(problem)
+    assert "put ACLs that name principals in its place" in problem.remedy
+
+
+operations = st.sampled_from(["READ", "WRITE", "ALL", "DESCRIBE", "DELETE"])
+bindings = st.builds(
+    acl,
+    st.sampled_from(["ALLOW", "DENY"]),
+    operations,
+    st.sampled_from(["a", "ab", "A.a", "A.ab", "A.", "*", ""]),
+    st.sampled_from(["User:ann", "User:bob", US, EVERYBODY]),
+    pattern=st.sampled_from(["LITERAL", "PREFIXED"]),
+    host=st.sampled_from(["*", "10.0.0.1"]),
+)
+
+
+def may(acls: Iterable[AclBinding], who: str, operation: str, topic: str) -> bool:
+    """Kafka's rule: a DENY beats every ALLOW, and without either nobody may. From host 10.0.0.1."""
+    bearing = [
+        rule
+        for rule in acls
+        if rule.principal in (who, EVERYBODY)
+        and rule.operation in (operation, "ALL")
+        and (
+            topic.startswith(rule.name) if rule.pattern == "PREFIXED" else rule.name in (topic, "*")
+        )
+    ]
+    return bool(bearing) and all(rule.permission == "ALLOW" for rule in bearing)
+
+
+@given(st.sets(bindings), st.sets(bindings))
+def test_read_only_means_that_nobody_else_may_write(
+    source: set[AclBinding], target: set[AclBinding]
+) -> None:
+    planned = decide(source, target, BOTH, topics=["a", "ab"])
+    after = target | set(planned.creates)
+    told = any("make mirrors read-only" in str(problem) for problem in planned.problems)
+    for mirror in ("A.a", "A.ab"):
+        assert may(after, US, "WRITE", mirror) == may(target, US, "WRITE", mirror)
+        for who in ("User:ann", "User:bob", "User:eve"):
+            assert told or not may(after, who, "WRITE", mirror)
+    assert decide(source, after, BOTH, topics=["a", "ab"]).creates == ()
+
+
+class FakeCluster:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __str__(self) -> str:
+        return "B"
+
+    def describe_acls(self) -> Any:
+        return self.answer
+
+    def create_acls(self, _: Any) -> Any:
+        if isinstance(self.answer, CausewayError):
+            raise self.answer
+        return self.answer
+
+
+def test_the_source_is_asked_only_if_its_acls_are_copied() -> None:
+    source: Any = FakeCluster(frozenset([acl("ALLOW", "READ", "orders")]))
+    target: Any = FakeCluster(frozenset())
+    assert observe(source, target, link()).source == source.answer
+    assert observe(source, target, link(READ_ONLY)).source == frozenset()
+
+
+def test_each_acl_has_its_answer() -> None:
+    one, two = acl("ALLOW", "READ", "A.a"), acl("ALLOW", "READ", "A.b")
+    done: Any = FakeCluster({one: None, two: None})
+    assert apply([one, two], done) == {one: None, two: None}
+    gone = UnreachableError("reach", "cluster B", "no broker answered")
+    down: Any = FakeCluster(gone)
+    assert apply([one, two], down) == {one: gone, two: gone}
+    disabled: Any = FakeCluster(SecurityDisabled(cluster="B"))
+    assert all("no authorizer" in str(error) for error in apply([one, two], disabled).values())

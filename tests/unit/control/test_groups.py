@@ -1,0 +1,241 @@
+"""Which groups are followed, and what is written for them; no broker takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.control.formats import Checkpoint
+from causeway.control.groups import (
+    CommitPlan,
+    Followed,
+    Why,
+    checkpoints,
+    choose,
+    commits,
+    follow,
+)
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.filters import compile_patterns
+from causeway.model import TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.wire.groups import Committed, GroupListing
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+M0, M1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
+ENDS = {M0: 100, M1: 100}
+NOTHING: dict[TopicPartition, Committed] = {}
+
+
+def link(control: ControlSettings | None = None, **changes: Any) -> LinkSettings:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    settings = LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=compile_patterns(".*"),
+        topics_exclude=compile_patterns("secret"),
+        config_properties_exclude=(),
+        control=control or ControlSettings(),
+    )
+    return replace(settings, **changes)
+
+
+def listed(
+    name: str, state: str = "Stable", protocol_type: str = "consumer"
+) -> dict[str, GroupListing]:
+    return {name: GroupListing(name=name, state=state, type="classic", protocol_type=protocol_type)}
+
+
+def at(offset: int, metadata: str = "") -> Committed:
+    return Committed(offset=offset, leader_epoch=3, metadata=metadata)
+
+
+def followed(commits: Mapping[TopicPartition, Committed], group: str = "g") -> Followed:
+    return follow({group: commits}, link())
+
+
+def test_groups_are_chosen_by_name_and_kind() -> None:
+    control = ControlSettings(groups=compile_patterns("app.*, tool"))
+    listing = (
+        listed("app-1")
+        | listed("app-0", "Empty", "")
+        | listed("tool", protocol_type="streams")
+        | listed("app-share", protocol_type="share")
+        | listed("console-consumer-1")
+        | listed("other")
+    )
+    chosen = choose(listing, link(control))
+    assert chosen.groups == ("app-0", "app-1", "tool")
+    assert {left.group: (left.code, left.reason) for left in chosen.left_out} == {
+        "app-share": (
+            Why.NOT_CONSUMERS,
+            "on A it is a group of type share, which has no such offsets",
+        ),
+        "console-consumer-1": (
+            Why.EXCLUDED,
+            "excluded by groups.exclude pattern console-consumer-.*",
+        ),
+        "other": (Why.NOT_INCLUDED, "not matched by groups"),
+    }
+
+
+def test_only_topics_of_the_link_count() -> None:
+    back, excluded = TopicPartition("B.orders", 2), TopicPartition("secret", 0)
+    hidden = AuthorizationError("read the offsets of", "group h on A", "not allowed")
+    found: dict[str, Any] = {
+        "g": {T0: at(5), back: at(6), excluded: at(7)},
+        "e": {excluded: at(1)},
+        "n": {},
+        "h": hidden,
+    }
+    result = follow(found, link())
+    assert result.commits == {"g": {T0: at(5), back: at(6)}}
+    assert result.target(T0) == M0
+    assert result.target(back) == TopicPartition("orders", 2), "there it was written first"
+    assert {left.group: left.code for left in result.left_out} == {
+        "e": Why.NOTHING_MIRRORED,
+        "n": Why.NOTHING_MIRRORED,
+        "h": Why.UNREADABLE,
+    }
+    assert result.left_out[1].reason == str(hidden)
+
+
+def test_under_the_identity_policy_names_stay() -> None:
+    policy = ReplicationPolicy(kind="identity", source_alias="A")
+    assert follow({"g": {T0: at(5)}}, link(policy=policy)).target(T0) == T0
+
+
+def checkpoint(upstream: int, downstream: int, metadata: str = "") -> Checkpoint:
+    return Checkpoint(
+        group="g", partition=M0, upstream=upstream, downstream=downstream, metadata=metadata
+    )
+
+
+def written(
+    upstream: int, downstream: int | None, last: Checkpoint | None = None
+) -> list[Checkpoint]:
+    translated = {"g": {} if downstream is None else {T0: downstream}}
+    before = {} if last is None else {("g", M0): last}
+    return checkpoints(followed({T0: at(upstream, "m")}), translated, before)
+
+
+def test_the_first_checkpoint_of_a_partition() -> None:
+    assert written(7, 5) == [checkpoint(7, 5, "m")]
+    assert written(7, 0) == [checkpoint(7, 0, "m")]
+
+
+def test_no_checkpoint_for_what_is_not_translated() -> None:
+    assert written(7, None) == []
+    assert written(7, -1) == []
+    assert checkpoints(followed({T0: at(7)}), {}, {}) == []
+
+
+def test_a_checkpoint_where_the_group_went_on() -> None:
+    last = checkpoint(7, 5)
+    assert written(8, 6, last) == [checkpoint(8, 6, "m")]
+    assert written(7, 6, last) == [checkpoint(7, 6, "m")], "translated better by now"
+    assert written(7, 5, last) == []
+    assert written(8, 5, last) == [], "over a gap"
+
+
+def test_downstream_goes_back_only_if_the_group_did() -> None:
+    last = checkpoint(7, 5)
+    assert written(8, 4, last) == []
+    assert written(7, 4, last) == []
+    assert written(6, 4, last) == [checkpoint(6, 4, "m")]
+
+
+def planned(
+    own: Mapping[TopicPartition, Committed],
+    translated: Mapping[TopicPartition, int],
+    there: Mapping[TopicPartition, Committed] | CausewayError = NOTHING,
+    listing: Mapping[str, GroupListing] = {},
+    ends: Mapping[TopicPartition, int] = ENDS,
+) -> CommitPlan:
+    return commits(followed(own), {"g": translated}, listing, {"g": there}, ends, link())
+
+
+def why(plan: CommitPlan) -> Why:
+    assert plan.commits == {}
+    (left,) = plan.left_out
+    return left.code
+
+
+def test_a_group_that_is_new_on_the_target_gets_all_its_offsets() -> None:
+    plan = planned({T0: at(7, "m"), T1: at(3)}, {T0: 5, T1: 0})
+    assert plan.commits == {
+        "g": {M0: Committed(offset=5, metadata="m"), M1: Committed(offset=0)},
+    }
+    assert plan.left_out == ()
+
+
+def test_only_what_is_missing_or_behind_is_committed() -> None:
+    own, translated = {T0: at(7), T1: at(7)}, {T0: 5, T1: 5}
+    empty = listed("g", "Empty")
+    assert planned(own, translated, {M0: at(5)}, empty).commits == {"g": {M1: Committed(offset=5)}}
+    assert planned(own, translated, {M0: at(4), M1: at(6)}, empty).commits == {
+        "g": {M0: Committed(offset=5)}
+    }
+    assert why(planned(own, translated, {M0: at(6), M1: at(5)}, empty)) is Why.UP_TO_DATE
+
+
+def test_never_past_the_end_of_what_is_mirrored() -> None:
+    assert planned({T0: at(500)}, {T0: 400}).commits == {"g": {M0: Committed(offset=100)}}
+    assert why(planned({T0: at(500)}, {T0: 400}, {M0: at(100)})) is Why.UP_TO_DATE
+    assert why(planned({T0: at(5)}, {T0: 5}, ends={})) is Why.NOT_TRANSLATED
+
+
+def test_a_group_with_members_is_left_alone() -> None:
+    for state in ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning"):
+        plan = planned({T0: at(7)}, {T0: 5}, {}, listed("g", state))
+        assert why(plan) is Why.HAS_MEMBERS
+        assert state in plan.left_out[0].reason
+
+
+def test_other_reasons_to_commit_nothing() -> None:
+    share = listed("g", "Empty", "share")
+    assert why(planned({T0: at(7)}, {T0: 5}, {}, share)) is Why.NOT_CONSUMERS
+    hidden = AuthorizationError("read the offsets of", "group g on B", "not allowed")
+    assert why(planned({T0: at(7)}, {T0: 5}, hidden)) is Why.UNREADABLE
+    assert why(planned({T0: at(7)}, {T0: -1})) is Why.NOT_TRANSLATED
+
+
+offsets = st.integers(0, 200)
+partitions = st.sampled_from([T0, T1])
+
+
+@given(
+    st.dictionaries(partitions, offsets.map(at)),
+    st.dictionaries(partitions, st.integers(-1, 200)),
+    st.dictionaries(st.sampled_from([M0, M1]), offsets.map(at)),
+)
+def test_commits_only_go_on_and_once_is_enough(
+    own: dict[TopicPartition, Committed],
+    translated: dict[TopicPartition, int],
+    there: dict[TopicPartition, Committed],
+) -> None:
+    wanted = planned(own, translated, there).commits.get("g", {})
+    for place, committed in wanted.items():
+        assert 0 <= committed.offset <= ENDS[place]
+        assert place not in there or committed.offset > there[place].offset
+    assert planned(own, translated, {**there, **wanted}).commits == {}
+
+
+@given(st.lists(st.tuples(offsets, offsets), max_size=20))
+def test_checkpoints_go_back_only_with_the_group(steps: list[tuple[int, int]]) -> None:
+    last: Checkpoint | None = None
+    for upstream, downstream in steps:
+        for new in written(upstream, downstream, last):
+            if last is not None and new.downstream < last.downstream:
+                assert new.upstream < last.upstream
+            last = new
+        assert written(upstream, downstream, last) == []
