@@ -37,3 +37,24 @@ class Pair:
     source: int
     target: int
     sequence: int
+
+
+class Spread(NamedTuple):
+    """Figures over a stretch of time, in short: how many were `seen`, their sum, least and most."""
+
+    seen: int
+    total: int
+    least: int
+    most: int
+
+    def with_one(self, figure: int) -> Spread:
+        return Spread(
+            self.seen + 1,
+            self.total + figure,
+            min(self.least, figure),
+            max(self.most, figure),
+        )
+
+    @classmethod
+    def of(cls, figure: int) -> Spread:
+        return cls(1, figure, figure, figure)

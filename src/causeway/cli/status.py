@@ -56,6 +56,11 @@ def _show(out: Console, each: LinkStatus) -> None:
                 one.reason or "",
             )
         out.print(table)
+    for task in each.tasks:
+        if task.reason is not None:
+            out.print(f"[red]task[/red] {task.name}: {task.reason}", highlight=False)
+        for item, why in task.items.items():
+            out.print(f"[yellow]{task.name}[/yellow] {item}: {why}", highlight=False)
     for problem in each.problems:
         out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
 

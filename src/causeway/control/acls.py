@@ -217,6 +217,6 @@ def apply(
     except CausewayError as error:
         return dict.fromkeys(creates, error)
     if isinstance(answers, SecurityDisabled):
-        error = CausewayError("create ACLs", f"on {target}", "it has no authorizer any more")
-        return dict.fromkeys(creates, error)
+        gone = CausewayError("create ACLs", f"on {target}", "it has no authorizer any more")
+        return dict.fromkeys(creates, gone)
     return answers

@@ -14,16 +14,14 @@ from collections.abc import Iterator
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.relay.source import keep
+from causeway.relay import walk
+from causeway.relay.walk import Content, content_of
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import Record, records_of
 
 _LAST = 8  # records that must agree, or all there are
-_READ_BYTES = 8 * 1024 * 1024
 _SEARCH_BYTES = 512 * 1024 * 1024  # of the source, at most
 _EARLIEST, _LATEST = -2, -1
-
-Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 def find_place(
@@ -43,7 +41,7 @@ def find_place(
     window: deque[Content] = deque(maxlen=len(last))
     found: int | None = None
     for offset, record in _records(source, source_at, start, _SEARCH_BYTES):
-        window.append(_content(record))
+        window.append(content_of(record))
         if list(window) == last:
             if found is not None:
                 return None
@@ -58,7 +56,7 @@ def _last_records(cluster: Cluster, at: TopicPartition) -> list[Content]:
         start = max(first, end - back)
         last: deque[Content] = deque(maxlen=_LAST)
         for _, record in _records(cluster, at, start, None):
-            last.append(_content(record))
+            last.append(content_of(record))
         if len(last) == _LAST or start == first:
             return list(last)
         back *= 16  # markers and compaction leave gaps
@@ -68,17 +66,9 @@ def _records(
     cluster: Cluster, at: TopicPartition, position: int, most_bytes: int | None
 ) -> Iterator[tuple[int, Record]]:
     """Committed records from `position` to the log's end, with their offsets."""
-    read = 0
-    while most_bytes is None or read < most_bytes:
-        fetched = cluster.fetch(at, position, _READ_BYTES, read_committed=True, max_wait_ms=0)
-        read += len(fetched.records)
-        kept = keep(memoryview(fetched.records), position, fetched.aborted, str(at))
-        for batch in kept.batches:
-            for index, record in enumerate(records_of(batch)):
-                yield batch.source_offset(index), record
-        if kept.position == position:
-            return
-        position = kept.position
+    for batch in walk.relayed(cluster, at, position, most_bytes=most_bytes):
+        for index, record in enumerate(records_of(batch)):
+            yield batch.source_offset(index), record
 
 
 def _offset(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
@@ -86,7 +76,3 @@ def _offset(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
     if isinstance(found, CausewayError):
         raise found
     return found.offset
-
-
-def _content(record: Record) -> Content:
-    return record.timestamp, record.key, record.value, tuple(record.headers)

@@ -7,16 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
+from causeway.control import mm2_offsets
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic
 from causeway.daemon import claims, discovery
 from causeway.daemon.adopt import find_place
 from causeway.daemon.claims import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.daemon.discovery import Found, Sides
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.rows import Row
+from causeway.daemon.rows import Row, offset_map_of
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Progress
+from causeway.relay.progress import OffsetMapRecord, Progress
+from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.link")
 Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
@@ -34,12 +37,18 @@ class Claimer:
         self._wish = wish
         self._leadership = leadership
         self._first: Mapping[str, int] | None = None
+        self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
 
     def take_up(
-        self, wanted: Wanted, left: Mapping[TopicPartition, Progress], found: Found
+        self,
+        wanted: Wanted,
+        left: Mapping[TopicPartition, Progress],
+        maps: Mapping[TopicPartition, OffsetMapRecord],
+        found: Found,
     ) -> dict[TopicPartition, tuple[Row, int]]:
         """A row for each of `wanted` that can be told where it stands, and where its source ends
-        by now. For the others `found` has a trouble. `left`: the progress that there is.
+        by now. For the others `found` has a trouble. `left`, `maps`: the progress and offset maps
+        that there are.
 
         What begins is in the progress topic when this returns. Raises CausewayError.
         """
@@ -48,6 +57,8 @@ class Claimer:
         places = discovery.find_places(
             self._sides, self._link, wanted, self._wish, found, self._first
         )
+        self._read_mirror_maker()
+        copied = self._copied or {}
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         for topic, partition in wanted:
@@ -55,7 +66,9 @@ class Claimer:
             if at not in places:
                 continue
             progress = left.get(at)
-            decision = claims.decide(topic, partition, progress, places[at], self._link, self._wish)
+            decision = claims.decide(
+                topic, partition, progress, places[at], self._link, self._wish, copied.get(at)
+            )
             if isinstance(decision, Adopt):
                 try:
                     decision = self._adopt(topic, partition, decision)
@@ -66,7 +79,8 @@ class Claimer:
                 case GoOn(progress=before):
                     # However it ended last time: DONE was another run's end.
                     anew = replace(before, state=State.WAITING, reason=None)
-                    rows.append(Row(topic=topic, progress=anew, first=before.position))
+                    known = offset_map_of(anew, maps.get(at))
+                    rows.append(Row(topic=topic, progress=anew, first=before.position, map=known))
                 case Stop(reason=reason):
                     after = claims.stopped(topic, partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
@@ -75,12 +89,18 @@ class Claimer:
         rows += self._claim(begins, places)
         return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
 
+    def _read_mirror_maker(self) -> None:
+        """Its positions count where it came before us, so they are read once."""
+        if self._copied is None and self._link.control.mm2_offsets:
+            name = mm2_offsets.topic_of(self._link.source.alias)
+            topic = TopicLog(self._sides.target, name)
+            self._copied = MirrorMakerOffsets(topic, self._link.source.alias).read()
+
     def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
         source = TopicPartition(topic.source, partition)
         target = TopicPartition(topic.target, adopt.target)
         start = find_place(self._sides.source, source, self._sides.target, target)
-        if start is None:
-            start = adopt.start
+        start = adopt.start if start is None else max(start, adopt.floor)
         if start is None:
             return Stop(
                 reason=f"{adopt.reason}, and its last records are not found in one place of the "
@@ -111,8 +131,10 @@ class Claimer:
                 {target: next(producers) for target in begin.targets},
                 self._link,
             )
-            rows.append(Row(topic=topic, progress=progress, first=progress.position))
-        self._leadership.write([row.progress for row in rows])
+            begun = offset_map_of(progress, None)
+            rows.append(Row(topic=topic, progress=progress, first=progress.position, map=begun))
+        maps = [row.map_record() for row in rows if row.map is not None]
+        self._leadership.write([*(row.progress for row in rows), *maps])
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows
 

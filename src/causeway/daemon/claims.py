@@ -1,8 +1,11 @@
 """What becomes of each partition that a leader finds: go on, begin, or stop. Pure.
 
     no progress, target empty (or not ours alone)      begin
+    no progress, but MirrorMaker 2's positions         go on from there, or where its last records
+                                                       are found: it may have copied more
     no progress, target has data                       stop: what of the source it holds is unknown
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
+    the same, but MirrorMaker 2 has mirrored since     as without progress
     progress, a topic was made anew                    stop
     stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
@@ -18,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from causeway.config.settings import LinkSettings
+from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
 from causeway.model import Pair, State
 from causeway.relay.messages import Assignment, Outlet
@@ -37,12 +41,13 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """Begin after the source record that `target` ends with; where it can't be found, at `start`,
-    or stop with `reason` where that is None."""
+    """Begin after the source record that `target` ends with, but not before `floor`; where it can't
+    be found, at `start`, or stop with `reason` where that is None."""
 
     start: int | None
     target: int
     reason: str
+    floor: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +97,16 @@ def decide(
     offsets: Offsets,
     link: LinkSettings,
     wish: Wish,
+    copied: Copied | None = None,
 ) -> Begin | Adopt | GoOn | Stop:
+    """`copied`: what MirrorMaker 2's book says of it."""
     targets = targets_of(topic, partition, link)
     if progress is None or not progress.outlets:
-        return _decide_new(topic, targets, offsets, link, wish)
+        return _decide_new(topic, targets, offsets, link, wish, copied)
     reason = _reason_to_stop(topic, targets, progress, offsets)
     if reason is None:
+        if copied is not None and not copied.ours and copied.offset >= progress.position:
+            return _after_mirror_maker(topic, targets, offsets, copied)
         return GoOn(progress=progress)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
@@ -117,8 +126,11 @@ def _decide_new(
     offsets: Offsets,
     link: LinkSettings,
     wish: Wish,
+    copied: Copied | None,
 ) -> Begin | Adopt | Stop:
     written = sum(offsets.target_ends[target] for target in targets)
+    if copied is not None and written and len(targets) == 1 and not wish.acts:
+        return _after_mirror_maker(topic, targets, offsets, copied)
     if written and link.sole_writer and wish.start_from is None:
         reason = (
             f"{topic.target} has data already ({written} offsets), but there is no progress "
@@ -130,6 +142,19 @@ def _decide_new(
             return Adopt(start=None, target=targets[0], reason=reason)
         return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
     return Begin(start=offsets.start, targets=targets)
+
+
+def _after_mirror_maker(
+    topic: MirroredTopic, targets: tuple[int, ...], offsets: Offsets, copied: Copied
+) -> Adopt | Stop:
+    reason = f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
+    if copied.offset >= offsets.end:
+        return Stop(
+            reason=f"{reason}, and the source ends at {offsets.end}: it was truncated or made anew "
+            f"({ACT})"
+        )
+    after = copied.offset + 1
+    return Adopt(start=after, target=targets[0], reason=reason, floor=after)
 
 
 def _reason_to_stop(

@@ -69,7 +69,7 @@ class Leadership:
             return None
         with self._lock:
             self._take()
-            self._merge(contents)
+            contents.update(self._topic.read(contents.end))
             # The epoch bars older leaders only if they have our producer id. Kafka gives out a new
             # id where it forgot the old one or its epochs are used up, so bar those as well.
             assert self._writer is not None
@@ -81,7 +81,7 @@ class Leadership:
             for producer_id, epoch in strangers.items():
                 self._bar(producer_id, epoch)
             if strangers:
-                self._merge(contents)
+                contents.update(self._topic.read(contents.end))
         _log.info("lead link", extra={"link": self._link.name})
         return contents
 
@@ -142,7 +142,7 @@ class Leadership:
             on_standby(lease)
             stop.wait(min(left, lease.lease_s / 5))
             known = len(contents.leases)
-            self._merge(contents)
+            contents.update(self._topic.read(contents.end))
             if len(contents.leases) > known:
                 seen_at = time.monotonic()
                 del contents.leases[:-_KEPT_LEASES]
@@ -181,9 +181,3 @@ class Leadership:
             lease_s=self._lease_s,
             released=released,
         )
-
-    def _merge(self, contents: Contents) -> None:
-        more = self._topic.read(contents.end)
-        contents.end = more.end
-        contents.partitions.update(more.partitions)
-        contents.leases.extend(more.leases)

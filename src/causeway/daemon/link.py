@@ -3,6 +3,8 @@
     lead        takes the link, then writes progress and renews the lease
     discover    looks for topics and partitions, claims the new ones, hands them to the fleet
 
+and, once these are known, the tasks of its control plane, see control_plane.py.
+
 A partition goes to a lane only after its progress record is durably written: whoever leads next
 must find the same producer ids.
 """
@@ -12,21 +14,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.daemon import claims, discovery
 from causeway.daemon.claiming import Claimer, changed
 from causeway.daemon.claims import Wish
+from causeway.daemon.control_plane import ControlPlane
 from causeway.daemon.discovery import Found, Sides
 from causeway.daemon.fleet import Fleet
 from causeway.daemon.leadership import Leadership
+from causeway.daemon.registry import Registry
 from causeway.daemon.rows import Row
 from causeway.daemon.status import LinkStatus, Role, Trouble
-from causeway.daemon.tracked import Key, Standing
+from causeway.daemon.tasks import Task, Tasks
+from causeway.daemon.tracked import Key
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
+from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _log = logging.getLogger("causeway.link")
@@ -36,7 +41,8 @@ _FINAL_S = 5.0  # so long the last progress is tried to be written
 
 
 class Link:
-    """`source_key` and `target_key` name its clusters to lanes."""
+    """`source_key` and `target_key` name its clusters to lanes; `also`: more tasks to run while it
+    is led."""
 
     def __init__(
         self,
@@ -49,6 +55,7 @@ class Link:
         target_key: str,
         wish: Wish,
         bounded: bool,
+        also: Sequence[Task] = (),
     ) -> None:
         self.settings = link
         self._run = run
@@ -59,9 +66,10 @@ class Link:
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self._claimer = Claimer(sides, link, wish, self._leadership)
+        self.registry = Registry(link.name)
+        self.control = ControlPlane(link, sides, self.registry)
+        self._tasks = Tasks(link.name, [*self.control.tasks(), *also])
         self._lock = threading.Lock()
-        self._rows: dict[TopicPartition, Row] = {}
-        self._left: dict[TopicPartition, Progress] = {}  # progress that no row has taken yet
         self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
         self._reason: str | None = None
@@ -75,7 +83,7 @@ class Link:
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         # An error of the start that no retry mends: a person should hear of it at once.
         self.failure: CausewayError | None = None
-        fleet.attach(link.name, self._hear, self._wait)
+        fleet.attach(link.name, self.registry.hear, self.registry.wait)
 
     # -- from outside -----------------------------------------------------------------------------
 
@@ -90,16 +98,16 @@ class Link:
         self._thread.join(timeout_s)
 
     def status(self) -> LinkStatus:
-        now = time.monotonic()
+        partitions = self.registry.status()
         with self._lock:
-            rows = sorted(self._rows.items())
             return LinkStatus(
                 name=self.settings.name,
                 role=self._role,
                 reason=self._reason,
                 planned=self._planned,
-                partitions=tuple(row.status(now) for _, row in rows),
+                partitions=partitions,
                 troubles=self._troubles,
+                tasks=self._tasks.status(),
             )
 
     def is_settled(self, for_good_s: float) -> bool:
@@ -111,39 +119,7 @@ class Link:
                 return self.failure is not None
             if self._troubles and now - self._planned_at < for_good_s and self._unfinished:
                 return False
-            return all(row.is_settled(now, for_good_s) for row in self._rows.values())
-
-    # -- from the fleet, which holds its lock -----------------------------------------------------
-
-    def _hear(self, standings: Sequence[Standing]) -> None:
-        with self._lock:
-            for standing in standings:
-                report = standing.report
-                row = self._rows.get(TopicPartition(report.topic, report.partition))
-                if row is None:
-                    continue
-                before = row.progress.state
-                row.hear(standing)
-                if report.state is not before and report.state in (State.FAILED, State.STOPPED):
-                    self._log_state(row)
-
-    def _wait(self, keys: Collection[Key]) -> None:
-        with self._lock:
-            for _, topic, partition in keys:
-                row = self._rows.get(TopicPartition(topic, partition))
-                if row is not None:
-                    row.wait()
-
-    def _log_state(self, row: Row) -> None:
-        _log.warning(
-            "partition %s",
-            row.progress.state.value,
-            extra={
-                "link": self.settings.name,
-                "partition": str(row.progress.source),
-                "reason": row.progress.reason,
-            },
-        )
+        return self.registry.is_settled(for_good_s)
 
     # -- leading ----------------------------------------------------------------------------------
 
@@ -184,8 +160,7 @@ class Link:
     def _term(self, contents: Contents) -> None:
         """One time of leading, from taking the link to `stop` or LeadershipLostError."""
         self._lost.clear()
-        with self._lock:
-            self._left = dict(contents.partitions)
+        self.registry.begin(contents)
         self._set_role(Role.LEADING, None)
         self._discoverer = threading.Thread(
             target=self._discover, name=f"discover {self.settings.name}", daemon=True
@@ -219,6 +194,7 @@ class Link:
             self._finish()
         finally:
             self._lost.set()
+            self._tasks.stop()
 
     def _restore_topic(self, error: CausewayError) -> None:
         """Where somebody deleted the progress topic: we know all that was in it."""
@@ -229,15 +205,14 @@ class Link:
         except CausewayError as again:
             _log.debug("restore %s: %s", self.settings.progress_topic, again)
             return  # and try again with the next write, which fails likewise
-        with self._lock:
-            for row in self._rows.values():
-                row.dirty = True
+        self.registry.soil()
 
     def _finish(self) -> None:
+        self._tasks.stop()
         deadline = time.monotonic() + _FINAL_S
         while True:
             try:
-                self._write_dirty()
+                self._write_dirty(final=True)
                 break
             except LeadershipLostError:
                 return
@@ -249,22 +224,20 @@ class Link:
                     )
                     return
                 time.sleep(0.2)
+        self._tasks.join(_FINAL_S)
+        self.control.finish()
         self._leadership.release()
 
-    def _write_dirty(self) -> None:
-        with self._lock:
-            dirty = [row for row in self._rows.values() if row.dirty]
-            entries = [row.progress for row in dirty]
-            for row in dirty:
-                row.dirty = False
-        if not entries:
+    def _write_dirty(self, *, final: bool = False) -> None:
+        rows, entries = self.registry.take_dirty(final=final)
+        records = self._tasks.take_dirty()
+        if not entries and not records:
             return
         try:
-            self._leadership.write(entries)
+            self._leadership.write([*entries, *records])
         except CausewayError:
-            with self._lock:
-                for row in dirty:
-                    row.dirty = True
+            self.registry.give_back(rows)
+            self._tasks.give_back(records)
             raise
 
     def _abandon(self, role: Role, reason: str) -> None:
@@ -272,16 +245,15 @@ class Link:
         self._leadership.lose()
         self._set_role(role, reason)
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
+        self._tasks.stop()
         self._revoke_all()
         if self._discoverer is not None:
             self._discoverer.join()  # it may have added some meanwhile, and adds no more
         self._revoke_all()
-        with self._lock:
-            self._rows.clear()
+        self.registry.clear()
 
     def _revoke_all(self) -> None:
-        with self._lock:
-            keys = [self._key(at) for at in self._rows]
+        keys = [self._key(at) for at in self.registry.places()]
         self._fleet.remove(keys, self._run.lease_s)
 
     def _key(self, at: TopicPartition) -> Key:
@@ -305,6 +277,8 @@ class Link:
             else:
                 again = found.unfinished
                 self._note(found)
+                if not self._tasks.running:
+                    self._tasks.start()
             if again:
                 self._sleep(pause)
                 pause = min(2 * pause, _BACKOFF_S[1], self.settings.refresh_topics_interval_s)
@@ -324,7 +298,7 @@ class Link:
         with self._lock:
             before = {trouble.topic for trouble in self._troubles}
             self._troubles = tuple(found.troubles)
-            if not self._planned and not self._rows and found.errors:
+            if not self._planned and not self.registry.places() and found.errors:
                 # Nothing at all can be mirrored; the first reason is as good as any.
                 self.failure = next((e for e in found.errors if not e.retriable), None)
             self._unfinished = any(error.retriable for error in found.errors)
@@ -342,28 +316,19 @@ class Link:
                 )
 
     def _discover_once(self) -> Found:
-        with self._lock:
-            known = {**self._left, **{at: row.progress for at, row in self._rows.items()}}
-        found = discovery.look(self._sides, self.settings, known, self._wish)
+        found = discovery.look(self._sides, self.settings, self.registry.known(), self._wish)
         self._check_known(found)
-        with self._lock:
-            left = dict(self._left)
-            wanted = [
-                (topic, partition)
-                for topic in found.mirrored.values()
-                for partition in range(topic.partitions)
-                if TopicPartition(topic.source, partition) not in self._rows
-            ]
-        taken = self._claimer.take_up(wanted, left, found)
-        with self._lock:
+        wanted = [
+            (topic, partition)
+            for topic in found.mirrored.values()
+            for partition in range(topic.partitions)
+            if self.registry.lacks(TopicPartition(topic.source, partition))
+        ]
+        taken = self._claimer.take_up(wanted, *self.registry.left(), found)
+        if self._bounded:
             for at, (row, end) in taken.items():
-                row.stop_at = self._ends.setdefault(at, end) if self._bounded else None
-                self._rows[at] = row
-                self._left.pop(at, None)
-                if row.progress.state is State.STOPPED:
-                    self._log_state(row)
-                elif row.stop_at is not None and row.progress.position >= row.stop_at:
-                    row.finish()
+                row.stop_at = self._ends.setdefault(at, end)
+        self.registry.add(row for row, _ in taken.values())
         self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
         return found
 
@@ -382,19 +347,21 @@ class Link:
 
     def _check_known(self, found: Found) -> None:
         """Stops the partitions whose topic is no longer the one that was mirrored."""
-        with self._lock:
-            live = [row for row in self._rows.values() if row.progress.state is not State.STOPPED]
+        live = self.registry.live()
         gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
         reasons = changed(live, found, gone)
         if not reasons:
             return
         keys = [self._key(row.progress.source) for row, _ in reasons]
         self._fleet.remove(keys, self._run.lease_s)
-        with self._lock:
-            for row, reason in reasons:
-                before = row.progress
-                if before.state is State.STOPPED:
-                    continue  # its lane has found the same meanwhile
-                why = reason.format(before.position)
-                row.stop(claims.stopped(row.topic, before.partition, before, why))
-                self._log_state(row)
+        self.registry.stop(
+            {
+                row.progress.source: claims.stopped(
+                    row.topic,
+                    row.progress.partition,
+                    row.progress,
+                    reason.format(row.progress.position),
+                )
+                for row, reason in reasons
+            }
+        )

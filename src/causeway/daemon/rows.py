@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.status import PartitionStatus
 from causeway.daemon.tracked import Standing
-from causeway.model import State
+from causeway.model import Spread, State
 from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.progress import Progress
+from causeway.relay.offset_map import OffsetMap, Point
+from causeway.relay.progress import OffsetMapRecord, Progress
 
 # These states last a moment, and a later start finds out by itself.
 _NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
@@ -31,6 +32,11 @@ class Row:
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     heard_at: float = 0.0
+    map: OffsetMap | None = None
+    newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
+    ages: Spread | None = None  # ms, of the last report that had any
+    latencies: Spread | None = None
+    spread_at: float = 0.0  # when that was, monotonic
 
     def hear(self, standing: Standing) -> None:
         report, before = standing.report, self.progress
@@ -55,6 +61,27 @@ class Row:
         self.records, self.bytes = standing.records, standing.bytes
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
+        self._note_offsets(report)
+        if report.latencies is not None:
+            self.ages, self.latencies = report.ages or self.ages, report.latencies
+            self.spread_at = self.heard_at
+
+    def _note_offsets(self, report: PartitionReport) -> None:
+        self.newest = report.newest or self.newest
+        if self.map is None:
+            return
+        for point in report.breaks:
+            self.map.add(point)
+        self.map.add(Point.of(report.outlets[0].pair))
+
+    def map_record(self) -> OffsetMapRecord:
+        assert self.map is not None
+        return OffsetMapRecord(
+            topic=self.progress.topic,
+            partition=self.progress.partition,
+            producer_id=self.progress.outlets[0].producer_id,
+            points=tuple(self.map.points),
+        )
 
     def _position(self, report: PartitionReport) -> int:
         # Only a lane that has found its place may say that it lies before the last one known: the
@@ -114,6 +141,17 @@ class Row:
             records_per_s=0.0 if still else self.records_per_s,
             bytes_per_s=0.0 if still else self.bytes_per_s,
         )
+
+
+def offset_map_of(progress: Progress, record: OffsetMapRecord | None) -> OffsetMap | None:
+    """What is known of where its records went; `record`: what an earlier leader has left of it.
+    None where offsets can't be mapped: several outlets, or no sequences."""
+    if len(progress.outlets) != 1 or progress.outlets[0].producer_id < 0:
+        return None
+    outlet = progress.outlets[0]
+    same = record is not None and record.producer_id == outlet.producer_id
+    points = record.points if record is not None and same else ()
+    return OffsetMap((*points, Point.of(outlet.pair)))
 
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:

@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.config.settings import ClientSettings, Settings
+from causeway.config.settings import ClientSettings, HeartbeatSettings, Settings
+from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.claims import Wish
 from causeway.daemon.discovery import Sides
 from causeway.daemon.engine import Engine
@@ -27,9 +28,11 @@ from causeway.daemon.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.spark import Spark, not_importable, wanted_lanes
 from causeway.daemon.status import Snapshot
+from causeway.daemon.tasks import DONE, Outcome, Task, Tasks
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret
+from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.run")
@@ -105,6 +108,10 @@ class Daemon:
         self._server: ControlServer | None = None
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
         self._launched = 0
+        heartbeats = [
+            (each.name, heartbeat_task(each, self._clusters.open(each.target, needed=False)))
+            for each in settings.heartbeat_links
+        ]
         self._links = [
             Link(
                 link,
@@ -115,9 +122,13 @@ class Daemon:
                 target_key=self._clusters.key(link.target),
                 wish=wish,
                 bounded=bounded,
+                also=[task for name, task in heartbeats if name == link.name],
             )
             for link in settings.links
         ]
+        # Heartbeats of pairs without a flow.
+        mirrored = {link.name for link in settings.links}
+        self._heartbeats = [Tasks(name, [t]) for name, t in heartbeats if name not in mirrored]
 
     def run(self) -> int:
         self._engine.start()
@@ -126,6 +137,8 @@ class Daemon:
                 return 0
             for link in self._links:
                 link.start()
+            for heartbeats in self._heartbeats:
+                heartbeats.start()
             while not self.stop.wait(_TICK_S):
                 if self._step():
                     break
@@ -139,9 +152,9 @@ class Daemon:
     # -- the start --------------------------------------------------------------------------------
 
     def _check_clusters(self) -> bool:
-        """Every cluster must answer once: a wrong address should not look like an outage. False
-        when told to stop meanwhile."""
-        clusters = self._clusters.all
+        """Every cluster of a link must answer once: a wrong address should not look like an
+        outage. False when told to stop meanwhile."""
+        clusters = self._clusters.needed
         with ThreadPoolExecutor(max(1, len(clusters))) as pool:
             checks = [pool.submit(cluster.bootstrap_check) for cluster in clusters]
             while not all(check.done() for check in checks):
@@ -259,6 +272,8 @@ class Daemon:
             )
 
     def _end(self) -> None:
+        for heartbeats in self._heartbeats:
+            heartbeats.stop()
         for link in self._links:
             link.stop()
         if self._server is not None:
@@ -267,13 +282,37 @@ class Daemon:
         self._clusters.close()
 
 
+def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
+    """One second after another, for a pair of clusters; whether its flow runs is no matter."""
+    heartbeats = Heartbeats(
+        TopicLog(target, settings.topic),
+        source=settings.source,
+        target=settings.target.alias,
+        replication_factor=settings.replication_factor,
+    )
+
+    def beat() -> Outcome:
+        heartbeats.beat()
+        return DONE
+
+    return Task(name="heartbeats", interval_s=settings.interval_s, work=beat)
+
+
 class _Clusters:
     """Equal settings share one client here and one name among the lanes."""
 
     def __init__(self) -> None:
         self._open: list[tuple[str, ClientSettings, Cluster]] = []
+        self._needed: list[Cluster] = []
 
-    def open(self, settings: ClientSettings) -> Cluster:
+    def open(self, settings: ClientSettings, *, needed: bool = True) -> Cluster:
+        """One that is not `needed` may be out of reach."""
+        cluster = self._find(settings)
+        if needed and cluster not in self._needed:
+            self._needed.append(cluster)
+        return cluster
+
+    def _find(self, settings: ClientSettings) -> Cluster:
         for _, known, cluster in self._open:
             if known == settings:
                 return cluster
@@ -285,8 +324,8 @@ class _Clusters:
         return next(key for key, known, _ in self._open if known == settings)
 
     @property
-    def all(self) -> Sequence[Cluster]:
-        return [cluster for _, _, cluster in self._open]
+    def needed(self) -> Sequence[Cluster]:
+        return self._needed
 
     @property
     def by_key(self) -> Mapping[str, ClientSettings]:

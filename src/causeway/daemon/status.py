@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from causeway.model import State
+from causeway.relay.progress import TaskRecord
 
 
 class Role(StrEnum):
@@ -70,6 +71,7 @@ class LinkStatus:
     planned: bool
     partitions: tuple[PartitionStatus, ...]  # sorted by topic and partition
     troubles: tuple[Trouble, ...]
+    tasks: tuple[TaskRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

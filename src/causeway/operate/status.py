@@ -20,7 +20,13 @@ from causeway.daemon.claims import ACT, differ
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
-from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
+from causeway.relay.progress import (
+    Contents,
+    LeaseRecord,
+    Progress,
+    ProgressTopic,
+    TaskRecord,
+)
 from causeway.wire import batches
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
@@ -61,6 +67,7 @@ class LinkStatus:
     driver: Driver | None  # None: the link never ran
     partitions: tuple[PartitionStatus, ...]
     problems: tuple[Problem, ...]
+    tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
@@ -83,6 +90,7 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
         for number in range(topic.partitions)
     }
     ends = source.list_offsets(list(mirrored), LATEST, read_committed=link.fetch.read_committed)
+    target_ends = _target_ends(target, contents)
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
     behind = {
@@ -104,6 +112,7 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
                 topic,
                 contents.partitions.get(tp),
                 end=ends.get(tp),
+                target_end=target_ends.get(tp),
                 start=_position(tp, contents, starts),
                 first_unmirrored_ms=oldest.get(tp),
                 driver=driver,
@@ -113,7 +122,20 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
         )
         + _gone(contents, observed),
         problems=planned.problems,
+        tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
     )
+
+
+def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, int]:
+    """Where each mirrored partition ends on the target, by source partition, if we alone write."""
+    alone = {
+        tp: TopicPartition(outlet.topic, outlet.partition)
+        for tp, progress in contents.partitions.items()
+        for outlet in progress.outlets
+        if outlet.exclusive and len(progress.outlets) == 1
+    }
+    ends = target.list_offsets(list(alone.values()), LATEST) if alone else {}
+    return {tp: end.offset for tp, at in alone.items() if isinstance(end := ends[at], OffsetAt)}
 
 
 def _gone(contents: Contents, observed: Observed) -> tuple[PartitionStatus, ...]:
@@ -158,12 +180,14 @@ def partition_status(
     progress: Progress | None,
     *,
     end: OffsetAt | CausewayError | None,
+    target_end: int | None,
     start: int | None,
     first_unmirrored_ms: int | None,
     driver: Driver | None,
     now_ms: int,
 ) -> PartitionStatus:
-    """Judge one partition. `start`: its position, or where a first run would begin."""
+    """Judge one partition. `start`: its position, or where a first run would begin; `target_end`:
+    where its mirror ends, if we alone write to it."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
     lag = None if source_end is None or start is None else max(0, source_end - start)
     lag_ms: int | None = None
@@ -172,6 +196,8 @@ def partition_status(
     elif lag and first_unmirrored_ms is not None:
         lag_ms = max(0, now_ms - first_unmirrored_ms)
     state, reason = _state(topic, progress, source_end, driver)
+    if reason is None and progress is not None and target_end is not None:
+        reason = _lost(progress, target_end)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     return PartitionStatus(
@@ -210,6 +236,16 @@ def _state(
         # What the last driver said is old news, but why it failed is still worth knowing.
         return NO_DRIVER, progress.reason
     return progress.state, progress.reason
+
+
+def _lost(progress: Progress, target_end: int) -> str | None:
+    written = progress.outlets[0].pair.target
+    if target_end >= written:
+        return None
+    return (
+        f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, and "
+        "gets it again from a running driver"
+    )
 
 
 def _position(
@@ -282,6 +318,15 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
                 "reason": one.reason,
             }
             for one in each.partitions
+        ],
+        "tasks": [
+            {
+                "task": task.name,
+                "reason": task.reason,
+                "items": dict(task.items),
+                "done_at_ms": task.done_at if task.done_at >= 0 else None,
+            }
+            for task in each.tasks
         ],
         "problems": [
             {"topic": problem.topic, "reason": str(problem.error)} for problem in each.problems

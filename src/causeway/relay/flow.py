@@ -16,20 +16,25 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.model import Pair, State
+from causeway.model import Pair, Spread, State
 from causeway.relay.messages import Assignment, Outlet, PartitionReport
+from causeway.relay.offset_map import Point
 from causeway.wire.batches import Batch, advance
 
 UNKNOWN = -1
+MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
 
 
 class Sent(NamedTuple):
     """A batch that was sent and not answered yet. `expected`: the base offset it must get where
-    nobody else writes, UNKNOWN elsewhere. `next`: the source offset after it."""
+    nobody else writes, UNKNOWN elsewhere. `first`, `last`: the source offsets of its first and last
+    record; `next`: of what comes after it."""
 
     sequence: int
     records: int
     expected: int
+    first: int
+    last: int
     next: int
     leader_epoch: int
     max_timestamp: int
@@ -45,6 +50,9 @@ class OutletState:
     `append_times`: the target sets the times (LogAppendTime).
     Up to `remembered_until` (monotonic) the broker is known to hold our last sequence, so that
     several batches may be in flight.
+    `breaks`: where the difference of the offsets changed since the last report, both ends of each
+    gap; `straight_to`: up to where it has not changed since. `newest`: source and target offset of
+    the newest record acknowledged.
     """
 
     spec: Outlet
@@ -59,6 +67,9 @@ class OutletState:
     unanswered: int = 0
     remembered_until: float = 0.0
     append_times: bool = False
+    breaks: list[Point] = field(default_factory=list)
+    straight_to: Point | None = None
+    newest: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, spec: Outlet) -> OutletState:
@@ -102,6 +113,8 @@ class OutletState:
             self.sequence,
             batch.records,
             self.end if self.exclusive else UNKNOWN,
+            batch.first,
+            batch.source_offset(batch.records - 1),
             batch.next,
             batch.leader_epoch,
             batch.max_timestamp,
@@ -116,6 +129,22 @@ class OutletState:
     def acknowledged(self, sent: Sent, base_offset: int) -> None:
         sequence = advance(sent.sequence, sent.records) if self.idempotent else 0
         self.pair = Pair(source=sent.next, target=base_offset + sent.records, sequence=sequence)
+        self.newest = sent.last, base_offset + sent.records - 1
+        if self.idempotent:
+            self._note_breaks(sent, base_offset)
+
+    def _note_breaks(self, sent: Sent, base_offset: int) -> None:
+        start = Point(sent.first, base_offset, sent.sequence)
+        end = Point(sent.last + 1, self.pair.target, self.pair.sequence)
+        if start != self.straight_to:
+            if self.straight_to is not None:
+                self.breaks.append(self.straight_to)
+            self.breaks.append(start)
+        if end.source - start.source != sent.records:  # gaps inside
+            self.breaks += (start, end)
+        self.straight_to = end
+        if len(self.breaks) > MOST_BREAKS:
+            del self.breaks[1::2]
 
     def report(self) -> Outlet:
         return self.spec.model_copy(update={"pair": self.pair, "exclusive": self.exclusive})
@@ -137,6 +166,8 @@ class Flow:
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0
+    ages: Spread | None = None  # ms, of what was fetched since the last report
+    latencies: Spread | None = None  # ms, of what was acknowledged since the last report
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -179,6 +210,12 @@ class Flow:
         self.settle()
         self.leaving = True
 
+    def note_age(self, ms: int) -> None:
+        self.ages = Spread.of(ms) if self.ages is None else self.ages.with_one(ms)
+
+    def note_latency(self, ms: int) -> None:
+        self.latencies = Spread.of(ms) if self.latencies is None else self.latencies.with_one(ms)
+
     def settle(self) -> None:
         """Move the pairs of a running flow's idle outlets up to the position: what lies between
         was dropped, so the statement stays true and recovery has less to read.
@@ -202,6 +239,13 @@ class Flow:
         self.settle()
         self.changed = False
         assignment = self.assignment
+        ages, self.ages = self.ages, None
+        latencies, self.latencies = self.latencies, None
+        breaks: tuple[Point, ...] = ()
+        newest = None
+        if len(self.outlets) == 1:
+            breaks, newest = tuple(self.outlets[0].breaks), self.outlets[0].newest
+            self.outlets[0].breaks.clear()
         return PartitionReport(
             link=assignment.link,
             topic=assignment.topic,
@@ -213,6 +257,10 @@ class Flow:
             source_end=self.source_end,
             last_timestamp=self.last_timestamp,
             outlets=tuple(outlet.report() for outlet in self.outlets),
+            breaks=breaks,
+            newest=newest,
+            ages=ages,
+            latencies=latencies,
             records=self.records,
             bytes=self.bytes,
             recoveries=self.recoveries,

@@ -36,10 +36,12 @@ from causeway.relay.messages import (
     Report,
     Revoke,
 )
+from causeway.relay.offset_map import Point
 from causeway.relay.reader import SourceConnection
-from causeway.relay.recovery import Request, Resumption, recover
+from causeway.relay.recovery import Resumption, recover
 from causeway.relay.route import route
 from causeway.relay.source import keep
+from causeway.relay.survey import Request
 from causeway.relay.target import Answer, TargetConnection
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
@@ -337,6 +339,7 @@ class Lane:
             # What was appended and never answered counts as relayed, too.
             flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
             outlet.pair = place.pair
+            outlet.straight_to = Point.of(place.pair)
             outlet.sequence = place.pair.sequence
             outlet.start = place.pair.source
             outlet.end = place.end
@@ -423,6 +426,8 @@ class Lane:
             self._doubt(flow, str(error))
             return
         flow.position = kept.position
+        if kept.batches:
+            flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
         if kept.leader_epoch >= 0:
             flow.leader_epoch = kept.leader_epoch
         assert self._connections is not None
@@ -470,11 +475,16 @@ class Lane:
         outlet.acknowledged(sent, produced.base_offset)
         flow.relayed_epoch = sent.leader_epoch
         flow.last_timestamp = max(flow.last_timestamp, sent.max_timestamp)
+        flow.note_latency(_wall_ms() - sent.max_timestamp)
         flow.records += sent.records
         flow.bytes += sent.size
         flow.failures = 0
         flow.changed = True
         self._done(flow)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _resident_bytes() -> int:

@@ -5,6 +5,10 @@
     key    {"topic": "orders", "partition": 3}      of the source
     value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], "state": …,
             "reason": …, "source_end": …, "last_timestamp": …, "written_at": …}
+    key    {"offsets": "orders", "partition": 3}
+    value  {"v": 1, "producer_id": …, "points": […]}       breaks of its offset map
+    key    {"task": "checkpoints"}
+    value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
     key    {"lease": "A->B"}
     value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
             "released": false, "written_at": …}
@@ -18,23 +22,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
-
 from causeway.errors import BrokerError, CausewayError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
+from causeway.relay import offset_map, topic_log
 from causeway.relay.messages import Outlet
-from causeway.wire.cluster import Cluster, NewTopic
+from causeway.relay.offset_map import Point
+from causeway.relay.topic_log import TopicLog
+from causeway.wire.cluster import Cluster
+from causeway.wire.records import records_of
 
 VERSION = 1
-_ZSTD = 4
-_BATCH_BYTES = 900_000  # before compression; a topic's default limit is 1,048,588
-_FETCH_BYTES = 8 * 1024 * 1024
-_TOPIC_EXISTS = 36
 _DUPLICATE_SEQUENCE = 46
 # OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED
 _FENCED = frozenset({45, 47, 59, 90})
@@ -91,7 +92,34 @@ class LeaseRecord:
     written_at: int = -1
 
 
-Entry = Progress | LeaseRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetMapRecord:
+    """The breaks of one partition's offset map, for its producer id's life. It may be old, or
+    missing: the partition's own pair is true, and what lies between can be looked up."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    points: tuple[Point, ...]
+
+    @property
+    def source(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """How a task of the control plane fares. `reason`: why its last run failed, None where it did
+    not; `items`: what of it could not be done, and why; `done_at` (ms): its last good run's end."""
+
+    name: str
+    reason: str | None = None
+    items: Mapping[str, str] = field(default_factory=dict)
+    done_at: int = -1
+    written_at: int = -1
+
+
+Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord
 
 
 def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
@@ -108,6 +136,22 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
             "producer_epoch": entry.producer_epoch,
             "lease_s": entry.lease_s,
             "released": entry.released,
+            "written_at": now_ms,
+        }
+    elif isinstance(entry, OffsetMapRecord):
+        key = {"offsets": entry.topic, "partition": entry.partition}
+        value = {
+            "v": VERSION,
+            "producer_id": entry.producer_id,
+            "points": offset_map.encode(entry.points),
+        }
+    elif isinstance(entry, TaskRecord):
+        key = {"task": entry.name}
+        value = {
+            "v": VERSION,
+            "reason": entry.reason,
+            "items": dict(entry.items),
+            "done_at": entry.done_at,
             "written_at": now_ms,
         }
     else:
@@ -150,6 +194,21 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 producer_epoch=fields["producer_epoch"],
                 lease_s=fields["lease_s"],
                 released=fields["released"],
+                written_at=fields["written_at"],
+            )
+        if "offsets" in name:
+            return OffsetMapRecord(
+                topic=name["offsets"],
+                partition=name["partition"],
+                producer_id=fields["producer_id"],
+                points=tuple(offset_map.decode(fields["points"])),
+            )
+        if "task" in name:
+            return TaskRecord(
+                name=name["task"],
+                reason=fields["reason"],
+                items=fields["items"],
+                done_at=fields["done_at"],
                 written_at=fields["written_at"],
             )
         return Progress(
@@ -202,40 +261,35 @@ def _dump(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def build_batches(
-    entries: Iterable[Entry], *, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
-) -> Iterator[tuple[bytes, int]]:
-    """Record batches that hold `entries` in order, each with its count of records."""
-    records = [encode(entry, now_ms) for entry in entries]
-    at = 0
-    while at < len(records):
-        builder = DefaultRecordBatchBuilder(
-            2,
-            _ZSTD,
-            0,
-            producer_id,
-            producer_epoch,
-            -1 if producer_id < 0 else (sequence + at) & 0x7FFFFFFF,
-            _BATCH_BYTES,
-        )
-        count = 0
-        while at + count < len(records):
-            key, value = records[at + count]
-            if builder.append(count, now_ms, key, value, []) is None:
-                break
-            count += 1
-        yield bytes(builder.build()), count
-        at += count
-
-
 @dataclass(slots=True)
 class Contents:
     """What a read of the progress topic found. `end` is the offset to go on at; `leases` are the
-    lease records in the order of the log, `partitions` the newest record of each."""
+    lease records in the order of the log; of the others the newest of each."""
 
     end: int = 0
     partitions: dict[TopicPartition, Progress] = field(default_factory=dict)
     leases: list[LeaseRecord] = field(default_factory=list)
+    maps: dict[TopicPartition, OffsetMapRecord] = field(default_factory=dict)
+    tasks: dict[str, TaskRecord] = field(default_factory=dict)
+
+    def update(self, more: Contents) -> None:
+        """`more` was read from `end` on."""
+        self.end = more.end
+        self.partitions.update(more.partitions)
+        self.leases.extend(more.leases)
+        self.maps.update(more.maps)
+        self.tasks.update(more.tasks)
+
+    def take(self, entry: Entry | None) -> None:
+        match entry:
+            case Progress():
+                self.partitions[entry.source] = entry
+            case LeaseRecord():
+                self.leases.append(entry)
+            case OffsetMapRecord():
+                self.maps[entry.source] = entry
+            case TaskRecord():
+                self.tasks[entry.name] = entry
 
 
 class ProgressTopic:
@@ -243,7 +297,7 @@ class ProgressTopic:
 
     def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self._cluster = cluster
-        self._admin = admin or cluster
+        self._log = TopicLog(cluster, topic, admin=admin)
         self._at = TopicPartition(topic, 0)
 
     @property
@@ -251,68 +305,29 @@ class ProgressTopic:
         return self._at.topic
 
     def ensure(self, replication_factor: int = 3) -> None:
-        """Creates the topic unless it is there, with no more replicas than the cluster has brokers.
-
-        Returns once it has a leader. Raises CausewayError.
-        """
-        metadata = self._cluster.metadata([self.topic])
-        found = metadata.topics.get(self.topic)
-        if found is None or not found.partitions:
-            new = NewTopic(
-                name=self.topic,
-                partitions=1,
-                replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
-                configs=TOPIC_CONFIGS,
-            )
-            error = self._admin.create_topics([new])[self.topic]
-            if error is not None and getattr(error, "code", None) != _TOPIC_EXISTS:
-                raise error
-        deadline = time.monotonic() + 30
-        while True:
-            found = self._cluster.metadata([self.topic]).topics.get(self.topic)
-            if found is not None and 0 in found.partitions and found.partitions[0].leader >= 0:
-                return
-            if time.monotonic() > deadline:
-                raise CausewayError(
-                    "create topic", self.topic, "it has no leader after 30 s", retriable=True
-                )
-            time.sleep(0.05)
+        """See TopicLog.ensure."""
+        self._log.ensure(replication_factor, configs=TOPIC_CONFIGS)
 
     def exists(self) -> bool:
-        found = self._cluster.metadata([self.topic]).topics.get(self.topic)
-        return found is not None and bool(found.partitions)
+        return self._log.partitions() > 0
 
     def read(self, start: int | None = None) -> Contents:
         """All that is in the topic, from offset `start` or its beginning to its end by now."""
-        contents = Contents(end=self._first_offset() if start is None else start)
+        contents = Contents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
-        while True:
-            fetched = self._cluster.fetch(self._at, contents.end, _FETCH_BYTES, max_wait_ms=0)
-            for batch in _batches(fetched.records):
-                for record in batch:
-                    if record.offset < contents.end or record.key is None:
-                        continue
-                    if record.key.startswith(b'{"lease"'):
-                        entry = decode(record.key, record.value)
-                        if isinstance(entry, LeaseRecord):
-                            contents.leases.append(entry)
-                    else:
-                        newest[record.key] = record.value
-                contents.end = max(contents.end, batch.next_offset)
-            if contents.end >= fetched.high_watermark:
-                break
-        # Only the newest of each partition is worth its JSON.
+        for batch in self._log.batches(start=start):
+            for record in records_of(batch):
+                if record.key is None:
+                    continue
+                if record.key.startswith(b'{"lease"'):
+                    contents.take(decode(record.key, record.value))
+                else:
+                    newest[record.key] = record.value
+            contents.end = batch.next
+        # Only the newest of each is worth its JSON.
         for key, value in newest.items():
-            entry = decode(key, value)
-            if isinstance(entry, Progress):
-                contents.partitions[entry.source] = entry
+            contents.take(decode(key, value))
         return contents
-
-    def _first_offset(self) -> int:
-        found = self._cluster.list_offsets([self._at], -2)[self._at]
-        if isinstance(found, CausewayError):
-            raise found
-        return found.offset
 
     def append(self, batch: bytes) -> None:
         """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError where
@@ -346,13 +361,13 @@ class ProgressWriter:
     def write(self, entries: Sequence[Entry]) -> None:
         """Returns once all of `entries` are durably in the topic."""
         self._send()
-        now = int(time.time() * 1000)
-        for batch, count in build_batches(
-            entries,
+        now_ms = int(time.time() * 1000)
+        for batch, count in topic_log.build(
+            [encode(entry, now_ms) for entry in entries],
+            now_ms=now_ms,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             sequence=self._sequence,
-            now_ms=now,
         ):
             self._unanswered.append(batch)
             self._sequence = (self._sequence + count) & 0x7FFFFFFF
@@ -362,11 +377,3 @@ class ProgressWriter:
         while self._unanswered:
             self._topic.append(self._unanswered[0])
             del self._unanswered[0]
-
-
-def _batches(data: bytes) -> Iterator[DefaultRecordBatch]:
-    memory = MemoryRecords(bytes(data))
-    while memory.has_next():
-        batch = memory.next_batch()
-        if isinstance(batch, DefaultRecordBatch):
-            yield batch

@@ -15,20 +15,20 @@ record found is looked for in what remains.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
+from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.route import partition
-from causeway.relay.source import keep
+from causeway.relay.survey import Request, Survey, offsets_at, place_of, value_of
+from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import (
     CONTROL,
     HEADER,
-    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     SEQUENCE_SPACE,
     Batch,
@@ -36,15 +36,9 @@ from causeway.wire.batches import (
     distance,
 )
 from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.producers import last_sequence
-from causeway.wire.records import Record, decode, records_of, split
-
-SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
-SETTLE_TIMEOUT_S = 30.0
-READ_BYTES = 8 * 1024 * 1024
-_EARLIEST, _LATEST = -2, -1
-
-Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+from causeway.wire.records import decode, records_of, split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +59,6 @@ class Resumption:
     leader_epoch: int
     source_node: int
     source_end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A flow to recover: its assignment with the newest outlets, and whether batches may have
-    reached the target that nobody told us of."""
-
-    assignment: Assignment
-    unsettled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,56 +93,28 @@ def recover(
     """
     answers: dict[TopicPartition, Resumption | CausewayError] = {}
     try:
-        view = _View.take(requests, source, target)
+        survey = Survey.take(requests, source, target)
     except CausewayError as error:
         return {request.assignment.source_partition: error for request in requests}
     for request in requests:
         try:
-            answer: Resumption | CausewayError = _recover_one(request, view, source, target)
+            answer: Resumption | CausewayError = _recover_one(request, survey, source, target)
         except CausewayError as error:
             answer = error
         answers[request.assignment.source_partition] = answer
     return answers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """What both clusters say of all requests' partitions, asked in bulk."""
-
-    source_nodes: Mapping[TopicPartition, int | CausewayError]
-    target_nodes: Mapping[TopicPartition, int | CausewayError]
-    source_starts: Mapping[TopicPartition, int | CausewayError]
-    source_ends: Mapping[TopicPartition, int | CausewayError]
-    target_ends: Mapping[TopicPartition, int | CausewayError]
-
-    @classmethod
-    def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> _View:
-        sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
-        targets = {_place(o): o.topic_id for r in requests for o in r.assignment.outlets}
-        unsettled = {_place(o) for r in requests if r.unsettled for o in r.assignment.outlets}
-        producers = {o.producer_id for r in requests for o in r.assignment.outlets}
-        read_committed = all(r.assignment.read_committed for r in requests)
-        source_nodes = _leaders(source, sources, "source")
-        target_nodes = _leaders(target, targets, "target")
-        return cls(
-            source_nodes=source_nodes,
-            target_nodes=target_nodes,
-            source_starts=_offsets(source, sources, _EARLIEST),
-            source_ends=_offsets(source, sources, _LATEST, read_committed=read_committed),
-            target_ends=_settled_ends(target, set(targets), unsettled, producers),
-        )
-
-
-def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster) -> Resumption:
+def _recover_one(request: Request, survey: Survey, source: Cluster, target: Cluster) -> Resumption:
     assignment = request.assignment
     place = assignment.source_partition
-    source_node = _value(view.source_nodes[place])
-    source_start = _value(view.source_starts[place])
-    source_end = _value(view.source_ends[place])
+    source_node = value_of(survey.source_nodes[place])
+    source_start = value_of(survey.source_starts[place])
+    source_end = value_of(survey.source_ends[place])
     resumed, epochs = [], []
     for outlet in assignment.outlets:
-        node = _value(view.target_nodes[_place(outlet)])
-        end = _value(view.target_ends[_place(outlet)])
+        node = value_of(survey.target_nodes[place_of(outlet)])
+        end = value_of(survey.target_ends[place_of(outlet)])
         found = _find_place(assignment, outlet, source_start, end, source, target)
         epochs.append(found.epoch)
         resumed.append(
@@ -179,7 +136,7 @@ def _recover_one(request: Request, view: _View, source: Cluster, target: Cluster
             remedy="start with --adopt to go on without them",
         )
     if source_end < position:  # or another lane has mirrored what came since it was asked for
-        source_end = _end(source, assignment)
+        source_end = _source_end(source, assignment)
     if source_end < position:
         raise DivergedError(
             "resume",
@@ -274,7 +231,7 @@ def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
     while True:
         found = None
         start = max(0, end - window)
-        for raw in _raw_batches(target, _place(outlet), start, end):
+        for raw in walk.raw_batches(target, place_of(outlet), start, end):
             fields = HEADER.unpack_from(raw)
             if fields[9] == outlet.producer_id and not fields[5] & CONTROL:
                 found = advance(fields[11], fields[6] + 1)
@@ -298,7 +255,7 @@ def _relayed_between(
 def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
     pair = outlet.pair
     count, index, raw, foreign = 0, -1, None, False
-    for batch in _raw_batches(target, _place(outlet), pair.target, end):
+    for batch in walk.raw_batches(target, place_of(outlet), pair.target, end):
         fields = HEADER.unpack_from(batch)
         attributes, last_delta, producer_id, sequence, records = (
             fields[5],
@@ -319,7 +276,7 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     if foreign and outlet.exclusive and assignment.sole_writer:
         raise DivergedError(
             "resume",
-            str(_place(outlet)),
+            str(place_of(outlet)),
             f"somebody else wrote to it after offset {pair.target}",
             remedy="end the other writer and start with --adopt, or allow it with "
             "causeway.sole.writer=false",
@@ -331,14 +288,14 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     if outlet.exclusive and not foreign and count != end - pair.target:
         raise DivergedError(
             "resume",
-            str(_place(outlet)),
+            str(place_of(outlet)),
             f"the target grew by {end - pair.target} offsets since {pair.target}, though only "
             f"{count} records were sent: it holds some twice, or somebody else's",
             remedy="compare both topics, then start with --adopt or --from",
         )
-    if count == 0 and _value(_offsets(target, [_place(outlet)], _EARLIEST)[_place(outlet)]) > (
-        pair.target
-    ):
+    if count == 0 and value_of(
+        offsets_at(target, [place_of(outlet)], EARLIEST)[place_of(outlet)]
+    ) > (pair.target):
         return _LastOfOurs(_remembered(outlet, target), -1, None, foreign)
     if raw is None:
         return _LastOfOurs(count, -1, None, foreign)
@@ -346,17 +303,17 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     fields = HEADER.unpack_from(raw)
     missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     append_times = bool(fields[5] & LOG_APPEND_TIME)
-    return _LastOfOurs(count, index - 1 - missing, _content(found[-1]), foreign, append_times)
+    return _LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
 
 
 def _remembered(outlet: Outlet, target: Cluster) -> int:
     """How many records of ours came after the pair, by the broker's memory: the log has none of
     them any more, and where others write its offsets do not tell."""
-    last = last_sequence(target, _place(outlet), outlet.producer_id)
+    last = last_sequence(target, place_of(outlet), outlet.producer_id)
     if last is None:
         raise DivergedError(
             "resume",
-            str(_place(outlet)),
+            str(place_of(outlet)),
             f"the target has deleted what came after offset {outlet.pair.target}, and nothing "
             "tells how much of that was ours",
             remedy="start with --adopt or --from",
@@ -381,7 +338,7 @@ def _walk_source(
     epoch = -1
     for batch in _relayed(source, assignment, pair.source, outlet):
         if seen <= last.index < seen + batch.records:
-            content = _content(records_of(batch)[last.index - seen])
+            content = content_of(records_of(batch)[last.index - seen])
         if seen + batch.records >= last.count:
             left = last.count - seen
             following = batch.next if left == batch.records else batch.source_offset(left - 1) + 1
@@ -422,7 +379,7 @@ def _walk_remains(
     for batch in _relayed(source, assignment, source_start, outlet):
         for index, record in enumerate(records_of(batch)):
             offset = batch.source_offset(index)
-            if offset >= earliest and last.is_copy_of(_content(record)):
+            if offset >= earliest and last.is_copy_of(content_of(record)):
                 return offset + 1, batch.leader_epoch
         seen += batch.records
         if seen >= last.count:
@@ -448,8 +405,8 @@ def _walk_compacted(
     too. (Of several records with the same key, value and timestamp one may be taken for another.)
     """
     copied = {
-        hash(last.comparable(_content(record)))
-        for raw in _raw_batches(target, _place(outlet), pair.target, end)
+        hash(last.comparable(content_of(record)))
+        for raw in walk.raw_batches(target, place_of(outlet), pair.target, end)
         if HEADER.unpack_from(raw)[9] == outlet.producer_id
         for record in decode(raw)
     }
@@ -460,7 +417,7 @@ def _walk_compacted(
             seen += 1
             if seen > last.count:
                 return following, epoch
-            if hash(last.comparable(_content(record))) in copied:
+            if hash(last.comparable(content_of(record))) in copied:
                 following = batch.source_offset(index) + 1
                 epoch = batch.leader_epoch
     return following, epoch
@@ -470,152 +427,19 @@ def _relayed(
     source: Cluster, assignment: Assignment, position: int, outlet: Outlet
 ) -> Iterator[Batch]:
     """The relayed series from source offset `position` to the log's end, for one outlet."""
-    place = assignment.source_partition
     count = len(assignment.outlets)
     which = assignment.outlets.index(outlet)
-    while True:
-        fetched = source.fetch(
-            place, position, READ_BYTES, read_committed=assignment.read_committed
-        )
-        aborted = fetched.aborted if assignment.read_committed else ()
-        kept = keep(memoryview(fetched.records), position, aborted, str(place))
-        for batch in kept.batches:
-            share = batch if count == 1 else partition(batch, count)[which]
-            if share is not None:
-                yield share
-        if kept.position == position:
-            return
-        position = kept.position
+    for batch in walk.relayed(
+        source, assignment.source_partition, position, read_committed=assignment.read_committed
+    ):
+        share = batch if count == 1 else partition(batch, count)[which]
+        if share is not None:
+            yield share
 
 
-def _raw_batches(
-    cluster: Cluster, place: TopicPartition, position: int, end: int
-) -> Iterator[bytes]:
-    """Whole batches, header included, from `position` (or the log's start) below `end`."""
-    start = _value(_offsets(cluster, [place], _EARLIEST)[place])
-    position = max(position, start)
-    while position < end:
-        fetched = cluster.fetch(place, position, READ_BYTES, read_committed=False)
-        data, at = fetched.records, 0
-        before = position
-        while at + LENGTH_OVERHEAD < len(data):
-            stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + 12], "big")
-            if stop > len(data):
-                break
-            fields = HEADER.unpack_from(data, at)
-            last = fields[0] + fields[6]
-            if last >= position:
-                yield bytes(data[at:stop])
-                position = last + 1
-            at = stop
-        if position == before:
-            return
-
-
-def _settled_ends(
-    target: Cluster,
-    places: Collection[TopicPartition],
-    unsettled: Collection[TopicPartition],
-    producers: Collection[int],
-) -> dict[TopicPartition, int | CausewayError]:
-    """Log ends; those in `unsettled` are asked again until nothing of ours (`producers`) was
-    appended for SETTLE_S: a request whose connection died may still lie in the broker's queue."""
-    ends = _offsets(target, places, _LATEST)
-    moving = set(unsettled)
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while moving and time.monotonic() < deadline:
-        time.sleep(SETTLE_S)
-        again = _offsets(target, moving, _LATEST)
-        moving = {
-            place
-            for place in moving
-            if again[place] != ends[place]
-            and _grew_by_ours(target, place, ends[place], again[place], producers)
-        }
-        ends.update(again)
-    for place in moving:
-        ends[place] = BrokerError(
-            "resume",
-            str(place),
-            "its end keeps moving: another lane is at work",
-            code=-1,
-            name="UNSETTLED",
-            retriable=True,
-        )
-    return ends
-
-
-def _grew_by_ours(
-    target: Cluster,
-    place: TopicPartition,
-    before: int | CausewayError,
-    after: int | CausewayError,
-    producers: Collection[int],
-) -> bool:
-    if isinstance(before, CausewayError) or isinstance(after, CausewayError) or after < before:
-        return True
-    return any(
-        HEADER.unpack_from(raw)[9] in producers
-        for raw in _raw_batches(target, place, before, after)
-    )
-
-
-def _offsets(
-    cluster: Cluster,
-    places: Collection[TopicPartition],
-    timestamp: int,
-    *,
-    read_committed: bool = False,
-) -> dict[TopicPartition, int | CausewayError]:
-    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
-    return {
-        place: answer if isinstance(answer, CausewayError) else answer.offset
-        for place, answer in answers.items()
-    }
-
-
-def _leaders(
-    cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
-) -> dict[TopicPartition, int | CausewayError]:
-    """The leader of each partition, whose topic must still bear the expected id."""
-    topics = cluster.metadata({place.topic for place in expected}).topics
-    leaders: dict[TopicPartition, int | CausewayError] = {}
-    for place, topic_id in expected.items():
-        topic = topics.get(place.topic)
-        partition = topic.partitions.get(place.partition) if topic else None
-        if topic is not None and topic.error is None and topic.topic_id != topic_id:
-            leaders[place] = DivergedError(
-                "resume",
-                str(place),
-                f"the {side} topic was deleted and made anew",
-                remedy="start with --adopt or --from to mirror the new one",
-            )
-        elif topic is None or partition is None or topic.error is not None:
-            leaders[place] = BrokerError(
-                "resume",
-                str(place),
-                f"the {side} topic does not exist",
-                code=3,
-                name="UNKNOWN_TOPIC_OR_PARTITION",
-                retriable=True,
-            )
-        elif partition.leader < 0:
-            leaders[place] = BrokerError(
-                "resume",
-                str(place),
-                f"the {side} partition has no leader",
-                code=5,
-                name="LEADER_NOT_AVAILABLE",
-                retriable=True,
-            )
-        else:
-            leaders[place] = partition.leader
-    return leaders
-
-
-def _end(source: Cluster, assignment: Assignment) -> int:
+def _source_end(source: Cluster, assignment: Assignment) -> int:
     place, committed = assignment.source_partition, assignment.read_committed
-    return _value(_offsets(source, [place], _LATEST, read_committed=committed)[place])
+    return value_of(offsets_at(source, [place], LATEST, read_committed=committed)[place])
 
 
 def _cleanup_policy(cluster: Cluster, topic: str) -> str:
@@ -624,17 +448,3 @@ def _cleanup_policy(cluster: Cluster, topic: str) -> str:
         raise entries
     entry = entries.get("cleanup.policy")
     return (entry.value or "") if entry else ""
-
-
-def _content(record: Record) -> Content:
-    return record.timestamp, record.key, record.value, tuple(record.headers)
-
-
-def _place(outlet: Outlet) -> TopicPartition:
-    return TopicPartition(outlet.topic, outlet.partition)
-
-
-def _value(answer: int | CausewayError) -> int:
-    if isinstance(answer, CausewayError):
-        raise answer
-    return answer

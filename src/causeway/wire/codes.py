@@ -9,6 +9,7 @@ from __future__ import annotations
 from causeway.errors import AuthenticationError, AuthorizationError, BrokerError, CausewayError
 
 NONE = 0
+OFFSET_OUT_OF_RANGE = 1
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3
 REQUEST_TIMED_OUT = 7

@@ -71,7 +71,13 @@ class Broker:
             return self.end - int(count)
 
     def fetch(
-        self, at: TopicPartition, offset: int, max_bytes: int, *, max_wait_ms: int
+        self,
+        at: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        max_wait_ms: int,
     ) -> FetchedPartition:
         with self.lock:
             found = b"".join(

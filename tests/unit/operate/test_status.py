@@ -57,6 +57,7 @@ GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
 def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStatus:
     given: dict[str, Any] = {
         "end": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
+        "target_end": None,
         "start": progress.position if progress else 0,
         "first_unmirrored_ms": NOW - 2_000,
         "driver": RUNNING,
@@ -167,3 +168,12 @@ def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
     assert first_timestamp(header(0)) == 111
     assert first_timestamp(header(0x08)) == 222
     assert first_timestamp(b"") is None
+
+
+def test_a_target_that_ends_too_early_has_lost_records() -> None:
+    pair = Pair(source=70, target=50, sequence=50)
+    outlet = OUTLET.model_copy(update={"pair": pair, "topic_id": TOPIC.target_id})
+    progress = replace(PROGRESS, outlets=(outlet,))
+
+    assert judge(progress, target_end=50).reason is None
+    assert "ends at 49, below 50" in str(judge(progress, target_end=49).reason)

@@ -12,13 +12,16 @@ from causeway.errors import BrokerError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import progress
 from causeway.relay.messages import Outlet
+from causeway.relay.offset_map import Point
 from causeway.relay.progress import (
     Entry,
     LeadershipLostError,
     LeaseRecord,
+    OffsetMapRecord,
     Progress,
     ProgressTopic,
     ProgressWriter,
+    TaskRecord,
 )
 
 
@@ -49,10 +52,18 @@ def standing(partition: int, position: int = 10) -> Progress:
 LEASE = LeaseRecord(link="A->B", owner="me", producer_id=9, producer_epoch=2, lease_s=10.0)
 
 
-@pytest.mark.parametrize("entry", [standing(3), LEASE])
+OFFSETS = OffsetMapRecord(
+    topic="orders", partition=3, producer_id=9, points=(Point(0, 0, 0), Point(7, 5, 5))
+)
+TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, written_at=1234)
+
+
+@pytest.mark.parametrize(
+    "entry", [replace(standing(3), written_at=1234), replace(LEASE, written_at=1234), OFFSETS, TASK]
+)
 def test_entries_survive_the_format(entry: Entry) -> None:
     key, value = progress.encode(entry, 1234)
-    assert progress.decode(key, value) == replace(entry, written_at=1234)
+    assert progress.decode(key, value) == entry
 
 
 def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
@@ -72,7 +83,7 @@ def test_a_deletion_is_none_and_strangers_are_refused() -> None:
 @dataclass
 class Fetched:
     records: bytes
-    high_watermark: int
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -97,10 +108,16 @@ class OneLog:
         return base
 
     def fetch(
-        self, at: TopicPartition, offset: int, max_bytes: int, *, max_wait_ms: int
+        self,
+        at: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        max_wait_ms: int,
     ) -> Fetched:
         found = [b for b in self.batches if self._last(b) >= offset]
-        return Fetched(b"".join(found[:2]), self.end)
+        return Fetched(b"".join(found[:2]))
 
     def _last(self, batch: bytes) -> int:
         return int(struct.unpack_from(">q", batch, 0)[0] + struct.unpack_from(">i", batch, 23)[0])

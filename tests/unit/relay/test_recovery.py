@@ -20,8 +20,9 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
 from causeway.relay import recovery
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery import Request, ResumedOutlet, Resumption
+from causeway.relay.recovery import ResumedOutlet, Resumption
 from causeway.relay.route import partition_of
+from causeway.relay.survey import Request
 from causeway.wire.admin import ConfigEntry
 from causeway.wire.batches import CONTROL, HEADER, advance
 from causeway.wire.cluster import Cluster
@@ -80,7 +81,13 @@ class FakeCluster:
         }
 
     def fetch(
-        self, place: TopicPartition, offset: int, max_bytes: int, *, read_committed: bool = False
+        self,
+        place: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int,
     ) -> FetchedPartition:
         """Two batches an answer, so that the walks have seams."""
         log = self.logs[place.partition]

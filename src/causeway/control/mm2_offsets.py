@@ -1,0 +1,99 @@
+"""MirrorMaker 2's own positions, in Connect's offsets topic on the target.
+
+    mm2-offsets.<source>.internal    25 partitions by default, compacted, JSON
+    key     ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
+    value   {"offset":41}            the last source offset copied
+
+Connect finds a position by the bytes of its key, and Kafka compacts by partition: so both must be
+as Connect makes them, the members in this order, the partition by the hash of the key. What we
+write says so in a member of its own, which MirrorMaker 2 passes over: so we can tell whether it has
+mirrored since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafka.partitioner.default import murmur2
+
+from causeway.model import TopicPartition
+from causeway.relay.topic_log import KeyValue, TopicLog
+
+_CONNECTOR = "MirrorSourceConnector"
+_OURS = {"writer": "causeway"}
+
+
+def topic_of(source: str) -> str:
+    """By the source's alias."""
+    return f"mm2-offsets.{source}.internal"
+
+
+class Copied(NamedTuple):
+    """The last source offset copied, by MirrorMaker 2's book; whether the entry is `ours`."""
+
+    offset: int
+    ours: bool
+
+
+class MirrorMakerOffsets:
+    """Of one source cluster, by its alias. Not thread-safe."""
+
+    def __init__(self, topic: TopicLog, source: str) -> None:
+        self._topic = topic
+        self._source = source
+        self._written: dict[TopicPartition, int] = {}
+
+    def read(self) -> dict[TopicPartition, Copied]:
+        """Each partition's entry; empty where MirrorMaker 2 never ran. Raises CausewayError."""
+        found = {}
+        for key, value in self._topic.newest().items():
+            at, copied = _partition(key, self._source), _copied(value)
+            if at is not None and copied is not None:
+                found[at] = copied
+        return found
+
+    def write(self, positions: Mapping[TopicPartition, int]) -> None:
+        """`positions`: of each source partition the offset below which all is mirrored. Does
+        nothing where the topic does not exist. Raises CausewayError."""
+        due = {at: p for at, p in positions.items() if p > 0 and self._written.get(at) != p}
+        count = self._topic.partitions() if due else 0
+        if not count:
+            return
+        records: dict[int, list[KeyValue]] = defaultdict(list)
+        for at, position in due.items():
+            key = _dump([_CONNECTOR, _place(at, self._source)])
+            where = (murmur2(key) & 0x7FFFFFFF) % count
+            records[where].append((key, _dump({"offset": position - 1, **_OURS})))
+        for partition, share in records.items():
+            self._topic.append(share, partition)
+        self._written.update(due)
+
+
+def _place(at: TopicPartition, source: str) -> dict[str, str | int]:
+    return {"cluster": source, "partition": at.partition, "topic": at.topic}
+
+
+def _partition(key: bytes, source: str) -> TopicPartition | None:
+    """The source partition that `key` is for; None for what others keep there."""
+    try:
+        connector, place = json.loads(key)
+        if connector == _CONNECTOR and place["cluster"] == source:
+            return TopicPartition(str(place["topic"]), int(place["partition"]))
+    except (ValueError, TypeError, KeyError):
+        pass
+    return None
+
+
+def _copied(value: bytes) -> Copied | None:
+    try:
+        entry = json.loads(value)
+        return Copied(int(entry["offset"]), entry.get("writer") == _OURS["writer"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

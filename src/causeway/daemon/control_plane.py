@@ -1,0 +1,133 @@
+"""The tasks of one link's control plane, made from its settings.
+
+offset syncs            every second        where records lie on both sides, for others' readers
+groups                  as configured       checkpoints, and offsets of idle groups
+topic configs, ACLs     as configured       differences only
+MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from causeway.config.settings import LinkSettings
+from causeway.control import acls, configs, mm2_offsets
+from causeway.control.mm2_offsets import MirrorMakerOffsets
+from causeway.control.offset_syncs import OffsetSyncs
+from causeway.daemon.discovery import Sides
+from causeway.daemon.groups import Groups
+from causeway.daemon.registry import Registry
+from causeway.daemon.tasks import DONE, Outcome, Task
+from causeway.daemon.translation import Translator
+from causeway.errors import CausewayError
+from causeway.relay.topic_log import TopicLog
+
+_log = logging.getLogger("causeway.control")
+_SYNCS_S = 1.0
+_MIRROR_MAKER_S = 10.0
+
+
+class ControlPlane:
+    """What is mirrored besides records, of one link. Each method is the work of one task."""
+
+    def __init__(self, link: LinkSettings, sides: Sides, registry: Registry) -> None:
+        self._link = link
+        self._sides = sides
+        self._registry = registry
+        self.translator = Translator(sides, registry, read_committed=link.fetch.read_committed)
+        self._syncs = self._offset_syncs()
+        self._groups = Groups(link, sides, self.translator)
+        alias = link.source.alias
+        self._mirror_maker = MirrorMakerOffsets(
+            TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias
+        )
+
+    def tasks(self) -> list[Task]:
+        """Those that the settings want."""
+        control = self._link.control
+        tasks = []
+        if control.emit_offset_syncs_enabled:
+            tasks.append(Task(name="offset syncs", interval_s=_SYNCS_S, work=self.sync_offsets))
+        if interval_s := self._groups.interval_s:
+            tasks.append(Task(name="groups", interval_s=interval_s, work=self._groups.work))
+        if self._link.sync_topic_configs_enabled:
+            interval_s = self._link.sync_topic_configs_interval_s
+            tasks.append(Task(name="topic configs", interval_s=interval_s, work=self.sync_configs))
+        if control.sync_topic_acls_enabled or control.read_only_mirrors:
+            interval_s = control.sync_topic_acls_interval_s
+            tasks.append(Task(name="ACLs", interval_s=interval_s, work=self.sync_acls))
+        if control.mm2_offsets:
+            tasks.append(
+                Task(
+                    name="MirrorMaker 2 offsets",
+                    interval_s=_MIRROR_MAKER_S,
+                    work=self.write_mirror_maker_offsets,
+                )
+            )
+        return tasks
+
+    def finish(self) -> None:
+        """Brings up to date what others go on from, once nothing moves any more. Never raises."""
+        control = self._link.control
+        last = [self.sync_offsets] if control.emit_offset_syncs_enabled else []
+        last += [self._groups.work] if self._groups.interval_s else []
+        last += [self.write_mirror_maker_offsets] if control.mm2_offsets else []
+        for work in last:
+            try:
+                work()
+            except CausewayError as error:
+                extra = {"link": self._link.name, "reason": str(error)}
+                _log.warning("not up to date at the end", extra=extra)
+
+    def _offset_syncs(self) -> OffsetSyncs:
+        link, sides = self._link, self._sides
+        if link.control.offset_syncs_topic_location == "source":
+            name = link.policy.offset_syncs_topic(link.target.alias)
+            topic = TopicLog(sides.source, name, admin=sides.source_admin)
+        else:
+            name = link.policy.offset_syncs_topic(link.source.alias)
+            topic = TopicLog(sides.target, name, admin=sides.target_admin)
+        return OffsetSyncs(
+            topic,
+            replication_factor=link.control.offset_syncs_replication_factor,
+            lag_max=link.control.offset_lag_max,
+        )
+
+    def sync_offsets(self) -> Outcome:
+        self._syncs.write(
+            {m.source: m.newest for m in self._registry.mirrored() if m.newest is not None}
+        )
+        return DONE
+
+    def sync_configs(self) -> Outcome:
+        topics = self._registry.topics().values()
+        observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
+        planned = configs.plan(observed, topics, self._link)
+        answers = configs.apply(planned.changes, self._sides.target_admin)
+        return _outcome(
+            [
+                *((problem.topic, problem.error) for problem in planned.problems),
+                *((change.topic, error) for change, error in answers.items() if error is not None),
+            ]
+        )
+
+    def sync_acls(self) -> Outcome:
+        observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
+        planned = acls.plan(observed, self._registry.topics().values(), self._link)
+        answers = acls.apply(planned.creates, self._sides.target_admin)
+        return _outcome(
+            [
+                *((error.subject, error) for error in planned.problems),
+                *((str(acl), error) for acl, error in answers.items() if error is not None),
+            ]
+        )
+
+    def write_mirror_maker_offsets(self) -> Outcome:
+        self._mirror_maker.write({m.source: m.position for m in self._registry.mirrored()})
+        return DONE
+
+
+def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
+    items = {item: str(error) for item, error in errors}
+    return Outcome(items=items, unfinished=bool(items))

@@ -1,0 +1,160 @@
+"""Consumer groups of one link: checkpoints for those who fail over by them, and offsets committed
+on the target for groups that are idle there."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+from causeway.config.settings import LinkSettings
+from causeway.control import groups
+from causeway.control.formats import Checkpoint
+from causeway.control.groups import Followed, LeftOutGroup, Why
+from causeway.daemon.discovery import Sides
+from causeway.daemon.tasks import Outcome
+from causeway.daemon.translation import Place, Translator
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.topic_log import TopicLog
+from causeway.wire.cluster import GroupListing, OffsetAt
+from causeway.wire.offsets import LATEST
+
+# What a person should know of; the other reasons are as the file has it.
+_WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
+_EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
+
+Places = Mapping[TopicPartition, Mapping[int, Place]]
+Translated = Mapping[str, Mapping[TopicPartition, int]]
+
+
+class Groups:
+    """Not thread-safe."""
+
+    def __init__(self, link: LinkSettings, sides: Sides, translator: Translator) -> None:
+        self._link = link
+        self._sides = sides
+        self._translator = translator
+        self._topic = TopicLog(
+            sides.target,
+            link.policy.checkpoints_topic(link.source.alias),
+            admin=sides.target_admin,
+        )
+        self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        self._listing: dict[str, GroupListing] = {}
+        self._listed_at: float | None = None
+        self._checkpoints_due = self._commits_due = 0.0
+
+    @property
+    def interval_s(self) -> float | None:
+        """How often there is something to do, None for never."""
+        control = self._link.control
+        intervals = []
+        if control.emit_checkpoints_enabled:
+            intervals.append(control.emit_checkpoints_interval_s)
+        if control.sync_group_offsets_enabled:
+            intervals.append(control.sync_group_offsets_interval_s)
+        return min(intervals, default=None)
+
+    def work(self) -> Outcome:
+        """What is due of both. Raises CausewayError."""
+        control, now = self._link.control, time.monotonic() + _EARLY_S
+        chosen = groups.choose(self._source_groups(), self._link)
+        found = self._sides.source_admin.committed_offsets_of(chosen.groups)
+        followed = groups.follow(found, self._link)
+        places = self._translator.translate(_wanted(followed))
+        translated = _by_group(followed, places)
+        items = _reasons(followed.left_out) | _inexact(followed, places)
+        unfinished = False
+        if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
+            self._write_checkpoints(followed, translated)
+            self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
+        if control.sync_group_offsets_enabled and now >= self._commits_due:
+            kept, failed = self._commit(followed, translated)
+            items |= kept | failed
+            unfinished = bool(failed)
+            if not unfinished:
+                self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
+        return Outcome(items=items, unfinished=unfinished)
+
+    def _source_groups(self) -> dict[str, GroupListing]:
+        if self._listed_at is None or self._link.control.refresh_groups_enabled:
+            self._listing = self._sides.source_admin.list_groups()
+            self._listed_at = time.monotonic()
+        return self._listing
+
+    def _write_checkpoints(self, followed: Followed, translated: Translated) -> None:
+        if self._last is None:
+            self._topic.ensure(self._link.control.checkpoints_replication_factor)
+            self._last = self._read_checkpoints()
+        due = groups.checkpoints(followed, translated, self._last)
+        if due:
+            self._topic.append([checkpoint.encode() for checkpoint in due])
+            self._last.update({(c.group, c.partition): c for c in due})
+
+    def _read_checkpoints(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
+        """Those that an earlier driver, or MirrorMaker 2, has written."""
+        found = {}
+        for key, value in self._topic.newest().items():
+            try:
+                checkpoint = Checkpoint.decode(key, value)
+            except CausewayError:
+                continue  # what nobody can read binds nobody
+            found[checkpoint.group, checkpoint.partition] = checkpoint
+        return found
+
+    def _commit(
+        self, followed: Followed, translated: Translated
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Why groups were left as they are, and what could not be committed."""
+        target = self._sides.target_admin
+        listing = target.list_groups()
+        there = target.committed_offsets_of(list(followed.commits))
+        places = {followed.target(at) for offsets in translated.values() for at in offsets}
+        ends = {
+            at: end.offset
+            for at, end in target.list_offsets(list(places), LATEST).items()
+            if isinstance(end, OffsetAt)
+        }
+        planned = groups.commits(followed, translated, listing, there, ends, self._link)
+        failed = {}
+        for group, answer in target.commit_offsets(planned.commits).items():
+            if isinstance(answer, CausewayError):
+                failed[group] = str(answer)
+                continue
+            for at, error in answer.items():
+                if error is not None:
+                    failed[f"{group} on {at}"] = str(error)
+        return _reasons(planned.left_out), failed
+
+
+def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:
+    wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+    for commits in followed.commits.values():
+        for at, committed in commits.items():
+            wanted[at].add(committed.offset)
+    return wanted
+
+
+def _by_group(followed: Followed, places: Places) -> dict[str, dict[TopicPartition, int]]:
+    return {
+        group: {
+            at: place.target
+            for at, committed in commits.items()
+            if (place := places.get(at, {}).get(committed.offset)) and place.target is not None
+        }
+        for group, commits in followed.commits.items()
+    }
+
+
+def _inexact(followed: Followed, places: Places) -> dict[str, str]:
+    return {
+        f"{group} on {at}": place.note
+        for group, commits in followed.commits.items()
+        for at, committed in commits.items()
+        if (place := places.get(at, {}).get(committed.offset)) and place.note
+    }
+
+
+def _reasons(left_out: tuple[LeftOutGroup, ...]) -> dict[str, str]:
+    return {each.group: each.reason for each in left_out if each.code in _WORTH_KNOWING}

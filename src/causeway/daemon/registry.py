@@ -1,0 +1,224 @@
+"""The partitions of one link, as its threads share them: rows by source partition, under a lock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.rows import Row
+from causeway.daemon.status import PartitionStatus
+from causeway.daemon.tracked import Key, Standing
+from causeway.model import State, TopicPartition
+from causeway.relay.messages import Outlet
+from causeway.relay.offset_map import Span
+from causeway.relay.progress import Contents, Entry, OffsetMapRecord, Progress
+
+_log = logging.getLogger("causeway.link")
+_MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """A partition with one outlet, for the control plane. `newest`: source and target offset of
+    the newest record that is known to be on both sides."""
+
+    source: TopicPartition
+    outlet: Outlet
+    position: int
+    newest: tuple[int, int] | None
+
+    @property
+    def target(self) -> TopicPartition:
+        return TopicPartition(self.outlet.topic, self.outlet.partition)
+
+
+class Registry:
+    """Thread-safe. `link` names it in logs."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._rows: dict[TopicPartition, Row] = {}
+        self._left = Contents()  # of the progress topic: what no row has taken yet
+        self._maps_written_at = 0.0
+
+    # -- its life ---------------------------------------------------------------------------------
+
+    def begin(self, contents: Contents) -> None:
+        with self._lock:
+            self._left = contents
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
+    def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, OffsetMapRecord]]:
+        """Progress and offset maps of an earlier leader that no row has taken up yet."""
+        with self._lock:
+            return dict(self._left.partitions), dict(self._left.maps)
+
+    def known(self) -> dict[TopicPartition, Progress]:
+        with self._lock:
+            return {
+                **self._left.partitions,
+                **{at: row.progress for at, row in self._rows.items()},
+            }
+
+    def lacks(self, at: TopicPartition) -> bool:
+        with self._lock:
+            return at not in self._rows
+
+    def add(self, rows: Iterable[Row]) -> None:
+        with self._lock:
+            for row in rows:
+                at = row.progress.source
+                self._rows[at] = row
+                self._left.partitions.pop(at, None)
+                self._left.maps.pop(at, None)
+                if row.progress.state is State.STOPPED:
+                    self._log_state(row)
+                elif row.stop_at is not None and row.progress.position >= row.stop_at:
+                    row.finish()
+
+    def places(self) -> list[TopicPartition]:
+        with self._lock:
+            return list(self._rows)
+
+    def live(self) -> list[Row]:
+        """Those that are not stopped."""
+        with self._lock:
+            return [r for r in self._rows.values() if r.progress.state is not State.STOPPED]
+
+    def stop(self, stopped: Mapping[TopicPartition, Progress]) -> None:
+        """By the driver's own judgement; the new progress says why. What stopped by itself
+        meanwhile has its own reason."""
+        with self._lock:
+            for at, progress in stopped.items():
+                row = self._rows.get(at)
+                if row is not None and row.progress.state is not State.STOPPED:
+                    row.stop(progress)
+                    self._log_state(row)
+
+    # -- from lanes -------------------------------------------------------------------------------
+
+    def hear(self, standings: Sequence[Standing]) -> None:
+        with self._lock:
+            for standing in standings:
+                report = standing.report
+                row = self._rows.get(TopicPartition(report.topic, report.partition))
+                if row is None:
+                    continue
+                before = row.progress.state
+                row.hear(standing)
+                if report.state is not before and report.state in (State.FAILED, State.STOPPED):
+                    self._log_state(row)
+
+    def wait(self, keys: Collection[Key]) -> None:
+        """Their lanes are gone."""
+        with self._lock:
+            for _, topic, partition in keys:
+                row = self._rows.get(TopicPartition(topic, partition))
+                if row is not None:
+                    row.wait()
+
+    def _log_state(self, row: Row) -> None:
+        _log.warning(
+            "partition %s",
+            row.progress.state.value,
+            extra={
+                "link": self._link,
+                "partition": str(row.progress.source),
+                "reason": row.progress.reason,
+            },
+        )
+
+    # -- progress ---------------------------------------------------------------------------------
+
+    def take_dirty(self, *, final: bool = False) -> tuple[list[Row], list[Entry]]:
+        """What has to be written, and whose it is; `give_back` the rows if that fails. With
+        `final`, offset maps as well, however recently they were written."""
+        with self._lock:
+            dirty = [row for row in self._rows.values() if row.dirty]
+            entries: list[Entry] = [row.progress for row in dirty]
+            for row in dirty:
+                row.dirty = False
+            now = time.monotonic()
+            if final or now - self._maps_written_at > _MAPS_S:
+                self._maps_written_at = now
+                for row in self._rows.values():
+                    if row.map is not None and row.map.changed:
+                        row.map.changed = False
+                        entries.append(row.map_record())
+            return dirty, entries
+
+    def give_back(self, rows: Iterable[Row]) -> None:
+        with self._lock:
+            for row in rows:
+                row.dirty = True
+
+    def soil(self) -> None:
+        """All of it has to be written anew."""
+        with self._lock:
+            for row in self._rows.values():
+                row.dirty = True
+                if row.map is not None:
+                    row.map.changed = True
+            self._maps_written_at = 0.0
+
+    # -- for people -------------------------------------------------------------------------------
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        now = time.monotonic()
+        with self._lock:
+            return tuple(row.status(now) for _, row in sorted(self._rows.items()))
+
+    def is_settled(self, for_good_s: float) -> bool:
+        """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
+        or has failed for `for_good_s`."""
+        now = time.monotonic()
+        with self._lock:
+            return all(row.is_settled(now, for_good_s) for row in self._rows.values())
+
+    # -- for the control plane --------------------------------------------------------------------
+
+    def mirrored(self) -> list[Mirrored]:
+        """The partitions that feed one target partition each."""
+        with self._lock:
+            return [
+                Mirrored(
+                    source=at,
+                    outlet=row.progress.outlets[0],
+                    position=row.progress.position,
+                    newest=row.newest,
+                )
+                for at, row in self._rows.items()
+                if len(row.progress.outlets) == 1
+            ]
+
+    def topics(self) -> dict[str, MirroredTopic]:
+        """By source name."""
+        with self._lock:
+            return {at.topic: row.topic for at, row in self._rows.items()}
+
+    def place(
+        self, at: TopicPartition, offsets: Iterable[int]
+    ) -> dict[int, int | Span | None] | None:
+        """Where each source offset of a partition went, see OffsetMap.place; None where it has no
+        map (not mirrored, several outlets, at-least-once)."""
+        with self._lock:
+            row = self._rows.get(at)
+            if row is None or row.map is None:
+                return None
+            return {offset: row.map.place(offset) for offset in offsets}
+
+    def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
+        """The source no longer has what lies below these offsets."""
+        with self._lock:
+            for at, start in log_starts.items():
+                row = self._rows.get(at)
+                if row is not None and row.map is not None:
+                    row.map.trim(start)

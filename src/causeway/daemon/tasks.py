@@ -1,0 +1,144 @@
+"""The control plane of one link: each task on its own schedule, in a thread of its own.
+
+One that fails is tried again, sooner first and then less often, and stands in the status with its
+reason; no other task and no lane waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from causeway.errors import CausewayError
+from causeway.relay.progress import TaskRecord
+
+_log = logging.getLogger("causeway.control")
+_BACKOFF_S = (1.0, 60.0)
+_MOST_ITEMS = 100  # of a task's troubles, in its record
+_RECORD_S = 60.0  # a task that fares as before is recorded so often
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of one run. `items`: what a person should know of, each with its reason; `unfinished`: some
+    of it may go better when tried again soon."""
+
+    items: Mapping[str, str] = field(default_factory=dict)
+    unfinished: bool = False
+
+
+DONE = Outcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """`work` does all that is due. It raises CausewayError where nothing could be done. `name` as
+    people know it."""
+
+    name: str
+    interval_s: float
+    work: Callable[[], Outcome]
+
+
+class Tasks:
+    """Those of one link, from `start` to `stop`; may be started again."""
+
+    def __init__(self, link: str, tasks: Sequence[Task]) -> None:
+        self._link = link
+        self._tasks = tasks
+        self._lock = threading.Lock()
+        self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
+        self._dirty: set[str] = set()
+        self._recorded_at: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def running(self) -> bool:
+        return bool(self._threads) and not self._stop.is_set()
+
+    def start(self) -> None:
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(task, self._stop), name=f"{task.name} {self._link}"
+            )
+            for task in self._tasks
+        ]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def stop(self) -> None:
+        """Nothing more begins; what has begun ends by itself."""
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def status(self) -> tuple[TaskRecord, ...]:
+        with self._lock:
+            return tuple(self._records.values())
+
+    def take_dirty(self) -> list[TaskRecord]:
+        """What has to be written to the progress topic."""
+        with self._lock:
+            dirty = [self._records[name] for name in self._dirty]
+            self._dirty.clear()
+            return dirty
+
+    def give_back(self, records: Sequence[TaskRecord]) -> None:
+        with self._lock:
+            self._dirty |= {record.name for record in records}
+
+    def _run(self, task: Task, stop: threading.Event) -> None:
+        pause = _BACKOFF_S[0]
+        while not stop.is_set():
+            begun = time.monotonic()
+            try:
+                outcome = task.work()
+            except CausewayError as error:
+                self._note(task, str(error), {})
+                failed = True
+            except Exception as error:
+                _log.error("internal error", exc_info=error, extra=self._extra(task))
+                self._note(task, f"internal error: {error!r}", {})
+                failed = True
+            else:
+                self._note(task, None, outcome.items)
+                failed = outcome.unfinished
+            if failed:
+                stop.wait(min(pause, max(task.interval_s, _BACKOFF_S[0])))
+                pause = min(2 * pause, _BACKOFF_S[1])
+            else:
+                pause = _BACKOFF_S[0]
+                stop.wait(max(0.0, begun + task.interval_s - time.monotonic()))
+
+    def _note(self, task: Task, reason: str | None, items: Mapping[str, str]) -> None:
+        now = time.time()
+        with self._lock:
+            before = self._records[task.name]
+            after = replace(
+                before,
+                reason=reason,
+                items=dict(list(items.items())[:_MOST_ITEMS]),
+                done_at=before.done_at if reason else int(now * 1000),
+            )
+            self._records[task.name] = after
+            changed = (before.reason, before.items) != (after.reason, after.items)
+            if changed or now - self._recorded_at.get(task.name, 0.0) > _RECORD_S:
+                self._dirty.add(task.name)
+                self._recorded_at[task.name] = now
+        if reason is not None and reason != before.reason:
+            _log.warning("task failed", extra={**self._extra(task), "reason": reason})
+        for item, why in items.items():
+            if item not in before.items:
+                _log.warning("not done", extra={**self._extra(task), "item": item, "reason": why})
+
+    def _extra(self, task: Task) -> dict[str, str]:
+        return {"link": self._link, "task": task.name}

@@ -1,0 +1,173 @@
+"""Where each offset of a source partition went on the target: exact, compact, bounded.
+
+The map is a sorted list of points (source, target, sequence), each of them true by itself. Between
+two neighbours a and b lie b.sequence - a.sequence relayed records, and no more needs to be known:
+
+    no record between                      what follows a lies at b
+    as many offsets as records, on both    every offset moves by the same
+    fewer records than source offsets      gaps: counted in the source's log when somebody asks
+    fewer records than target offsets      foreign writes: looked up in the target's log
+
+So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap;
+what is too much is thinned out, the closest of the older ones first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from causeway.model import Pair
+from causeway.wire.batches import distance
+
+MOST_POINTS = 1024  # of one partition, some 150 bytes each
+_SOURCE = itemgetter(0)
+
+
+class Point(NamedTuple):
+    """Of the relayed series, the record with this sequence is the first that comes from source
+    offset `source` or later, and it lies (or will lie) at target offset `target` or later."""
+
+    source: int
+    target: int
+    sequence: int
+
+    @classmethod
+    def of(cls, pair: Pair) -> Point:
+        return cls(pair.source, pair.target, pair.sequence)
+
+
+class Span(NamedTuple):
+    """A stretch of the map whose inside has to be looked up in a log."""
+
+    start: Point
+    end: Point
+
+    @property
+    def records(self) -> int:
+        """How many relayed records lie in it."""
+        return distance(self.start.sequence, self.end.sequence)
+
+    @property
+    def straight(self) -> bool:
+        """Neither gaps nor foreign writes: one difference holds for all of it."""
+        return self.records == self.end.source - self.start.source == self._width
+
+    @property
+    def foreign(self) -> bool:
+        """Others wrote between our records on the target."""
+        return self.records != self._width
+
+    @property
+    def _width(self) -> int:
+        return self.end.target - self.start.target
+
+
+class OffsetMap:
+    """Of one source partition that feeds one target partition. Not thread-safe.
+
+    `changed`: more than its end has moved since the owner last set this to False.
+    """
+
+    def __init__(self, points: Iterable[Point] = (), *, most: int = MOST_POINTS) -> None:
+        self._points: list[Point] = []
+        self._most = most
+        for point in points:
+            self.add(point)
+        self.changed = False
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """In order; the last one is how far the mirror has come."""
+        return self._points
+
+    @property
+    def whole(self) -> bool:
+        """It reaches back to the mirror's very first record."""
+        return bool(self._points) and self._points[0].target == self._points[0].sequence == 0
+
+    def add(self, point: Point) -> None:
+        """The mirror has come to `point`; what lies before the end of the map is old news."""
+        points = self._points
+        if points:
+            last = points[-1]
+            if point.source < last.source or point.target < last.target or point == last:
+                return
+            if len(points) > 1 and _continues(points[-2], last, point):
+                points[-1] = point
+                return
+        points.append(point)
+        self.changed = True
+        if len(points) > self._most:
+            self._thin()
+
+    def trim(self, log_start: int) -> None:
+        """Forget what lies below the source's log start: nobody can ask for it."""
+        first = bisect_right(self._points, log_start, key=_SOURCE) - 1
+        if first > 0:
+            del self._points[:first]
+            self.changed = True
+
+    def place(self, source: int) -> int | Span | None:
+        """The target offset of the first relayed record from source offset `source` or later.
+
+        A Span where its log has to be looked at; None where the map does not reach back so far.
+        An offset that is not mirrored yet gets the end of the mirror.
+        """
+        points = self._points
+        if not points:
+            return None
+        if source >= points[-1].source:
+            return points[-1].target
+        at = bisect_right(points, source, key=_SOURCE) - 1
+        if at < 0:
+            return points[0].target if self.whole else None
+        # What follows a stretch without records lies where the next one with records begins.
+        while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
+            at += 1
+            source = points[at].source
+        span = Span(points[at], points[at + 1])
+        if not span.records:
+            return span.end.target
+        if span.straight:
+            return span.start.target + source - span.start.source
+        if source == span.start.source and not span.foreign:
+            return span.start.target
+        return span
+
+    def _thin(self) -> None:
+        """Drop a third of all: of the older three quarters, those with the closest neighbours."""
+        points = self._points
+        older = len(points) * 3 // 4
+        reach = {at: points[at + 1].source - points[at - 1].source for at in range(1, older, 2)}
+        dropped = set(sorted(reach, key=reach.__getitem__)[: len(points) // 3])
+        self._points = [point for at, point in enumerate(points) if at not in dropped]
+
+
+def _continues(before: Point, last: Point, point: Point) -> bool:
+    """Whether `last` says nothing that the other two do not say."""
+    one, other = Span(before, last), Span(last, point)
+    if not one.records and not other.records:
+        return last.target == point.target
+    return one.straight and other.straight
+
+
+def encode(points: Sequence[Point]) -> list[int]:
+    """For a JSON record: the first point, then the differences of each to the one before."""
+    flat: list[int] = list(points[0]) if points else []
+    for one, other in pairwise(points):
+        flat += (b - a for a, b in zip(one, other, strict=True))
+    return flat
+
+
+def decode(flat: Sequence[int]) -> list[Point]:
+    """The reverse of `encode`. Raises ValueError for what is no whole number of points."""
+    points: list[Point] = []
+    last = (0, 0, 0)
+    for step in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        last = (last[0] + step[0], last[1] + step[1], last[2] + step[2])
+        points.append(Point(*last))
+    return points

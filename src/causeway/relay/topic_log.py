@@ -1,0 +1,137 @@
+"""A small compacted topic: made where it is missing, read whole, appended to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay import walk
+from causeway.wire.admin import NewTopic
+from causeway.wire.batches import Batch
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import TOPIC_ALREADY_EXISTS
+from causeway.wire.offsets import EARLIEST
+from causeway.wire.records import records_of
+
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
+
+_ZSTD = 4
+_BATCH_BYTES = 900_000  # before compression; a topic's default limit is 1,048,588
+_LEADER_S = 30.0
+_NO_PRODUCER = -1
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class TopicLog:
+    """`topic` on `cluster`; `admin` creates it, if given."""
+
+    def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
+        self.topic = topic
+        self._cluster = cluster
+        self._admin = admin or cluster
+
+    def ensure(
+        self,
+        replication_factor: int,
+        *,
+        partitions: int = 1,
+        configs: Mapping[str, str] = COMPACTED,
+    ) -> None:
+        """Creates the topic unless it is there, with no more replicas than the cluster has brokers.
+
+        Returns once it has leaders. Raises CausewayError.
+        """
+        metadata = self._cluster.metadata([self.topic])
+        found = metadata.topics.get(self.topic)
+        if found is None or not found.partitions:
+            if found is not None and found.error is not None and not found.error.retriable:
+                raise found.error
+            new = NewTopic(
+                name=self.topic,
+                partitions=partitions,
+                replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
+                configs=configs,
+            )
+            error = self._admin.create_topics([new])[self.topic]
+            if error is not None and getattr(error, "code", None) != TOPIC_ALREADY_EXISTS:
+                raise error
+        deadline = time.monotonic() + _LEADER_S
+        while True:
+            found = self._cluster.metadata([self.topic]).topics.get(self.topic)
+            there = found.partitions.values() if found is not None else ()
+            if there and all(partition.leader >= 0 for partition in there):
+                return
+            if time.monotonic() > deadline:
+                raise CausewayError(
+                    "create topic", self.topic, f"no leader after {_LEADER_S:g} s", retriable=True
+                )
+            time.sleep(0.05)
+
+    def partitions(self) -> int:
+        """How many it has, 0 where it is not there. Raises AuthorizationError."""
+        found = self._cluster.metadata([self.topic]).topics.get(self.topic)
+        return 0 if found is None else len(found.partitions)
+
+    def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
+        """Returns once all are durably there; they may be there twice where an answer was lost.
+        Raises CausewayError."""
+        at = TopicPartition(self.topic, partition)
+        for batch, _ in build(records, now_ms=int(time.time() * 1000)):
+            self._cluster.produce_batch(at, batch)
+
+    def newest(self) -> dict[bytes, bytes]:
+        """The newest value of each key, of all partitions; deleted keys are left out."""
+        found: dict[bytes, bytes] = {}
+        for partition in range(self.partitions()):
+            for batch in self.batches(partition):
+                for record in records_of(batch):
+                    if record.key is not None and record.value is not None:
+                        found[record.key] = record.value
+                    elif record.key is not None:
+                        found.pop(record.key, None)
+        return found
+
+    def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
+        """What is there from offset `start`, or the log's start, to its end by now."""
+        at = TopicPartition(self.topic, partition)
+        if start is None:
+            first = self._cluster.list_offsets([at], EARLIEST)[at]
+            if isinstance(first, CausewayError):
+                raise first
+            start = first.offset
+        return walk.relayed(self._cluster, at, start)
+
+
+def build(
+    records: Sequence[KeyValue],
+    *,
+    now_ms: int,
+    producer_id: int = _NO_PRODUCER,
+    producer_epoch: int = _NO_PRODUCER,
+    sequence: int = -1,
+) -> Iterator[tuple[bytes, int]]:
+    """Record batches that hold `records` in order, each with its count of records; `sequence` is
+    the first one's, where there is a producer id."""
+    at = 0
+    while at < len(records):
+        builder = DefaultRecordBatchBuilder(
+            2,
+            _ZSTD,
+            0,
+            producer_id,
+            producer_epoch,
+            -1 if producer_id < 0 else (sequence + at) & 0x7FFFFFFF,
+            _BATCH_BYTES,
+        )
+        count = 0
+        for key, value in records[at:]:
+            if builder.append(count, now_ms, key, value, []) is None:
+                break
+            count += 1
+        yield bytes(builder.build()), count
+        at += count

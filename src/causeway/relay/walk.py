@@ -1,0 +1,73 @@
+"""Reads logs from some offset on, where speed does not matter: what a lane would relay, or all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.source import keep
+from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, Batch
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST
+from causeway.wire.records import Record
+
+_READ_BYTES = 8 * 1024 * 1024
+
+# Timestamp (ms), key, value, headers: what makes two records the same.
+Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def content_of(record: Record) -> Content:
+    return record.timestamp, record.key, record.value, tuple(record.headers)
+
+
+def relayed(
+    cluster: Cluster,
+    at: TopicPartition,
+    position: int,
+    *,
+    read_committed: bool = True,
+    most_bytes: int | None = None,
+) -> Iterator[Batch]:
+    """The relayed series from offset `position` to where the log ends by then (for committed
+    reads, its last stable offset), or until `most_bytes` are read. Raises CausewayError."""
+    read = 0
+    while most_bytes is None or read < most_bytes:
+        fetched = cluster.fetch(
+            at, position, _READ_BYTES, read_committed=read_committed, max_wait_ms=0
+        )
+        read += len(fetched.records)
+        aborted = fetched.aborted if read_committed else ()
+        kept = keep(memoryview(fetched.records), position, aborted, str(at))
+        yield from kept.batches
+        if kept.position == position:
+            return
+        position = kept.position
+
+
+def raw_batches(
+    cluster: Cluster, at: TopicPartition, position: int, end: int
+) -> Iterator[memoryview]:
+    """Whole batches, header included, from `position` (or where the log starts) below `end`.
+    Raises CausewayError."""
+    start = cluster.list_offsets([at], EARLIEST)[at]
+    if isinstance(start, CausewayError):
+        raise start
+    position = max(position, start.offset)
+    while position < end:
+        fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
+        data = memoryview(fetched.records)
+        before, here = position, 0
+        while len(data) - here > HEADER.size:
+            stop = here + LENGTH_OVERHEAD + int.from_bytes(data[here + 8 : here + 12], "big")
+            if stop > len(data):
+                break
+            fields = HEADER.unpack_from(data, here)
+            last = fields[0] + fields[6]
+            if last >= position:
+                yield data[here:stop]
+                position = last + 1
+            here = stop
+        if position == before:
+            return

@@ -1,0 +1,165 @@
+"""Consumer groups fail over: what is written for them is exact, whoever reads it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.control import Truth, checkpoints, offset_syncs
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file, status_of
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+QUICK = (
+    "emit.checkpoints.interval.seconds = 1",
+    "sync.group.offsets.enabled = true",
+    "sync.group.offsets.interval.seconds = 1",
+    "sync.topic.acls.enabled = false",
+)
+
+
+def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) -> None:
+    """Of one to thirty records, every fourth of them aborted: gaps everywhere."""
+    chance = random.Random(seed)
+    with source.transactional(f"{topic}-writer") as transactions:
+        for number in range(count):
+            transactions.begin()
+            for index in range(chance.randint(1, 30)):
+                transactions.send(
+                    topic,
+                    Outgoing(value=b"%d %d" % (number, index), partition=chance.randrange(2)),
+                )
+            if number % 4 == 3:
+                transactions.abort()
+            else:
+                transactions.commit()
+
+
+def spread_groups(
+    source: KafkaTools, topics: list[str], prefix: str, seed: int
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Groups that stand anywhere: at both ends, in gaps, between."""
+    chance = random.Random(seed)
+    ends = {topic: source.offsets(topic) for topic in topics}
+    groups = {}
+    for number in range(12):
+        standing = {
+            (topic, partition): {0: 0, 1: end}.get(number, chance.randint(0, end))
+            for topic, of in ends.items()
+            for partition, end in of.items()
+        }
+        groups[f"{prefix}g{number}"] = standing
+        source.commit_group(f"{prefix}g{number}", standing)
+    return groups
+
+
+@pytest.mark.timeout(900)
+def test_every_offset_of_every_group_is_translated_exactly_across_restarts(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    plain, torn = prefix + "plain", prefix + "torn"
+    source.create_topics([plain, torn], 2)
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        f"groups = {prefix}.*",
+        *QUICK,
+    )
+    for round_ in range(3):
+        source.produce(plain, [b"%d" % n for n in range(3_000)], codec="zstd")
+        write_transactions(source, torn, 120, seed=round_)
+        groups = spread_groups(source, [plain, torn], prefix, seed=round_)
+        with Running("run", file, directory=tmp_path) as run:
+            for topic in (plain, torn):
+                await_copied(source, topic, target, f"A.{topic}")
+            truth = {t: Truth.of(source, t, target, f"A.{t}") for t in (plain, torn)}
+            await_exact(target, groups, truth)
+            if round_ == 2:
+                await_one_that_goes_back(source, target, f"{prefix}g5", plain, truth[plain])
+            if round_ == 1:
+                run.kill()  # what it had not written down is looked up
+            else:
+                assert run.stop() == 0
+    assert_readers_made_for_mirror_maker_skip_nothing(source, truth)
+    tasks = {task["task"]: task for task in status_of(file)["A->B"]["tasks"]}
+    assert {task["reason"] for task in tasks.values()} == {None}
+    assert not [item for item in tasks["groups"]["items"] if "exact" in item]
+
+
+def await_exact(
+    target: KafkaTools,
+    groups: dict[str, dict[tuple[str, int], int]],
+    truth: dict[str, Truth],
+) -> None:
+    """Checkpoints say exactly where each group goes on, and the target's groups stand there, or
+    where they stood before if that is further on."""
+
+    def wrong() -> list[object]:
+        written = checkpoints(target)
+        found: list[object] = []
+        for group, standing in groups.items():
+            committed = target.group_offsets(group)
+            for (topic, partition), offset in standing.items():
+                place, exact = (f"A.{topic}", partition), truth[topic].place(partition, offset)
+                checkpoint = written.get((group, place))
+                if checkpoint is None or checkpoint.upstream != offset:
+                    found.append((group, place, offset, checkpoint))
+                elif checkpoint.downstream != exact:
+                    found.append((group, place, offset, checkpoint, exact))
+                elif committed.get(place, -1) < exact:
+                    found.append((group, place, offset, committed.get(place), exact))
+        return found
+
+    last: list[object] = []
+
+    def exact() -> bool:
+        last[:] = wrong()
+        return not last
+
+    try:
+        await_until(exact, 60, "exact checkpoints and commits", poll_s=0.5)
+    except AssertionError as error:
+        error.add_note(f"{len(last)} are wrong: {last[:5]}")
+        raise
+
+
+def await_one_that_goes_back(
+    source: KafkaTools, target: KafkaTools, group: str, topic: str, truth: Truth
+) -> None:
+    source.commit_group(group, {(topic, 0): 7})
+    place = f"A.{topic}", 0
+    await_until(
+        lambda: checkpoints(target)[group, place].downstream == truth.place(0, 7),
+        PATIENCE_S,
+        "a checkpoint follows a group that went back",
+    )
+    assert target.group_offsets(group)[place] > 7, "what is committed never goes back"
+
+
+def assert_readers_made_for_mirror_maker_skip_nothing(
+    source: KafkaTools, truth: dict[str, Truth]
+) -> None:
+    """They take the newest sync at or before an offset: there exactly, later one more."""
+    syncs = offset_syncs(source, "B")
+    for topic, true in truth.items():
+        for partition, offsets in true.source.items():
+            known = dict(syncs[topic, partition])
+            for upstream, downstream in known.items():
+                assert true.place(partition, upstream) == downstream
+            for offset in range(offsets[-1] + 1):
+                before = max((u for u in known if u <= offset), default=None)
+                if before is not None:
+                    translated = known[before] + (offset > before)
+                    assert translated <= true.place(partition, offset), (topic, partition, offset)

@@ -1,0 +1,71 @@
+"""MirrorMaker 2's positions, byte for byte as Connect keeps them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from causeway.control.mm2_offsets import MirrorMakerOffsets
+from causeway.model import TopicPartition
+from causeway.relay.topic_log import KeyValue, TopicLog
+
+KEY = b'["MirrorSourceConnector",{"cluster":"A","partition":2,"topic":"orders"}]'
+
+
+class Log:
+    def __init__(self, count: int, newest: dict[bytes, bytes] | None = None) -> None:
+        self._count = count
+        self._newest = newest or {}
+        self.written: list[tuple[int, KeyValue]] = []
+
+    def partitions(self) -> int:
+        return self._count
+
+    def newest(self) -> dict[bytes, bytes]:
+        return self._newest
+
+    def append(self, records: list[KeyValue], partition: int) -> None:
+        self.written += [(partition, record) for record in records]
+
+
+def offsets(log: Log) -> MirrorMakerOffsets:
+    return MirrorMakerOffsets(cast(TopicLog, log), "A")
+
+
+def test_read() -> None:
+    log = Log(
+        25,
+        {
+            KEY: b'{"offset":41}',
+            KEY.replace(b'"A"', b'"C"'): b'{"offset":7}',
+            KEY.replace(b"Source", b"Checkpoint"): b'{"offset":7}',
+            b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A"}]': b'{"offset":0}',
+            b"no JSON": b"{}",
+            KEY.replace(b"2", b"3"): b'{"offset":null}',
+        },
+    )
+    assert offsets(log).read() == {TopicPartition("orders", 2): (41, False)}
+
+
+def test_written_as_the_last_offset_copied_and_only_what_is_new() -> None:
+    log = Log(1)
+    mirror_maker = offsets(log)
+    at = TopicPartition("orders", 2)
+    mirror_maker.write({at: 42, TopicPartition("orders", 0): 0})
+    mirror_maker.write({at: 42})
+    assert log.written == [(0, (KEY, b'{"offset":41,"writer":"causeway"}'))]
+    assert offsets(Log(1, dict([log.written[0][1]]))).read() == {at: (41, True)}  # type: ignore[list-item]
+
+
+def test_the_key_decides_the_partition_as_in_java() -> None:
+    log = Log(25)
+    offsets(log).write({TopicPartition("orders", 2): 42})
+    # murmur2 of the key, as org.apache.kafka.common.utils.Utils computes it, modulo 25.
+    from kafka.partitioner.default import murmur2
+
+    assert [partition for partition, _ in log.written] == [(murmur2(KEY) & 0x7FFFFFFF) % 25]
+
+
+def test_nothing_is_written_where_mirror_maker_never_ran() -> None:
+    log = Log(0)
+    offsets(log).write({TopicPartition("orders", 2): 42})
+    assert not log.written
