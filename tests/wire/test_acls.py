@@ -11,7 +11,7 @@ from causeway.config.settings import ClientSettings, SaslSettings, Secret
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import AuthorizationError, BrokerError
 from causeway.wire import acls as module
-from causeway.wire.acls import AclBinding, AclFilter, SecurityDisabled
+from causeway.wire.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.wire.cluster import Cluster
 from tests.harness.secured import NOBODY, PASSWORD, SecuredCluster
 from tests.harness.waiting import await_until
@@ -38,10 +38,14 @@ def acl(name: str, operation: str = "READ", principal: str = "User:ann") -> AclB
     )
 
 
+def found(cluster: Cluster, which: AclFilter = ANY_TOPIC) -> set[AclBinding]:
+    answer = cluster.describe_acls(which)
+    assert isinstance(answer, frozenset)
+    return set(answer)
+
+
 def those(cluster: Cluster, prefix: str) -> set[AclBinding]:
-    found = cluster.describe_acls()
-    assert isinstance(found, frozenset)
-    return {each for each in found if each.name.startswith(prefix)}
+    return {each for each in found(cluster) if each.name.startswith(prefix)}
 
 
 def test_acls_are_made_found_and_taken_away(cluster: Cluster, prefix: str) -> None:
@@ -55,9 +59,9 @@ def test_acls_are_made_found_and_taken_away(cluster: Cluster, prefix: str) -> No
     await_until(lambda: those(cluster, prefix) == every)
     assert cluster.create_acls([acl(prefix)]) == {acl(prefix): None}, "again, and it is done"
 
-    denied = cluster.describe_acls(AclFilter(name=prefix, pattern="LITERAL", permission="DENY"))
+    denied = found(cluster, AclFilter(name=prefix, pattern="LITERAL", permission="DENY"))
     assert denied == {replace(acl(prefix), permission="DENY", host="10.0.0.1")}
-    bearing = cluster.describe_acls(AclFilter(name=prefix + "orders", pattern="MATCH"))
+    bearing = found(cluster, AclFilter(name=prefix + "orders", pattern="MATCH"))
     assert bearing == {replace(acl(prefix + "o"), pattern="PREFIXED", operation="ALL")}
 
     left = acl(prefix)
@@ -79,7 +83,7 @@ def test_each_acl_has_its_own_error(cluster: Cluster, prefix: str) -> None:
 def test_acls_for_more_than_topics(cluster: Cluster, prefix: str) -> None:
     group = replace(acl(prefix), resource_type="GROUP")
     cluster.create_acls([group])
-    await_until(lambda: cluster.describe_acls(AclFilter(resource_type="GROUP")) == {group})
+    await_until(lambda: found(cluster, AclFilter(resource_type="GROUP")) == {group})
     assert those(cluster, prefix) == set()
 
 

@@ -123,8 +123,9 @@ def test_offsets_in_an_open_transaction_are_waited_for(
     cluster: Cluster, source: KafkaTools, prefix: str
 ) -> None:
     topic, group = prefix + "t", prefix + "group"
-    source.create_topic(topic)
-    at = TopicPartition(topic, 0)
+    source.create_topic(topic, 2)
+    before, first = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    source.commit_group(group, {(topic, 0): 2})
     consumer = Consumer({"bootstrap.servers": source.bootstrap, "group.id": group})
     try:
         consumer.subscribe([topic])
@@ -132,12 +133,12 @@ def test_offsets_in_an_open_transaction_are_waited_for(
         with source.transactional(prefix + "writer") as transactions:
             transactions.begin()
             transactions.producer.send_offsets_to_transaction(
-                [Position(topic, 0, 5)], consumer.consumer_group_metadata()
+                [Position(topic, 0, 5), Position(topic, 1, 6)], consumer.consumer_group_metadata()
             )
             held = cluster.committed_offsets_of([group, prefix + "other"])
             assert code(held[group]) == "UNSTABLE_OFFSET_COMMIT"
             assert held[prefix + "other"] == {}
             transactions.commit()
-        assert cluster.committed_offsets(group) == {at: 5}
+        assert cluster.committed_offsets(group) == {before: 5, first: 6}
     finally:
         consumer.close()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -14,7 +14,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.codes import NOT_COORDINATOR, broker_error
+from causeway.wire.codes import broker_error
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -27,14 +27,12 @@ COMMITTING_CONNECTIONS = 16
 # A transaction of the group's may be about to commit offsets; one that hangs must not hold up all.
 STABLE_WITHIN_S = 5.0
 
-_COORDINATOR_LOAD_IN_PROGRESS = 14
+_COORDINATOR_NOT_AVAILABLE = 15
 _UNKNOWN_MEMBER_ID = 25
 _GROUP_ID_NOT_FOUND = 69
 _UNSTABLE_OFFSET_COMMIT = 88
 # Codes of a partition in a commit's answer that speak of the whole group.
 _OF_GROUP = frozenset((14, 15, 16, 22, 24, 25, 27, 30, 69, 82, 110, 113))
-# After these nothing was committed, so that it may be tried again.
-_NOT_COMMITTED = frozenset((_COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,6 @@ class Committed:
     metadata: str = ""
 
 
-T = TypeVar("T")
 Offsets = dict[TopicPartition, Committed]
 CommitResults = dict[TopicPartition, CausewayError | None]
 
@@ -116,27 +113,33 @@ def committed_offsets_of(
     """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
     is no such group.
 
-    Offsets that a transaction is about to commit are waited for, then the group answers
-    UNSTABLE_OFFSET_COMMIT (88). AuthorizationError without DESCRIBE on the group.
+    Where a transaction is about to commit over an older offset, it is waited for, then the group
+    answers UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
+    AuthorizationError without DESCRIBE on the group.
     """
     patience = Deadline(stable_within_s)
+    unstable: dict[str, CausewayError] = {}
 
-    def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError | _Final]:
+    def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError]:
         by_node, errors = _coordinators(cluster, left, deadline)
-        results: dict[str, Offsets | CausewayError | _Final] = {**errors}
+        results: dict[str, Offsets | CausewayError] = {**errors}
         for node_id, names in by_node.items():
             try:
                 results |= _fetch(cluster, node_id, names, deadline)
             except CausewayError as error:
                 results |= dict.fromkeys(names, error)
-        late = patience.passed()
-        return {
-            name: _Final(found) if late and _is(found, _UNSTABLE_OFFSET_COMMIT) else found
-            for name, found in results.items()
-        }
+        if patience.passed():
+            unstable.update(
+                {
+                    name: error
+                    for name, error in results.items()
+                    if isinstance(error, BrokerError) and error.code == _UNSTABLE_OFFSET_COMMIT
+                }
+            )
+        return results | {name: {} for name in unstable}  # so that they are not tried again
 
     names = list(dict.fromkeys(groups))
-    return _plain(cluster.retry_each(names, attempt, unknown_topic_grace_s=0))
+    return cluster.retry_each(names, attempt, unknown_topic_grace_s=0) | unstable
 
 
 def _fetch(
@@ -196,12 +199,11 @@ def commit_offsets(
     without READ on the group; for single partitions without READ on the topic. A commit whose
     answer got lost is not sent again: by then a consumer may have come, read on and gone.
     """
+    doubtful: dict[str, CausewayError] = {}
 
-    def attempt(
-        left: list[str], deadline: Deadline
-    ) -> dict[str, CommitResults | CausewayError | _Final]:
+    def attempt(left: list[str], deadline: Deadline) -> dict[str, CommitResults | CausewayError]:
         by_node, errors = _coordinators(cluster, left, deadline)
-        results: dict[str, CommitResults | CausewayError | _Final] = {**errors}
+        results: dict[str, CommitResults | CausewayError] = {**errors}
         connections = max(1, COMMITTING_CONNECTIONS // max(1, len(by_node)))
         shares = [
             (node_id, {name: commits[name] for name in names[start::connections]})
@@ -209,32 +211,44 @@ def commit_offsets(
             for start in range(min(connections, len(names)))
         ]
         with ThreadPoolExecutor(COMMITTING_CONNECTIONS) as pool:
-            for found in pool.map(lambda share: _commit(cluster, *share, deadline), shares):
-                results |= found
-        return results
+            futures = [
+                pool.submit(_commit, cluster, node_id, share, doubtful, deadline)
+                for node_id, share in shares
+            ]
+        for future in futures:
+            results |= future.result()
+        return results | {name: {} for name in doubtful}  # so that they are not tried again
 
-    return _plain(cluster.retry_each(list(commits), attempt, unknown_topic_grace_s=0))
+    return cluster.retry_each(list(commits), attempt, unknown_topic_grace_s=0) | doubtful
 
 
 def _commit(
     cluster: Client,
     node_id: int,
     commits: Mapping[str, Mapping[TopicPartition, Committed]],
+    doubtful: dict[str, CausewayError],
     deadline: Deadline,
-) -> dict[str, CommitResults | CausewayError | _Final]:
+) -> dict[str, CommitResults | CausewayError]:
+    """Those whose answers got lost go to `doubtful`."""
     requests = [_commit_request(group, offsets) for group, offsets in commits.items()]
     try:
         with cluster.lease(node_id, deadline) as connection:
             try:
                 answers = connection.call_many(requests, deadline.left())
             except CausewayError as lost:
-                return dict.fromkeys(commits, _Final(lost))
+                doubtful.update(dict.fromkeys(commits, lost))
+                return {}
     except CausewayError as error:
         return dict.fromkeys(commits, error)
-    return {
-        group: _commit_results(cluster, group, answer)
-        for group, answer in zip(commits, answers, strict=True)
-    }
+    results = {}
+    for group, answer in zip(commits, answers, strict=True):
+        found = _commit_results(cluster, group, answer)
+        # Also said where the write took too long, and may be done yet.
+        if isinstance(found, BrokerError) and found.code == _COORDINATOR_NOT_AVAILABLE:
+            doubtful[group] = found
+        else:
+            results[group] = found
+    return results
 
 
 def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> Any:
@@ -259,23 +273,20 @@ def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> 
     )
 
 
-def _commit_results(
-    cluster: Client, group: str, answer: Any
-) -> CommitResults | _Final | CausewayError:
+def _commit_results(cluster: Client, group: str, answer: Any) -> CommitResults | CausewayError:
     results: CommitResults = {}
     for topic in answer.topics:
         for part in topic.partitions:
             code, where = part.error_code, TopicPartition(topic.name, part.partition_index)
             subject = f"group {group} on {cluster}"
             if code in _OF_GROUP:
-                error = broker_error(
+                return broker_error(
                     code,
                     "commit offsets of",
                     subject,
                     "it has members" if code == _UNKNOWN_MEMBER_ID else None,
                     needs=f"READ on group {group}",
                 )
-                return error if code in _NOT_COMMITTED else _Final(error)
             results[where] = (
                 broker_error(
                     code, f"commit {where} of", subject, needs=f"READ on topic {topic.name}"
@@ -319,19 +330,3 @@ def _coordinators(
 
 def _cut(items: Sequence[str], size: int) -> Iterator[list[str]]:
     return (list(items[start : start + size]) for start in range(0, len(items), size))
-
-
-class _Final(NamedTuple):
-    """An error that is not to be tried again in this call, however retriable it is."""
-
-    error: CausewayError
-
-
-def _plain(results: Mapping[str, T | _Final]) -> dict[str, T | CausewayError]:
-    return {
-        name: found.error if isinstance(found, _Final) else found for name, found in results.items()
-    }
-
-
-def _is(found: object, code: int) -> bool:
-    return isinstance(found, BrokerError) and found.code == code
