@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +11,9 @@ import typer
 from causeway.cli.common import FileArgument, load, parse_timestamp
 
 if TYPE_CHECKING:
-    from causeway.config.settings import Settings
+    from causeway.cli.present import Show
+    from causeway.config.settings import RunSettings, Settings
+    from causeway.daemon.status import Snapshot
 
 
 def command(
@@ -53,17 +57,34 @@ def run_settings(
     start_from: int | None = None,
     adopt: bool = False,
 ) -> int:
-    """Run the daemon, shown as fits where the output goes: live, or in logs."""
+    """Run the daemon, shown as fits where the output goes: live, or in logs; and to Prometheus."""
     from causeway.cli.present import presenter
     from causeway.daemon.java import check_java
     from causeway.daemon.run import run
 
     check_java()  # before any cluster is asked, which may take its time
-    with presenter(bounded=until_caught_up) as show:
+    with _metrics(settings.run) as measure, presenter(bounded=until_caught_up) as show:
+
+        def on_status(snapshot: Snapshot) -> None:
+            measure(snapshot)
+            show(snapshot)
+
         return run(
             settings,
             until_caught_up=until_caught_up,
             start_from=start_from,
             adopt=adopt,
-            on_status=show,
+            on_status=on_status,
         )
+
+
+@contextmanager
+def _metrics(run: RunSettings) -> Iterator[Show]:
+    """What to call with each snapshot, so that it can be scraped while the block lasts."""
+    if run.metrics_port is None:
+        yield lambda _: None
+        return
+    from causeway.metrics.server import served
+
+    with served(run.metrics_host, run.metrics_port) as take:
+        yield take

@@ -18,6 +18,7 @@ from causeway.control.offset_syncs import OffsetSyncs
 from causeway.daemon.discovery import Sides
 from causeway.daemon.groups import Groups
 from causeway.daemon.registry import Registry
+from causeway.daemon.status import CheckpointTiming
 from causeway.daemon.tasks import DONE, Outcome, Task
 from causeway.daemon.translation import Translator
 from causeway.errors import CausewayError
@@ -66,6 +67,9 @@ class ControlPlane:
                 )
             )
         return tasks
+
+    def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
+        return self._groups.timings()
 
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more. Never raises."""

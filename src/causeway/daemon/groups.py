@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import Followed, LeftOutGroup, Why
 from causeway.daemon.discovery import Sides
+from causeway.daemon.recent import Recent
+from causeway.daemon.status import CheckpointTiming
 from causeway.daemon.tasks import Outcome
 from causeway.daemon.translation import Place, Translator
 from causeway.errors import CausewayError
-from causeway.model import TopicPartition
+from causeway.model import Spread, TopicPartition
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import GroupListing, OffsetAt
 from causeway.wire.offsets import LATEST
@@ -41,6 +43,7 @@ class Groups:
             admin=sides.target_admin,
         )
         self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
         self._listing: dict[str, GroupListing] = {}
         self._listed_at: float | None = None
         self._checkpoints_due = self._commits_due = 0.0
@@ -60,6 +63,7 @@ class Groups:
         """What is due of both. Raises CausewayError."""
         control, now = self._link.control, time.monotonic() + _EARLY_S
         chosen = groups.choose(self._source_groups(), self._link)
+        read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
@@ -67,7 +71,7 @@ class Groups:
         items = _reasons(followed.left_out) | _inexact(followed, places)
         unfinished = False
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
-            self._write_checkpoints(followed, translated)
+            self._write_checkpoints(followed, translated, read_at)
             self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
         if control.sync_group_offsets_enabled and now >= self._commits_due:
             kept, failed = self._commit(followed, translated)
@@ -83,7 +87,19 @@ class Groups:
             self._listed_at = time.monotonic()
         return self._listing
 
-    def _write_checkpoints(self, followed: Followed, translated: Translated) -> None:
+    def timings(self) -> tuple[CheckpointTiming, ...]:
+        """How long checkpoints of this run took. Any thread may ask."""
+        now = time.monotonic()
+        return tuple(
+            CheckpointTiming(
+                group=group, topic=at.topic, partition=at.partition, latency=latency.timing(now)
+            )
+            for (group, at), latency in self._latencies.items()
+        )
+
+    def _write_checkpoints(
+        self, followed: Followed, translated: Translated, read_at: float
+    ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
             self._last = self._read_checkpoints()
@@ -91,6 +107,20 @@ class Groups:
         if due:
             self._topic.append([checkpoint.encode() for checkpoint in due])
             self._last.update({(c.group, c.partition): c for c in due})
+        self._note_latencies(followed, due, read_at)
+
+    def _note_latencies(
+        self, followed: Followed, written: Sequence[Checkpoint], read_at: float
+    ) -> None:
+        """And forgets groups that are no longer followed."""
+        now = time.monotonic()
+        took = Spread.of(round((now - read_at) * 1000))
+        kept = {key: known for key, known in self._latencies.items() if key[0] in followed.commits}
+        for checkpoint in written:
+            key = checkpoint.group, checkpoint.partition
+            known = kept.get(key)
+            kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
+        self._latencies = kept  # replaced as a whole: another thread may be reading it
 
     def _read_checkpoints(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
         """Those that an earlier driver, or MirrorMaker 2, has written."""

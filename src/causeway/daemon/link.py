@@ -76,6 +76,7 @@ class Link:
         self._troubles: tuple[Trouble, ...] = ()
         self._planned = False
         self._planned_at = 0.0
+        self._progress_writes = self._progress_write_failures = 0
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
         self._lost = threading.Event()  # this term of leading is over
@@ -102,12 +103,18 @@ class Link:
         with self._lock:
             return LinkStatus(
                 name=self.settings.name,
+                source=self.settings.source.alias,
+                target=self.settings.target.alias,
                 role=self._role,
                 reason=self._reason,
                 planned=self._planned,
                 partitions=partitions,
                 troubles=self._troubles,
                 tasks=self._tasks.status(),
+                checkpoints=self.control.checkpoint_timings(),
+                progress_writes=self._progress_writes,
+                progress_write_failures=self._progress_write_failures,
+                translation_fallbacks=self.control.translator.fallbacks,
             )
 
     def is_settled(self, for_good_s: float) -> bool:
@@ -236,9 +243,11 @@ class Link:
         try:
             self._leadership.write([*entries, *records])
         except CausewayError:
+            self._progress_write_failures += 1
             self.registry.give_back(rows)
             self._tasks.give_back(records)
             raise
+        self._progress_writes += 1
 
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops this link's relaying; what is known of it is read again when we lead again."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causeway.control.topics import MirroredTopic
+from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
 from causeway.daemon.tracked import Standing
-from causeway.model import Spread, State
+from causeway.model import State
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.offset_map import OffsetMap, Point
 from causeway.relay.progress import OffsetMapRecord, Progress
@@ -27,6 +28,8 @@ class Row:
     lane: int | None = None
     dirty: bool = False
     failed_at: float | None = None  # monotonic, since when it has been FAILED
+    failures: int = 0  # times it became so
+    recoveries: int = 0
     records: int = 0
     bytes: int = 0
     records_per_s: float = 0.0
@@ -34,9 +37,8 @@ class Row:
     heard_at: float = 0.0
     map: OffsetMap | None = None
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
-    ages: Spread | None = None  # ms, of the last report that had any
-    latencies: Spread | None = None
-    spread_at: float = 0.0  # when that was, monotonic
+    ages: Recent | None = None  # ms
+    latencies: Recent | None = None
 
     def hear(self, standing: Standing) -> None:
         report, before = standing.report, self.progress
@@ -59,12 +61,12 @@ class Row:
         self._note_failure()
         self.lane = None if stopped else standing.lane
         self.records, self.bytes = standing.records, standing.bytes
+        self.recoveries = standing.recoveries
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
-        if report.latencies is not None:
-            self.ages, self.latencies = report.ages or self.ages, report.latencies
-            self.spread_at = self.heard_at
+        self.ages = with_more(self.ages, report.ages, self.heard_at)
+        self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
     def _note_offsets(self, report: PartitionReport) -> None:
         self.newest = report.newest or self.newest
@@ -113,6 +115,7 @@ class Row:
             self.failed_at = None
         elif self.failed_at is None:
             self.failed_at = time.monotonic()
+            self.failures += 1
 
     def is_settled(self, now: float, for_good_s: float) -> bool:
         """Whether a bounded run need not wait for it: done, stopped, or failed for good."""
@@ -140,6 +143,11 @@ class Row:
             bytes=self.bytes,
             records_per_s=0.0 if still else self.records_per_s,
             bytes_per_s=0.0 if still else self.bytes_per_s,
+            recoveries=self.recoveries,
+            failures=self.failures,
+            map_points=0 if self.map is None else len(self.map.points),
+            ages=None if self.ages is None else self.ages.timing(now),
+            latencies=None if self.latencies is None else self.latencies.timing(now),
         )
 
 

@@ -228,6 +228,7 @@ class Daemon:
             lanes=self._fleet.lanes(),
             lanes_wanted=self._launched,
             lane_trouble=self._fleet.trouble,
+            other_tasks={tasks.link: tasks.status() for tasks in self._heartbeats},
         )
 
     def _publish(self, *, force: bool = False) -> None:

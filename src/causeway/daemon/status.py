@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from causeway.model import State
+from causeway.model import Spread, State
 from causeway.relay.progress import TaskRecord
 
 
@@ -18,8 +19,21 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long something took, in ms. `last`: most recently, however long ago that was; `recent`:
+    in about the last minute, None where nothing happened."""
+
+    last: float
+    recent: Spread | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """Offsets and times are -1 while unknown; counts are of this run, rates of the last seconds."""
+    """Offsets and times are -1 while unknown; counts are of this run, rates of the last seconds.
+
+    `ages`, `latencies`: how old the newest record of each batch was when it was fetched, and when
+    the target had acknowledged it. None before the first one.
+    """
 
     topic: str
     partition: int
@@ -36,6 +50,11 @@ class PartitionStatus:
     bytes: int
     records_per_s: float
     bytes_per_s: float
+    recoveries: int = 0  # times its place was looked for anew, whatever for
+    failures: int = 0  # times it became FAILED
+    map_points: int = 0  # of its offset map
+    ages: Timing | None = None
+    latencies: Timing | None = None
 
     @property
     def lag(self) -> int | None:
@@ -43,6 +62,15 @@ class PartitionStatus:
         if self.source_end < 0 or self.position < 0:
             return None
         return max(0, self.source_end - self.position)
+
+    @property
+    def lag_bytes(self) -> float | None:
+        """An estimate: the lag, each record as large as this run's are on average."""
+        if self.lag == 0:
+            return 0.0
+        if self.lag is None or not self.records:
+            return None
+        return self.lag * self.bytes / self.records
 
     def lag_ms(self, now_ms: int) -> int | None:
         """The age of the newest record mirrored, 0 where nothing is left to mirror."""
@@ -62,16 +90,34 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTiming:
+    """From reading a group's offset on the source to the checkpoint's being on the target.
+    `topic` is the target's name, as in the checkpoint."""
+
+    group: str
+    topic: str
+    partition: int
+    latency: Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
-    """`planned`: the link's topics have been looked up, so that `partitions` is complete."""
+    """`source`, `target`: the clusters' aliases. `planned`: the link's topics have been looked up,
+    so that `partitions` is complete. Counts are of this run."""
 
     name: str
+    source: str
+    target: str
     role: Role
     reason: str | None  # of STANDBY: who leads; of FAILED: why
     planned: bool
     partitions: tuple[PartitionStatus, ...]  # sorted by topic and partition
     troubles: tuple[Trouble, ...]
     tasks: tuple[TaskRecord, ...] = ()
+    checkpoints: tuple[CheckpointTiming, ...] = ()
+    progress_writes: int = 0
+    progress_write_failures: int = 0
+    translation_fallbacks: int = 0  # answers of the translation that were not exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +134,8 @@ class LaneStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """`started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
-    did, while lanes are missing. `bounded`: the run ends by itself once it has caught up."""
+    did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
+    `other_tasks`: by name, those of pairs of clusters without a flow."""
 
     started_at: float
     taken_at: float
@@ -98,3 +145,4 @@ class Snapshot:
     lanes: tuple[LaneStatus, ...]
     lanes_wanted: int
     lane_trouble: str | None = None
+    other_tasks: Mapping[str, tuple[TaskRecord, ...]] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class Tasks:
     """Those of one link, from `start` to `stop`; may be started again."""
 
     def __init__(self, link: str, tasks: Sequence[Task]) -> None:
-        self._link = link
+        self.link = link
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
@@ -64,7 +64,7 @@ class Tasks:
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(
-                target=self._run, args=(task, self._stop), name=f"{task.name} {self._link}"
+                target=self._run, args=(task, self._stop), name=f"{task.name} {self.link}"
             )
             for task in self._tasks
         ]
@@ -141,4 +141,4 @@ class Tasks:
                 _log.warning("not done", extra={**self._extra(task), "item": item, "reason": why})
 
     def _extra(self, task: Task) -> dict[str, str]:
-        return {"link": self._link, "task": task.name}
+        return {"link": self.link, "task": task.name}

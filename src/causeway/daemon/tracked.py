@@ -21,6 +21,7 @@ class Standing:
     bytes: int
     records_per_s: float
     bytes_per_s: float
+    recoveries: int
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +51,7 @@ class Tracked:
     reported_at: float = 0.0
     records: int = 0  # of lanes before this one
     bytes: int = 0
+    recoveries: int = 0
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
 
@@ -74,6 +76,7 @@ class Tracked:
             bytes=self.bytes + report.bytes,
             records_per_s=self.records_per_s,
             bytes_per_s=self.bytes_per_s,
+            recoveries=self.recoveries + report.recoveries,
         )
 
     def settle(self) -> None:
@@ -85,6 +88,7 @@ class Tracked:
             return
         self.records += self.report.records
         self.bytes += self.report.bytes
+        self.recoveries += self.report.recoveries
         self.assignment = _with_newest(self.assignment, self.report)
         self.report = None
 

@@ -40,6 +40,8 @@ def partition(topic: str, number: int = 0, **changes: Any) -> PartitionStatus:
 def snapshot(*partitions: PartitionStatus, **changes: Any) -> Snapshot:
     link = LinkStatus(
         name="A->B",
+        source="A",
+        target="B",
         role=Role.LEADING,
         reason=None,
         planned=True,

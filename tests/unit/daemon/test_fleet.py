@@ -118,7 +118,9 @@ class Lane:
         )
 
 
-def standing(partition: int, at: int, *, final: bool = False, records: int = 0) -> PartitionReport:
+def standing(
+    partition: int, at: int, *, final: bool = False, records: int = 0, recoveries: int = 0
+) -> PartitionReport:
     return PartitionReport(
         link="A->B",
         topic="orders",
@@ -131,6 +133,7 @@ def standing(partition: int, at: int, *, final: bool = False, records: int = 0) 
         outlets=(outlet(partition, at),),
         records=records,
         bytes=10 * records,
+        recoveries=recoveries,
         final=final,
     )
 
@@ -176,14 +179,15 @@ def test_partitions_wait_for_the_lanes_and_are_spread(
 def test_a_report_is_echoed_and_told_with_the_runs_counts(fleet: Fleet, heard: Heard) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
-    one.reports(standing(0, 5, records=5), lane_time=17.0)
+    one.reports(standing(0, 5, records=5, recoveries=2), lane_time=17.0)
     assert one.sent[-1] == Lease(lane_time=17.0)
     assert heard.standings[-1].records == 5
     one.says(Drained())
     two = Lane(fleet, 1).connect()
     assert two.has() == {0}
-    two.reports(standing(0, 8, records=3))
+    two.reports(standing(0, 8, records=3, recoveries=1))
     assert (heard.standings[-1].records, heard.standings[-1].lane) == (8, 1)
+    assert heard.standings[-1].recoveries == 3
 
 
 def test_a_drained_lanes_partitions_go_on_at_once_with_the_newest_pairs(

@@ -57,7 +57,13 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
         outlets=(outlet(position),),
     )
     return Standing(
-        report=report, lane=3, records=position, bytes=0, records_per_s=0.0, bytes_per_s=0.0
+        report=report,
+        lane=3,
+        records=position,
+        bytes=0,
+        records_per_s=0.0,
+        bytes_per_s=0.0,
+        recoveries=0,
     )
 
 
@@ -91,6 +97,13 @@ def test_a_moment_of_recovery_is_not_written() -> None:
     assert not it.dirty
     it.hear(says(State.FAILED, 0, "broker down"))
     assert it.dirty
+
+
+def test_each_failure_counts_once_however_often_it_is_reported() -> None:
+    it = row()
+    for state in (State.FAILED, State.FAILED, State.RUNNING, State.FAILED):
+        it.hear(says(state, 0, "broker down" if state is State.FAILED else None))
+    assert it.status(0.0).failures == 2
 
 
 def test_a_lane_of_an_older_claim_is_not_believed() -> None:

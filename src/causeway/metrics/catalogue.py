@@ -1,0 +1,257 @@
+"""Every metric there is: name, kind, labels, meaning.
+
+MirrorMaker 2's have the names and labels that Strimzi's rules for the JMX exporter give its MBeans,
+so that people's dashboards go on working. They are gauges for the same reason, counts as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Metric:
+    """`name` as it is scraped; a counter's ends in `_total`."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    def family(self) -> Family:
+        """Without samples yet."""
+        kind = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        return kind(self.name, self.help, labels=self.labels)
+
+
+class TimingMetrics(NamedTuple):
+    """As MirrorMaker 2 has them for each time that it measures."""
+
+    last: Metric
+    least: Metric
+    most: Metric
+    mean: Metric
+
+
+def _timing(name: str, meaning: str, labels: tuple[str, ...]) -> TimingMetrics:
+    return TimingMetrics(
+        Metric(name=name, help=f"{meaning} Most recently.", labels=labels),
+        Metric(name=f"{name}_min", help=f"{meaning} Least of the last minute.", labels=labels),
+        Metric(name=f"{name}_max", help=f"{meaning} Most of the last minute.", labels=labels),
+        Metric(name=f"{name}_avg", help=f"{meaning} Average of the last minute.", labels=labels),
+    )
+
+
+_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector"
+_CHECKPOINT: Final = "kafka_connect_mirror_mirrorcheckpointconnector"
+_MIRRORED: Final = ("source", "target", "topic", "partition")
+_GROUP: Final = ("source", "target", "group", "topic", "partition")
+
+RECORD_COUNT: Final = Metric(
+    name=f"{_SOURCE}_record_count", help="Records mirrored by this run.", labels=_MIRRORED
+)
+RECORD_RATE: Final = Metric(
+    name=f"{_SOURCE}_record_rate",
+    help="Records mirrored a second, over the last seconds.",
+    labels=_MIRRORED,
+)
+BYTE_COUNT: Final = Metric(
+    name=f"{_SOURCE}_byte_count",
+    help="Bytes mirrored by this run, compressed as they travel.",
+    labels=_MIRRORED,
+)
+BYTE_RATE: Final = Metric(
+    name=f"{_SOURCE}_byte_rate",
+    help="Bytes mirrored a second, over the last seconds.",
+    labels=_MIRRORED,
+)
+RECORD_AGE: Final = _timing(
+    f"{_SOURCE}_record_age_ms",
+    "Age of records, the newest of each batch, when they are read from the source.",
+    _MIRRORED,
+)
+REPLICATION_LATENCY: Final = _timing(
+    f"{_SOURCE}_replication_latency_ms",
+    "Age of records, the newest of each batch, when the target has acknowledged them.",
+    _MIRRORED,
+)
+CHECKPOINT_LATENCY: Final = _timing(
+    f"{_CHECKPOINT}_checkpoint_latency_ms",
+    "From reading a group's offset on the source to its checkpoint on the target.",
+    _GROUP,
+)
+
+_PARTITION: Final = ("link", "topic", "partition")
+
+LAG_RECORDS: Final = Metric(
+    name="causeway_partition_lag_records",
+    help="Source offsets that are not mirrored yet; records, where the source has no gaps.",
+    labels=_PARTITION,
+)
+LAG_BYTES: Final = Metric(
+    name="causeway_partition_lag_bytes",
+    help="Estimate of the bytes that are not mirrored yet: the lag in records, each as large as "
+    "this run's are on average.",
+    labels=_PARTITION,
+)
+LAG_SECONDS: Final = Metric(
+    name="causeway_partition_lag_seconds",
+    help="Age of the newest record that is mirrored; 0 where nothing is left to mirror.",
+    labels=_PARTITION,
+)
+PARTITION_STATE: Final = Metric(
+    name="causeway_partition_state",
+    help="1, for the state that the partition is in: waiting, recovering, running, failed (tried "
+    "again by itself), stopped (a person decides) or done.",
+    labels=(*_PARTITION, "state"),
+)
+RECORDS: Final = Metric(
+    name="causeway_partition_records_total",
+    help="Records mirrored by this run.",
+    labels=_PARTITION,
+)
+BYTES: Final = Metric(
+    name="causeway_partition_bytes_total",
+    help="Bytes mirrored by this run, compressed as they travel.",
+    labels=_PARTITION,
+)
+RECOVERIES: Final = Metric(
+    name="causeway_partition_recoveries_total",
+    help="Times the partition was tried again: its place was looked for in the target's log.",
+    labels=_PARTITION,
+)
+FAILURES: Final = Metric(
+    name="causeway_partition_failures_total",
+    help="Times the partition failed: several tries in a row were in vain.",
+    labels=_PARTITION,
+)
+OFFSET_MAP_POINTS: Final = Metric(
+    name="causeway_partition_offset_map_points",
+    help="Points kept to translate offsets; 1,024 at most, then they are thinned out.",
+    labels=_PARTITION,
+)
+
+LINK_ROLE: Final = Metric(
+    name="causeway_link_role",
+    help="1, for what this process is to the link: starting, standby (another one leads), leading, "
+    "failed (tried again by itself) or ended.",
+    labels=("link", "role"),
+)
+LINK_PROBLEMS: Final = Metric(
+    name="causeway_link_problems",
+    help="Things that keep topics from being mirrored as they should be.",
+    labels=("link",),
+)
+PROGRESS_WRITES: Final = Metric(
+    name="causeway_link_progress_writes_total",
+    help="Times progress was committed to the target.",
+    labels=("link",),
+)
+PROGRESS_WRITE_FAILURES: Final = Metric(
+    name="causeway_link_progress_write_failures_total",
+    help="Times it could not be committed; it is tried again.",
+    labels=("link",),
+)
+TRANSLATION_FALLBACKS: Final = Metric(
+    name="causeway_link_translation_fallbacks_total",
+    help="Translations of a group's offset that were not exact: the group would read some records "
+    "again, or gets no offset.",
+    labels=("link",),
+)
+TASK_FAILING: Final = Metric(
+    name="causeway_task_failing",
+    help="1 if the last run of a control-plane task failed.",
+    labels=("link", "task"),
+)
+TASK_PROBLEMS: Final = Metric(
+    name="causeway_task_problems",
+    help="Items that the last run of the task had to leave undone, 100 at most.",
+    labels=("link", "task"),
+)
+TASK_SUCCESS: Final = Metric(
+    name="causeway_task_last_success_timestamp_seconds",
+    help="When the task last ended well, in seconds since 1970.",
+    labels=("link", "task"),
+)
+
+_LANE: Final = ("lane", "host", "pid")
+
+LANES_RUNNING: Final = Metric(name="causeway_lanes_running", help="Lanes that are connected.")
+LANES_WANTED: Final = Metric(name="causeway_lanes_wanted", help="Lanes that were launched.")
+LANE_PARTITIONS: Final = Metric(
+    name="causeway_lane_partitions", help="Partitions that the lane mirrors.", labels=_LANE
+)
+LANE_MEMORY: Final = Metric(
+    name="causeway_lane_resident_memory_bytes",
+    help="Resident memory of the lane's process.",
+    labels=_LANE,
+)
+LANE_CPU: Final = Metric(
+    name="causeway_lane_cpu_seconds_total",
+    help="CPU time of the lane's process, user and system.",
+    labels=_LANE,
+)
+INFO: Final = Metric(
+    name="causeway_info", help="1, with the version that runs.", labels=("version",)
+)
+STARTED: Final = Metric(
+    name="causeway_start_time_seconds", help="When this run began, in seconds since 1970."
+)
+DRAINING: Final = Metric(name="causeway_draining", help="1 while the run is coming to its end.")
+
+SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
+    "MirrorMaker 2's": (
+        RECORD_COUNT,
+        RECORD_RATE,
+        BYTE_COUNT,
+        BYTE_RATE,
+        *RECORD_AGE,
+        *REPLICATION_LATENCY,
+        *CHECKPOINT_LATENCY,
+    ),
+    "Partitions": (
+        LAG_RECORDS,
+        LAG_BYTES,
+        LAG_SECONDS,
+        PARTITION_STATE,
+        RECORDS,
+        BYTES,
+        RECOVERIES,
+        FAILURES,
+        OFFSET_MAP_POINTS,
+    ),
+    "Links and their control plane": (
+        LINK_ROLE,
+        LINK_PROBLEMS,
+        PROGRESS_WRITES,
+        PROGRESS_WRITE_FAILURES,
+        TRANSLATION_FALLBACKS,
+        TASK_FAILING,
+        TASK_PROBLEMS,
+        TASK_SUCCESS,
+    ),
+    "Lanes and the process": (
+        LANES_RUNNING,
+        LANES_WANTED,
+        LANE_PARTITIONS,
+        LANE_MEMORY,
+        LANE_CPU,
+        INFO,
+        STARTED,
+        DRAINING,
+    ),
+}
+
+
+def metrics() -> Iterator[Metric]:
+    for section in SECTIONS.values():
+        yield from section

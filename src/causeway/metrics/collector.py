@@ -1,0 +1,133 @@
+"""From the daemon's newest snapshot to Prometheus's metric families, once a scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+
+from prometheus_client.registry import Collector
+
+from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot, Timing
+from causeway.metrics import catalogue
+from causeway.metrics.catalogue import Family, Metric, TimingMetrics
+from causeway.relay.progress import TaskRecord
+
+
+class SnapshotCollector(Collector):
+    """Thread-safe: `take` replaces what `collect` tells of, and a scrape costs the daemon no lock.
+
+    What is unknown has no sample. A counter goes back only where its subject began anew, as when
+    this process leads a link once more.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+
+    def take(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> Iterable[Family]:
+        return [metric.family() for metric in catalogue.metrics()]
+
+    def collect(self) -> Iterator[Family]:
+        page = _Page()
+        page.add(catalogue.INFO, (version("causeway"),), 1)
+        if (snapshot := self._snapshot) is not None:
+            _add_process(page, snapshot)
+            for link in snapshot.links:
+                _add_link(page, link, snapshot.taken_at)
+            for name, tasks in snapshot.other_tasks.items():
+                _add_tasks(page, name, tasks)
+        return page.families()
+
+
+class _Page:
+    """The samples of one scrape; a later one with the same labels replaces an earlier one, since a
+    page that has both is refused as a whole."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Metric, dict[tuple[str, ...], float]] = {
+            metric: {} for metric in catalogue.metrics()
+        }
+
+    def add(self, metric: Metric, labels: tuple[str, ...], value: float | None) -> None:
+        if value is not None:
+            self._samples[metric][labels] = value
+
+    def add_timing(
+        self, metrics: TimingMetrics, labels: tuple[str, ...], timing: Timing | None
+    ) -> None:
+        if timing is None:
+            return
+        self.add(metrics.last, labels, timing.last)
+        if (recent := timing.recent) is not None:
+            self.add(metrics.least, labels, recent.least)
+            self.add(metrics.most, labels, recent.most)
+            self.add(metrics.mean, labels, recent.total / recent.seen)
+
+    def families(self) -> Iterator[Family]:
+        for metric, samples in self._samples.items():
+            family = metric.family()
+            for labels, value in samples.items():
+                family.add_metric(labels, value)
+            yield family
+
+
+def _add_process(page: _Page, snapshot: Snapshot) -> None:
+    page.add(catalogue.STARTED, (), snapshot.started_at)
+    page.add(catalogue.DRAINING, (), snapshot.draining)
+    page.add(catalogue.LANES_RUNNING, (), len(snapshot.lanes))
+    page.add(catalogue.LANES_WANTED, (), snapshot.lanes_wanted)
+    for lane in snapshot.lanes:
+        labels = (str(lane.lane), lane.host, str(lane.pid))
+        page.add(catalogue.LANE_PARTITIONS, labels, lane.partitions)
+        page.add(catalogue.LANE_MEMORY, labels, lane.rss_bytes)
+        page.add(catalogue.LANE_CPU, labels, lane.cpu_s)
+
+
+def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
+    labels = (link.name,)
+    page.add(catalogue.LINK_ROLE, (link.name, link.role), 1)
+    page.add(catalogue.LINK_PROBLEMS, labels, len(link.troubles))
+    page.add(catalogue.PROGRESS_WRITES, labels, link.progress_writes)
+    page.add(catalogue.PROGRESS_WRITE_FAILURES, labels, link.progress_write_failures)
+    page.add(catalogue.TRANSLATION_FALLBACKS, labels, link.translation_fallbacks)
+    for partition in link.partitions:
+        _add_partition(page, link, partition, int(taken_at * 1000))
+    if link.role is not Role.LEADING:
+        return  # another process runs its tasks: what ours knows of them is old news
+    _add_tasks(page, link.name, link.tasks)
+    for checkpoint in link.checkpoints:
+        number = str(checkpoint.partition)
+        followed = (link.source, link.target, checkpoint.group, checkpoint.topic, number)
+        page.add_timing(catalogue.CHECKPOINT_LATENCY, followed, checkpoint.latency)
+
+
+def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:
+    for task in tasks:
+        labels = (link, task.name)
+        page.add(catalogue.TASK_FAILING, labels, task.reason is not None)
+        page.add(catalogue.TASK_PROBLEMS, labels, len(task.items))
+        page.add(catalogue.TASK_SUCCESS, labels, task.done_at / 1000 if task.done_at >= 0 else None)
+
+
+def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, now_ms: int) -> None:
+    number = str(partition.partition)
+    labels = (link.name, partition.topic, number)
+    lag_ms = partition.lag_ms(now_ms)
+    page.add(catalogue.LAG_RECORDS, labels, partition.lag)
+    page.add(catalogue.LAG_BYTES, labels, partition.lag_bytes)
+    page.add(catalogue.LAG_SECONDS, labels, None if lag_ms is None else lag_ms / 1000)
+    page.add(catalogue.PARTITION_STATE, (*labels, partition.state), 1)
+    page.add(catalogue.RECORDS, labels, partition.records)
+    page.add(catalogue.BYTES, labels, partition.bytes)
+    page.add(catalogue.RECOVERIES, labels, partition.recoveries)
+    page.add(catalogue.FAILURES, labels, partition.failures)
+    page.add(catalogue.OFFSET_MAP_POINTS, labels, partition.map_points)
+    mirrored = (link.source, link.target, partition.target_topic, number)
+    page.add(catalogue.RECORD_COUNT, mirrored, partition.records)
+    page.add(catalogue.RECORD_RATE, mirrored, partition.records_per_s)
+    page.add(catalogue.BYTE_COUNT, mirrored, partition.bytes)
+    page.add(catalogue.BYTE_RATE, mirrored, partition.bytes_per_s)
+    page.add_timing(catalogue.RECORD_AGE, mirrored, partition.ages)
+    page.add_timing(catalogue.REPLICATION_LATENCY, mirrored, partition.latencies)

@@ -1,0 +1,46 @@
+"""docs/metrics.md, made of the catalogue: `python -m causeway.metrics.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.metrics.catalogue import SECTIONS
+
+_HEAD = """# Metrics
+
+With `causeway.metrics.port` set, `causeway run` answers Prometheus at `/metrics` on that port.
+[deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
+
+- `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's
+  metrics the topic is the target's.
+- What is unknown has no sample: a lag before the source has told its end, times of a partition
+  that has moved nothing yet. Minimum, maximum and average are of about the last minute; where
+  nothing moved in it, they have none.
+- Counters begin at 0 with each run, and where a process leads a link anew. A process on standby has
+  no partitions to tell of.
+- A page is as old as the daemon's last look at itself, half a second at most, and a scrape holds up
+  no lane. It has some 25 samples a partition.
+- Causeway's own process is described by the usual `process_*` metrics; lanes run in others.
+
+This page is made of the table in the code: `python -m causeway.metrics.reference`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield _HEAD
+    for number, (title, metrics) in enumerate(SECTIONS.items()):
+        yield f"## {title}\n" if number == 0 else f"\n## {title}\n"
+        yield "| metric | kind | labels | meaning |"
+        yield "|---|---|---|---|"
+        for metric in metrics:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

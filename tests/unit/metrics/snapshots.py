@@ -1,0 +1,91 @@
+"""A made-up run of which everything is known."""
+
+from __future__ import annotations
+
+from causeway.daemon.status import (
+    CheckpointTiming,
+    LaneStatus,
+    LinkStatus,
+    PartitionStatus,
+    Role,
+    Snapshot,
+    Timing,
+    Trouble,
+)
+from causeway.model import Spread, State
+from causeway.relay.progress import TaskRecord
+
+NOW = 1_700_000_000.0
+LATENCY = Timing(last=7.0, recent=Spread(4, 40, 3, 20))
+
+
+def partition(number: int, state: State = State.RUNNING) -> PartitionStatus:
+    """Ten records behind, each of a hundred bytes, the newest five seconds old."""
+    return PartitionStatus(
+        topic="orders",
+        partition=number,
+        target_topic="A.orders",
+        state=state,
+        reason=None,
+        lane=0,
+        first=0,
+        position=90,
+        source_end=100,
+        stop_at=None,
+        last_timestamp=int(NOW * 1000) - 5_000,
+        records=90,
+        bytes=9_000,
+        records_per_s=10.0,
+        bytes_per_s=1_000.0,
+        recoveries=2,
+        failures=1,
+        map_points=3,
+        ages=Timing(last=5.0, recent=Spread(4, 32, 2, 15)),
+        latencies=LATENCY,
+    )
+
+
+def link(*partitions: PartitionStatus) -> LinkStatus:
+    return LinkStatus(
+        name="A->B",
+        source="A",
+        target="B",
+        role=Role.LEADING,
+        reason=None,
+        planned=True,
+        partitions=partitions or (partition(0), partition(1, State.STOPPED)),
+        troubles=(Trouble(topic="odd", reason="no permission"),),
+        tasks=(
+            TaskRecord(name="groups", done_at=int(NOW * 1000) - 60_000, items={"g": "has members"}),
+            TaskRecord(name="ACLs", reason="refused"),
+        ),
+        checkpoints=(
+            CheckpointTiming(group="readers", topic="A.orders", partition=0, latency=LATENCY),
+        ),
+        progress_writes=30,
+        progress_write_failures=4,
+        translation_fallbacks=5,
+    )
+
+
+def full(*links: LinkStatus) -> Snapshot:
+    return Snapshot(
+        started_at=NOW - 600,
+        taken_at=NOW,
+        bounded=False,
+        draining=False,
+        links=links or (link(),),
+        lanes=(
+            LaneStatus(
+                lane=0,
+                host="worker",
+                pid=17,
+                partitions=2,
+                bytes_per_s=2_000.0,
+                rss_bytes=50_000_000,
+                cpu_s=1.5,
+            ),
+        ),
+        lanes_wanted=2,
+        other_tasks={"B->A": (TaskRecord(name="heartbeats", done_at=int(NOW * 1000)),)},
+    )

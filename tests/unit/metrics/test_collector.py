@@ -1,0 +1,194 @@
+"""What a scrape shows of a snapshot, and that it is one that Prometheus takes."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from causeway.daemon.status import LinkStatus, Role, Snapshot, Timing
+from causeway.dev.ports import Ports
+from causeway.errors import ConfigError
+from causeway.metrics import catalogue
+from causeway.metrics.collector import SnapshotCollector
+from causeway.metrics.reference import markdown
+from causeway.metrics.server import registry_of, served
+from causeway.model import State
+from tests.unit.metrics.snapshots import LATENCY, full, link, partition
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
+Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def read(text: str) -> Page:
+    """By name and labels; none may come twice."""
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    page = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
+    assert len(page) == len(samples)
+    return page
+
+
+def scrape(snapshot: Snapshot | None) -> Page:
+    collector = SnapshotCollector()
+    if snapshot is not None:
+        collector.take(snapshot)
+    return read(generate_latest(registry_of(collector)).decode())
+
+
+def names(page: Page) -> set[str]:
+    return {name for name, _ in page if not name.startswith("process_")}
+
+
+def of(page: Page, name: str, **labels: str) -> float:
+    return page[name, frozenset(labels.items())]
+
+
+def test_a_known_run_has_a_sample_of_every_metric() -> None:
+    assert names(scrape(full())) == {metric.name for metric in catalogue.metrics()}
+
+
+def test_the_names_and_labels_of_mirror_maker_2() -> None:
+    page = scrape(full())
+
+    at = {"source": "A", "target": "B", "topic": "A.orders", "partition": "0"}
+    source = "kafka_connect_mirror_mirrorsourceconnector"
+    wanted = {
+        "record_count": 90,
+        "record_rate": 10,
+        "byte_count": 9_000,
+        "byte_rate": 1_000,
+        "record_age_ms": 5,
+        "record_age_ms_min": 2,
+        "record_age_ms_max": 15,
+        "record_age_ms_avg": 8,
+        "replication_latency_ms": 7,
+        "replication_latency_ms_min": 3,
+        "replication_latency_ms_max": 20,
+        "replication_latency_ms_avg": 10,
+    }
+    assert {name: of(page, f"{source}_{name}", **at) for name in wanted} == wanted
+    checkpoint = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
+    assert of(page, checkpoint, group="readers", **at) == 7
+    assert of(page, f"{checkpoint}_max", group="readers", **at) == 20
+
+
+def test_our_own() -> None:
+    page = scrape(full())
+
+    at = {"link": "A->B", "topic": "orders", "partition": "0"}
+    assert of(page, "causeway_partition_lag_records", **at) == 10
+    assert of(page, "causeway_partition_lag_bytes", **at) == 1_000
+    assert of(page, "causeway_partition_lag_seconds", **at) == 5
+    assert of(page, "causeway_partition_records_total", **at) == 90
+    assert of(page, "causeway_partition_recoveries_total", **at) == 2
+    states = {key for key in page if key[0] == "causeway_partition_state"}
+    assert {dict(labels)["state"] for _, labels in states} == {"running", "stopped"}
+    assert len(states) == 2, "one a partition"
+    assert of(page, "causeway_link_role", link="A->B", role="leading") == 1
+    assert of(page, "causeway_task_failing", link="A->B", task="groups") == 0
+    assert of(page, "causeway_task_failing", link="A->B", task="ACLs") == 1
+    assert of(page, "causeway_task_problems", link="A->B", task="groups") == 1
+    assert of(page, "causeway_task_failing", link="B->A", task="heartbeats") == 0
+    assert of(page, "causeway_lanes_running") == 1
+    assert of(page, "causeway_lanes_wanted") == 2
+    assert of(page, "causeway_lane_cpu_seconds_total", lane="0", host="worker", pid="17") == 1.5
+
+
+def test_what_is_unknown_has_no_sample() -> None:
+    new = replace(
+        partition(0),
+        state=State.WAITING,
+        source_end=-1,
+        last_timestamp=-1,
+        records=0,
+        bytes=0,
+        ages=None,
+        latencies=Timing(last=7.0, recent=None),
+    )
+    page = scrape(full(replace(link(new), tasks=(), checkpoints=())))
+
+    missing = {metric.name for metric in catalogue.metrics()} - names(page)
+    assert missing == {
+        "causeway_partition_lag_records",
+        "causeway_partition_lag_bytes",
+        "causeway_partition_lag_seconds",
+        *(metric.name for metric in catalogue.RECORD_AGE),
+        *(metric.name for metric in catalogue.REPLICATION_LATENCY[1:]),
+        *(metric.name for metric in catalogue.CHECKPOINT_LATENCY),
+    }
+    assert names(scrape(None)) == {"causeway_info"}, "before the daemon has looked at itself"
+
+
+def test_who_no_longer_leads_tells_nothing_of_tasks() -> None:
+    page = scrape(replace(full(replace(link(), role=Role.STANDBY)), other_tasks={}))
+    assert of(page, "causeway_link_role", link="A->B", role="standby") == 1
+    assert not [name for name in names(page) if "_task_" in name or "checkpoint" in name]
+
+
+def test_a_partition_without_lag_is_behind_by_nothing() -> None:
+    done = replace(partition(0), position=100, records=0, bytes=0, last_timestamp=-1)
+    page = scrape(full(link(done)))
+
+    at = {"link": "A->B", "topic": "orders", "partition": "0"}
+    for unit in ("records", "bytes", "seconds"):
+        assert of(page, f"causeway_partition_lag_{unit}", **at) == 0
+
+
+def test_a_lane_and_its_successor_of_one_moment_are_one_series() -> None:
+    once = full()
+    twice = replace(once, lanes=(*once.lanes, replace(once.lanes[0], cpu_s=2.0)))
+
+    page = scrape(twice)
+
+    assert of(page, "causeway_lane_cpu_seconds_total", lane="0", host="worker", pid="17") == 2
+
+
+def test_labels_may_hold_anything() -> None:
+    odd: LinkStatus = replace(
+        link(),
+        name='A"->\nB\\',
+        checkpoints=(
+            replace(link().checkpoints[0], group='a "group"\\n\n{x="y"}', latency=LATENCY),
+        ),
+    )
+    found = {dict(labels).get("group") for _, labels in scrape(full(odd))}
+    assert 'a "group"\\n\n{x="y"}' in found
+
+
+def test_the_newest_snapshot_is_served_while_the_block_lasts() -> None:
+    ports = Ports()
+    address = f"http://127.0.0.1:{(port := ports.take())}/metrics"
+    with served("127.0.0.1", port) as take:
+        take(full())
+        take(replace(full(), lanes_wanted=7))
+        with urlopen(address) as answer:
+            page = read(answer.read().decode())
+    ports.release()
+
+    assert of(page, "causeway_lanes_wanted") == 7
+    assert any(name == "process_resident_memory_bytes" for name, _ in page)
+    with pytest.raises(URLError):
+        urlopen(address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_an_address_that_cannot_be_had_is_said_in_one_line(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = pytest.raises(ConfigError, match=f"serve metrics at {host}:{port}: ")
+        with refused as caught, served(host, port):
+            pass
+    assert "causeway.metrics.port" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_page_of_metrics_is_up_to_date() -> None:
+    assert DOCUMENT.read_text() == markdown(), (
+        "python -m causeway.metrics.reference > docs/metrics.md"
+    )
