@@ -86,6 +86,11 @@ class Leadership:
         return contents
 
     @property
+    def holds(self) -> bool:
+        """Whether our lease has surely not run out."""
+        return time.monotonic() - self._written_at < self._lease_s
+
+    @property
     def renewal_due(self) -> bool:
         return time.monotonic() - self._written_at > self._lease_s / 3
 

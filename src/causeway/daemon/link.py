@@ -68,7 +68,9 @@ class Link:
         self._claimer = Claimer(sides, link, wish, self._leadership)
         self.registry = Registry(link.name)
         self.control = ControlPlane(link, sides, self.registry)
-        self._tasks = Tasks(link.name, [*self.control.tasks(), *also])
+        self._tasks = Tasks(
+            link.name, [*self.control.tasks(), *also], lambda: self._leadership.holds
+        )
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
@@ -232,7 +234,9 @@ class Link:
                     return
                 time.sleep(0.2)
         self._tasks.join(_FINAL_S)
-        self.control.finish()
+        last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
+        last.start()
+        last.join(_FINAL_S)  # a cluster that is gone must not hold up whoever leads next
         self._leadership.release()
 
     def _write_dirty(self, *, final: bool = False) -> None:

@@ -72,9 +72,11 @@ class Row:
         self.newest = report.newest or self.newest
         if self.map is None:
             return
-        for point in report.breaks:
+        points = [*report.breaks, Point.of(report.outlets[0].pair)]
+        if report.state in (State.RUNNING, State.DONE):
+            self.map.rewind(points[-1])
+        for point in points:
             self.map.add(point)
-        self.map.add(Point.of(report.outlets[0].pair))
 
     def map_record(self) -> OffsetMapRecord:
         assert self.map is not None

@@ -44,10 +44,14 @@ class Task:
 
 
 class Tasks:
-    """Those of one link, from `start` to `stop`; may be started again."""
+    """Those of one link, from `start` to `stop`; may be started again. Nothing begins while
+    `may_run` says no."""
 
-    def __init__(self, link: str, tasks: Sequence[Task]) -> None:
+    def __init__(
+        self, link: str, tasks: Sequence[Task], may_run: Callable[[], bool] = lambda: True
+    ) -> None:
         self.link = link
+        self._may_run = may_run
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
@@ -99,6 +103,9 @@ class Tasks:
     def _run(self, task: Task, stop: threading.Event) -> None:
         pause = _BACKOFF_S[0]
         while not stop.is_set():
+            if not self._may_run():
+                stop.wait(_BACKOFF_S[0])
+                continue
             begun = time.monotonic()
             try:
                 outcome = task.work()

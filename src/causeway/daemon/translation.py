@@ -95,7 +95,8 @@ class Translator:
                 for offset in offsets:
                     if offset in answer:
                         found[at][offset] = Place(answer[offset])
-                        self._known[at][offset] = producer_id, answer[offset]
+                        if mirrored[at].outlet.exclusive:
+                            self._known[at][offset] = producer_id, answer[offset]
                     else:
                         found[at][offset] = self._fall_back(
                             span.start.target, "the logs no longer tell its exact place"

@@ -104,6 +104,14 @@ class OffsetMap:
         if len(points) > self._most:
             self._thin()
 
+    def rewind(self, point: Point) -> None:
+        """The target has lost what it had acknowledged after `point`; it gets it again, perhaps at
+        other offsets."""
+        points = self._points
+        while points and (points[-1].source > point.source or points[-1].target > point.target):
+            points.pop()
+            self.changed = True
+
     def trim(self, log_start: int) -> None:
         """Forget what lies below the source's log start: nobody can ask for it."""
         first = bisect_right(self._points, log_start, key=_SOURCE) - 1

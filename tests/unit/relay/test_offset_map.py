@@ -105,6 +105,16 @@ def test_old_news_changes_nothing() -> None:
     assert list(known.points) == [Point(0, 0, 0), Point(10, 8, 8)]
 
 
+def test_what_the_target_has_lost_is_forgotten() -> None:
+    known = OffsetMap([Point(0, 0, 0), Point(10, 8, 8), Point(20, 15, 15)])
+    known.rewind(Point(12, 9, 9))
+    again = Point(12, 9, 9), Point(20, 18, 15)
+    for point in again:
+        known.add(point)
+
+    assert list(known.points) == [Point(0, 0, 0), Point(10, 8, 8), *again]
+
+
 def test_trimmed_below_the_log_start() -> None:
     known = OffsetMap([Point(0, 0, 0), Point(10, 8, 8), Point(20, 15, 15), Point(30, 20, 20)])
     known.trim(15)
