@@ -1,0 +1,88 @@
+"""Looking up what an offset map leaves out, against a model that knows where each record went."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from causeway.model import TopicPartition
+from causeway.relay import lookup
+from causeway.relay.lookup import Sought
+from causeway.relay.offset_map import Point, Span
+from causeway.wire.cluster import Cluster
+from tests.harness.world import (
+    OURS,
+    SOURCE,
+    SOURCE_ID,
+    TARGET,
+    TARGET_ID,
+    FakeCluster,
+    World,
+    compact,
+    offsets_of,
+    worlds,
+)
+
+MANY = settings(max_examples=300)
+
+
+def find(world: World, first: int) -> dict[int, int]:
+    """Every offset of the stretch from the `first` record to the last one copied."""
+    copied = world.copied[0]
+    start, end = (Point.of(world.pair(0, index, 0)) for index in (first, copied))
+    # What is copied ends where the next record is due, whatever others have written behind it.
+    end = end._replace(target=world.places[0][copied - 1] + 1)
+    sought = Sought(
+        source=SOURCE,
+        target=TopicPartition(TARGET, 0),
+        producer_id=OURS,
+        read_committed=True,
+        span=Span(start, end),
+        offsets=range(start.source, end.source),
+    )
+    source = FakeCluster("t", SOURCE_ID, {0: world.source}, compacted=False)
+    target = FakeCluster(TARGET, TARGET_ID, world.targets, compacted=False)
+    return lookup.find(sought, cast(Cluster, source), cast(Cluster, target))
+
+
+def truth(world: World, offset: int) -> int:
+    places = world.places[0]
+    for record, place in zip(world.series, places, strict=False):
+        if record.offset >= offset:
+            return place
+    return places[-1] + 1
+
+
+@MANY
+@given(worlds(), st.data())
+def test_every_offset_is_found(world: World, data: st.DataObject) -> None:
+    assume(world.copied[0])
+    found = find(world, data.draw(st.integers(0, world.copied[0] - 1)))
+    assert found == {offset: truth(world, offset) for offset in found}
+    assert found, "an offset of a log that is still there is always found"
+
+
+@MANY
+@given(worlds(foreign=True), st.data())
+def test_also_between_other_writers_records(world: World, data: st.DataObject) -> None:
+    assume(world.copied[0])
+    found = find(world, data.draw(st.integers(0, world.copied[0] - 1)))
+    assert found == {offset: truth(world, offset) for offset in found}
+    assert found
+
+
+@MANY
+@given(worlds(keys=3), st.data())
+def test_a_source_that_was_compacted_since_is_never_misread(
+    world: World, data: st.DataObject
+) -> None:
+    """Whoever reads the source goes on with the next record that is still there."""
+    assume(world.copied[0] > 1)
+    compact(world.source, data.draw(st.integers(0, world.source.end)), world.source.aborted)
+    left = offsets_of(world.source)
+    remaining = [record.offset for record in world.series if record.offset in left]
+    for offset, place in find(world, 0).items():
+        following = next((each for each in remaining if each >= offset), world.source.end)
+        assert place == truth(world, following)
