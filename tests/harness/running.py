@@ -32,7 +32,8 @@ def mm2_file(
     *lines: str,
     spark: str = "local[2]",
 ) -> Path:
-    """A MirrorMaker 2 property file of these clusters (or bootstrap servers) and `lines`."""
+    """A MirrorMaker 2 property file of these clusters (or bootstrap servers) and `lines`. Without
+    heartbeats, unless `lines` speak of them: tests share clusters, and count what is there."""
     path = directory / f"mm2-{next(_numbers)}.properties"
     base = [
         f"clusters = {', '.join(clusters)}",
@@ -43,6 +44,8 @@ def mm2_file(
         "replication.factor = 1",
         f"spark.master = {spark}",
     ]
+    if not any("heartbeats" in line for line in lines):
+        base += ["emit.heartbeats.enabled = false", "heartbeats.replication.enabled = false"]
     path.write_text("\n".join([*base, *lines]) + "\n")
     return path
 
