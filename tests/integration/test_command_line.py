@@ -25,6 +25,8 @@ def file(
 {prefix}a.bootstrap.servers = {source_cluster.bootstrap}
 {prefix}b.bootstrap.servers = {target_cluster.bootstrap}
 {prefix}a->{prefix}b.enabled = true
+emit.heartbeats.enabled = false
+heartbeats.replication.enabled = false
 topics = {prefix}.*
 topics.exclude = {prefix}private.*
 replication.factor = 1
