@@ -64,6 +64,8 @@ def raw_batches(
             if stop > len(data):
                 break
             fields = HEADER.unpack_from(data, here)
+            if fields[0] >= end:
+                return  # appended since `end` was asked for
             last = fields[0] + fields[6]
             if last >= position:
                 yield data[here:stop]
