@@ -1,0 +1,27 @@
+"""Walking a log."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from causeway.relay import walk
+from causeway.wire.batches import HEADER
+from causeway.wire.cluster import Cluster
+from tests.harness.raw_batches import Rec
+from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
+
+
+@pytest.mark.parametrize(
+    ("position", "end", "bases"),
+    [(0, 9, [0, 3, 6]), (4, 9, [3, 6]), (0, 6, [0, 3]), (0, 7, [0, 3, 6]), (9, 9, [])],
+)
+def test_raw_batches_from_a_position_to_an_end(position: int, end: int, bases: list[int]) -> None:
+    """What is appended while it reads is not looked at, though it comes with the same answer."""
+    log = Log()
+    for _ in range(4):
+        log.append([Rec(offset=log.end + i) for i in range(3)])
+    cluster = FakeCluster("t", SOURCE_ID, {0: log}, compacted=False)
+    found = walk.raw_batches(cast(Cluster, cluster), SOURCE, position, end)
+    assert [HEADER.unpack_from(raw)[0] for raw in found] == bases
