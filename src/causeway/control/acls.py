@@ -44,6 +44,11 @@ class LeftOutAcl:
     acl: AclBinding
     reason: str
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether somebody may want one like it on the target."""
+        return _is_of_many(self.acl) and not _is_allowed_write(self.acl)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclPlan:
@@ -105,15 +110,24 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
     """Why an ACL is not copied that bears on one of the (sorted) topics; empty for any other."""
     if not _bears_on_any(acl, mirrored):
         return ""
-    if acl.pattern == "PREFIXED" or acl.name == "*":
+    if _is_of_many(acl):
         prefix = link.policy.format_remote_topic(link.source.alias, acl.name.removesuffix("*"))
         return (
             "only LITERAL ACLs on a topic are copied;"
             f" on {link.target.alias} it would be PREFIXED {prefix!r}"
         )
-    if acl.permission == "ALLOW" and acl.operation == "WRITE":
+    if _is_allowed_write(acl):
         return "a mirror is written by its mirror only"
     return "it would stop Causeway itself" if _hits_us(acl, link) else ""
+
+
+def _is_of_many(acl: AclBinding) -> bool:
+    """Whether it is about names, not about one topic."""
+    return acl.pattern == "PREFIXED" or acl.name == "*"
+
+
+def _is_allowed_write(acl: AclBinding) -> bool:
+    return acl.permission == "ALLOW" and acl.operation == "WRITE"
 
 
 def _bears_on_any(acl: AclBinding, topics: Sequence[str]) -> bool:

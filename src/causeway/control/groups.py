@@ -20,6 +20,7 @@ from causeway.control.formats import Checkpoint
 from causeway.errors import CausewayError
 from causeway.filters import Verdict, first_match
 from causeway.model import TopicPartition
+from causeway.naming import is_legal_name
 from causeway.wire.cluster import Committed, GroupListing
 
 Commits = Mapping[TopicPartition, Committed]
@@ -82,16 +83,27 @@ class CommitPlan:
 
 def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> Chosen:
     """The groups that the file asks for, sorted: those of consumers that `groups` selects and
-    `groups.exclude` does not."""
+    `groups.exclude` does not. A list leaves out what we may not see, so those that the file names
+    outright are among them also where it lacks them: asking for their offsets tells why."""
     groups: list[str] = []
     left_out: list[LeftOutGroup] = []
-    for name, listed in sorted(listing.items()):
+    for name, listed in sorted((_named(link) | dict(listing)).items()):
         refusal = _refused(listed, link)
         if refusal is None:
             groups.append(name)
         else:
             left_out.append(refusal)
     return Chosen(groups=tuple(groups), left_out=tuple(left_out))
+
+
+def _named(link: LinkSettings) -> dict[str, GroupListing]:
+    """The groups that the file names outright, as if nothing more were known of them."""
+    texts = (pattern.pattern.replace("\\.", ".") for pattern in link.control.groups)
+    return {
+        text: GroupListing(name=text, state="", type="", protocol_type="")
+        for text in texts
+        if is_legal_name(text)
+    }
 
 
 def _refused(listed: GroupListing, link: LinkSettings) -> LeftOutGroup | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import acls, configs, mm2_offsets
@@ -120,12 +121,14 @@ class ControlPlane:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
         planned = acls.plan(observed, self._registry.topics().values(), self._link)
         answers = acls.apply(planned.creates, self._sides.target_admin)
-        return _outcome(
+        outcome = _outcome(
             [
                 *((error.subject, error) for error in planned.problems),
                 *((str(acl), error) for acl, error in answers.items() if error is not None),
             ]
         )
+        missed = {str(each.acl): each.reason for each in planned.left_out if each.is_missed}
+        return replace(outcome, items={**outcome.items, **missed})
 
     def write_mirror_maker_offsets(self) -> Outcome:
         self._mirror_maker.write({m.source: m.position for m in self._registry.mirrored()})

@@ -47,6 +47,9 @@ class Groups:
         self._listing: dict[str, GroupListing] = {}
         self._listed_at: float | None = None
         self._checkpoints_due = self._commits_due = 0.0
+        # Of the last time that offsets were committed: why some were not, and what failed.
+        self._not_committed: Mapping[str, str] = {}
+        self._commit_failures: Mapping[str, str] = {}
 
     @property
     def interval_s(self) -> float | None:
@@ -68,18 +71,28 @@ class Groups:
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
         translated = _by_group(followed, places)
-        items = _reasons(followed.left_out) | _inexact(followed, places)
-        unfinished = False
+        failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
-            self._write_checkpoints(followed, translated, read_at)
-            self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
+            try:
+                self._write_checkpoints(followed, translated, read_at)
+                self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
+            except CausewayError as error:
+                failure = error  # is no reason to leave out the commits
         if control.sync_group_offsets_enabled and now >= self._commits_due:
-            kept, failed = self._commit(followed, translated)
-            items |= kept | failed
-            unfinished = bool(failed)
-            if not unfinished:
+            self._not_committed, self._commit_failures = self._commit(followed, translated)
+            if not self._commit_failures:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
-        return Outcome(items=items, unfinished=unfinished)
+        if failure is not None:
+            raise failure
+        return Outcome(
+            items={
+                **_reasons(followed.left_out),
+                **_inexact(followed, places),
+                **self._not_committed,
+                **self._commit_failures,
+            },
+            unfinished=bool(self._commit_failures),
+        )
 
     def _source_groups(self) -> dict[str, GroupListing]:
         if self._listed_at is None or self._link.control.refresh_groups_enabled:

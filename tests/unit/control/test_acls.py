@@ -130,7 +130,14 @@ def test_acls_about_names_are_left_out_with_what_they_would_be() -> None:
         "ord": "only LITERAL ACLs on a topic are copied; on B it would be PREFIXED 'A.ord'",
         "*": "only LITERAL ACLs on a topic are copied; on B it would be PREFIXED 'A.'",
     }
+    assert all(left.is_missed for left in planned.left_out)
     assert planned.problems == ()
+
+
+def test_nobody_misses_what_is_left_out_on_purpose() -> None:
+    source = [acl("ALLOW", "WRITE", "orders"), acl("ALLOW", "WRITE", "ord", pattern="PREFIXED")]
+    planned = decide(source)
+    assert [left.is_missed for left in planned.left_out] == [False, False]
 
 
 def test_only_differences_are_written_and_nothing_is_taken_away() -> None:

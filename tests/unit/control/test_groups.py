@@ -109,6 +109,14 @@ def test_only_topics_of_the_link_count() -> None:
     assert result.left_out[1].reason == str(hidden)
 
 
+def test_groups_that_the_file_names_are_asked_for_though_no_list_has_them() -> None:
+    control = ControlSettings(groups=compile_patterns("hid\\.den, app.*, out"))
+    control = replace(control, groups_exclude=compile_patterns("out"))
+    assert choose(listed("app-1"), link(control)).groups == ("app-1", "hid.den")
+    of_connect = listed("hid.den", protocol_type="connect")
+    assert choose(of_connect, link(control)).groups == (), "what the list says of it counts"
+
+
 def test_under_the_identity_policy_names_stay() -> None:
     policy = ReplicationPolicy(kind="identity", source_alias="A")
     assert follow({"g": {T0: at(5)}}, link(policy=policy)).target(T0) == T0

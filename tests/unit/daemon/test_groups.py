@@ -1,0 +1,104 @@
+"""Checkpoints and commits of one link; no broker takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.daemon.discovery import Sides
+from causeway.daemon.groups import Groups
+from causeway.daemon.translation import Place, Translator
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.filters import compile_patterns
+from causeway.model import TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.wire.cluster import ClusterMetadata, Committed, GroupListing
+from causeway.wire.offsets import OffsetAt
+
+SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+HIDDEN = AuthorizationError("look up topic", "A.checkpoints.internal on B", "not allowed")
+
+
+class FakeCluster:
+    """Has `groups` with their states, and lets nobody see its topics."""
+
+    def __init__(self, **groups: str) -> None:
+        self.groups = {
+            name: GroupListing(name=name, state=state, type="classic", protocol_type="consumer")
+            for name, state in groups.items()
+        }
+        self.committed: dict[str, dict[TopicPartition, Committed]] = {}
+
+    def metadata(self, _: object) -> ClusterMetadata:
+        raise HIDDEN
+
+    def list_groups(self) -> dict[str, GroupListing]:
+        return self.groups
+
+    def committed_offsets_of(
+        self, names: Collection[str]
+    ) -> dict[str, dict[TopicPartition, Committed]]:
+        return {name: self.committed.get(name, {}) for name in names}
+
+    def list_offsets(self, places: Collection[TopicPartition], _: int) -> dict[Any, OffsetAt]:
+        return {at: OffsetAt(offset=100, timestamp=-1, leader_epoch=-1) for at in places}
+
+    def commit_offsets(
+        self, commits: Mapping[str, dict[TopicPartition, Committed]]
+    ) -> dict[str, dict[TopicPartition, CausewayError | None]]:
+        self.committed.update(commits)
+        return {group: dict.fromkeys(offsets) for group, offsets in commits.items()}
+
+
+class AsItIs:
+    """Every offset is the same on both sides."""
+
+    def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> dict[Any, Any]:
+        return {at: {offset: Place(offset) for offset in wanted[at]} for at in wanted}
+
+
+def groups_of(source: FakeCluster, target: FakeCluster, **control: Any) -> Groups:
+    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
+    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
+    link = LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=compile_patterns(".*"),
+        topics_exclude=(),
+        config_properties_exclude=(),
+        control=ControlSettings(sync_group_offsets_enabled=True, **control),
+    )
+    at_source, at_target = cast(Any, source), cast(Any, target)
+    sides = Sides(
+        source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
+    )
+    return Groups(link, sides, cast(Translator, AsItIs()))
+
+
+def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
+    source, target = FakeCluster(billing="Stable"), FakeCluster()
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+
+    with pytest.raises(AuthorizationError) as refused:
+        groups_of(source, target).work()
+
+    assert refused.value is HIDDEN
+    assert target.committed == {"billing": {TARGET: Committed(offset=7)}}
+
+
+def test_why_a_group_is_not_committed_is_said_until_it_is_looked_at_again() -> None:
+    source, target = FakeCluster(billing="Stable"), FakeCluster(billing="Stable")
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+    groups = groups_of(source, target, emit_checkpoints_enabled=False)
+
+    first, between = groups.work(), groups.work()
+
+    assert first.items.keys() == {"billing"}
+    assert "members" in first.items["billing"]
+    assert between == first
