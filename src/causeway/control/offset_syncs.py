@@ -54,6 +54,10 @@ class OffsetSyncs:
         if flush:
             self._flushed_at = time.monotonic()
 
+    def flush(self) -> None:
+        """The next `write` leaves nothing for later."""
+        self._flushed_at = -FLUSH_S
+
     def _is_due(self, at: TopicPartition, pair: Newest) -> bool:
         last = self._written.get(at)
         if last is None:

@@ -9,7 +9,7 @@ MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
@@ -75,9 +75,13 @@ class ControlPlane:
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more. Never raises."""
         control = self._link.control
-        last = [self.sync_offsets] if control.emit_offset_syncs_enabled else []
-        last += [self._groups.work] if self._groups.interval_s else []
-        last += [self.write_mirror_maker_offsets] if control.mm2_offsets else []
+        last: list[Callable[[], object]] = []
+        if control.emit_offset_syncs_enabled:
+            last.append(self.flush_offsets)
+        if self._groups.interval_s:
+            last.append(self._groups.finish)
+        if control.mm2_offsets:
+            last.append(self.write_mirror_maker_offsets)
         for work in last:
             try:
                 work()
@@ -104,6 +108,10 @@ class ControlPlane:
             {m.source: m.newest for m in self._registry.mirrored() if m.newest is not None}
         )
         return DONE
+
+    def flush_offsets(self) -> None:
+        self._syncs.flush()
+        self.sync_offsets()
 
     def sync_configs(self) -> Outcome:
         topics = self._registry.topics().values()

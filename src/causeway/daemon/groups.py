@@ -94,6 +94,11 @@ class Groups:
             unfinished=bool(self._commit_failures),
         )
 
+    def finish(self) -> None:
+        """All of it, due or not. Raises CausewayError."""
+        self._checkpoints_due = self._commits_due = 0.0
+        self.work()
+
     def _source_groups(self) -> dict[str, GroupListing]:
         if self._listed_at is None or self._link.control.refresh_groups_enabled:
             self._listing = self._sides.source_admin.list_groups()

@@ -68,3 +68,6 @@ def test_what_is_newer_than_the_last_one_is_flushed_once_a_minute(
     syncs.write({AT: (11, 11)})
     syncs.write({AT: (12, 12)})
     assert log.written == [(10, 10), (11, 11)]
+    syncs.flush()
+    syncs.write({AT: (12, 12)})
+    assert log.written[2:] == [(12, 12)]
