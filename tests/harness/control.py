@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,3 +61,21 @@ def offset_syncs(tools: KafkaTools, alias: str) -> dict[Place, list[tuple[int, i
         sync = OffsetSync.decode(record.key, record.value)
         found.setdefault(tuple(sync.partition), []).append((sync.upstream, sync.downstream))  # type: ignore[arg-type]
     return found
+
+
+def spread_groups(
+    source: KafkaTools, topics: list[str], prefix: str, seed: int
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Groups that stand anywhere: at both ends, in gaps, between."""
+    chance = random.Random(seed)
+    ends = {topic: source.offsets(topic) for topic in topics}
+    groups = {}
+    for number in range(12):
+        standing = {
+            (topic, partition): {0: 0, 1: end}.get(number, chance.randint(0, end))
+            for topic, of in ends.items()
+            for partition, end in of.items()
+        }
+        groups[f"{prefix}g{number}"] = standing
+        source.commit_group(f"{prefix}g{number}", standing)
+    return groups

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from causeway.dev.cluster import LocalCluster
-from causeway.dev.mirror_maker import MirrorMaker2
-from tests.harness.control import Truth, checkpoints
+from causeway.dev.mirror_maker import MirrorMaker2, write_properties
+from tests.harness.control import Truth, checkpoints, spread_groups
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,
@@ -40,6 +40,7 @@ def properties(source: LocalCluster, target: LocalCluster, prefix: str) -> dict[
         "status.storage.replication.factor": "1",
         "offset.flush.interval.ms": "1000",
         "emit.checkpoints.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
         "sync.topic.acls.enabled": "false",
         "A.consumer.isolation.level": "read_committed",
     }
@@ -106,3 +107,58 @@ def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
             again.stop()
         run_to_end(file)
         assert_same(source, topic, target, mirror)
+
+
+@pytest.mark.timeout(900)
+def test_mirror_maker_is_never_ahead_of_us_nor_we_of_the_truth(prefix: str, tmp_path: Path) -> None:
+    """Both mirror the same transactions to a cluster each, so their targets hold the same records
+    at the same offsets. For groups at the same places, its checkpoints are ours or behind them."""
+    with (
+        LocalCluster("A") as source_cluster,
+        LocalCluster("B") as theirs_cluster,
+        LocalCluster("C") as ours_cluster,
+    ):
+        source = KafkaTools(source_cluster.bootstrap)
+        theirs, ours = KafkaTools(theirs_cluster.bootstrap), KafkaTools(ours_cluster.bootstrap)
+        topic = prefix + "t"
+        mirror = f"A.{topic}"
+        source.create_topic(topic, 2)
+        source.commit_group(f"{prefix}g0", {(topic, 0): 0})
+        settings = properties(source_cluster, theirs_cluster, prefix)
+        peer = MirrorMaker2(settings, tmp_path / "theirs")
+        peer.start()
+        file = tmp_path / "ours.properties"
+        write_properties(file, {**settings, "B.bootstrap.servers": ours_cluster.bootstrap})
+        with Running("run", file, directory=tmp_path):
+            with writing(source, topic, 2, seed=2) as writer:
+                await_until(lambda: writer.written > 2_000, 60, "records to mirror")
+            for target in (theirs, ours):
+                await_copied(source, topic, target, mirror)
+            groups = spread_groups(source, [topic], prefix, seed=3)
+            truth = Truth.of(source, topic, ours, mirror)
+            assert truth == Truth.of(source, topic, theirs, mirror)
+            wanted = {
+                (group, (mirror, partition)): offset
+                for group, standing in groups.items()
+                for (_, partition), offset in standing.items()
+            }
+
+            def there() -> bool:
+                found = checkpoints(ours)
+                return all(k in found and found[k].upstream == o for k, o in wanted.items())
+
+            await_until(there, PATIENCE_S, "our checkpoints")
+            at_theirs = f"{prefix}g1"
+            await_until(
+                lambda: any(group == at_theirs for group, _ in checkpoints(theirs)),
+                PATIENCE_S,
+                "MirrorMaker 2's checkpoints",
+            )
+            mine, peers = checkpoints(ours), checkpoints(theirs)
+        peer.stop()
+        for key, offset in wanted.items():
+            assert mine[key].downstream == truth.place(key[1][1], offset)
+        compared = [key for key in wanted if key in peers and peers[key].upstream == wanted[key]]
+        assert compared
+        for key in compared:
+            assert peers[key].downstream <= mine[key].downstream, key

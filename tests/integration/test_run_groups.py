@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev.cluster import LocalCluster
-from tests.harness.control import Truth, checkpoints, offset_syncs
+from tests.harness.control import Truth, checkpoints, offset_syncs, spread_groups
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file, status_of
 from tests.harness.waiting import await_until
@@ -38,24 +38,6 @@ def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) ->
                 transactions.abort()
             else:
                 transactions.commit()
-
-
-def spread_groups(
-    source: KafkaTools, topics: list[str], prefix: str, seed: int
-) -> dict[str, dict[tuple[str, int], int]]:
-    """Groups that stand anywhere: at both ends, in gaps, between."""
-    chance = random.Random(seed)
-    ends = {topic: source.offsets(topic) for topic in topics}
-    groups = {}
-    for number in range(12):
-        standing = {
-            (topic, partition): {0: 0, 1: end}.get(number, chance.randint(0, end))
-            for topic, of in ends.items()
-            for partition, end in of.items()
-        }
-        groups[f"{prefix}g{number}"] = standing
-        source.commit_group(f"{prefix}g{number}", standing)
-    return groups
 
 
 @pytest.mark.timeout(900)
