@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bench import latency, report, results, soak, start, throughput
+from bench import groups, latency, report, results, soak, start, throughput
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged
 from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES
@@ -44,6 +44,7 @@ class Workload:
 def workloads(*, quick: bool) -> list[Workload]:
     factor = _QUICK_FACTOR if quick else 1
     parts, each = (50, 5) if quick else (1000, 5)
+    crowd = 50 if quick else 5_000
     return [
         *(_throughput(shape.shortened(factor), settle_s=1 if quick else 5) for shape in SHAPES),
         Workload(
@@ -57,6 +58,13 @@ def workloads(*, quick: bool) -> list[Workload]:
             title="from the start to the first record",
             settings={},
             measure=lambda stage, name, say: start.measure(stage, name, 1, 1, say),
+        ),
+        Workload(
+            name="groups",
+            title=f"{crowd:,} groups of {groups.PARTITIONS} partitions, all moved at once",
+            settings={"intervals": "1 s"},
+            measure=lambda stage, name, say: groups.measure(stage, name, crowd, say),
+            rounds=1,
         ),
         Workload(
             name="latency",
@@ -158,7 +166,9 @@ def _narrator(subject: str) -> Say:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", metavar="NAMES", help="json,1kb,small,partitions,first,latency")
+    parser.add_argument(
+        "--only", metavar="NAMES", help="json,1kb,small,partitions,first,groups,latency"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it all work?")
     parser.add_argument("--rounds", type=int, help="how often each system is measured")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="also watch memory so long")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -13,6 +13,7 @@ from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES
 
 MEMORY_MB = 1500
 SOAK_MINUTES = 60
+GROUPS_S = 10.0
 SOAK_GROWTH = 0.05
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
 _CPU_SHARE = 0.1
@@ -37,6 +38,8 @@ Throughput has one more round before these, uncounted, in which the brokers get 
   of keys and values before compression.
 - **1,000 partitions, first record**: from the start of the process to the last (the first) record
   readable on the target.
+- **Groups**: from the last commit on the source until the last group stands there on the target,
+  group offset sync on; a second of it is the interval.
 - **Latency**: 200 records/s; the age of each record when a consumer of the target gets it. A
   consumer of the source shows what of it is not the mirror's.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
@@ -78,6 +81,8 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
     for name in ("partitions", "first"):
         if name in entries:
             yield _start(entries[name])
+    if "groups" in entries:
+        yield _groups(entries["groups"])
     if "latency" in entries:
         for reader in ("read_uncommitted", "read_committed"):
             yield _latency(entries["latency"], reader, "p50", 0.5)
@@ -118,6 +123,13 @@ def _cpu(entry: Entry, most: float | None) -> Row:
 def _start(entry: Entry) -> Row:
     figures = _each(entry, _seconds)
     return _row(entry.title, figures, "{:.1f} s".format, "at most 1 ×", 1.0, lower=True)
+
+
+def _groups(entry: Entry) -> Row:
+    row = _row(entry.title, _each(entry, _seconds), "{:.1f} s".format, "", None)
+    ours = _each(entry, _seconds)[2]
+    wanted = f"at most {GROUPS_S:g} s"
+    return replace(row, wanted=wanted, holds=None if ours is None else ours <= GROUPS_S)
 
 
 def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
@@ -208,6 +220,8 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "at the source": lambda f: _spread(f["source"]),
             **usage,
         }
+    if "groups" in figure:
+        return {"groups": lambda f: f"{f['groups']:,}", **usage}
     return {"records": lambda f: f"{f['records']:,}", **usage}
 
 

@@ -34,7 +34,7 @@ def measure(stage: Stage, name: str, partitions: int, records_each: int, say: Sa
     with stage.run(workload, partitions) as run:
         total = partitions * records_each
         say(f"writing {total:,} records to {partitions:,} partitions")
-        _write(stage.source.bootstrap, run.topic, partitions, records_each)
+        write(stage.source.bootstrap, run.topic, partitions, records_each)
         target = stage.watch(run)
         wanted = dict.fromkeys(range(partitions), records_each)
         mirror = system(name, stage, run)
@@ -61,7 +61,8 @@ def measure(stage: Stage, name: str, partitions: int, records_each: int, say: Sa
         return Start(partitions=partitions, records=total, usage=usage)
 
 
-def _write(bootstrap: str, topic: str, partitions: int, records_each: int) -> None:
+def write(bootstrap: str, topic: str, partitions: int, records_each: int) -> None:
+    """So many small records to each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
     for partition in range(partitions):
         for _ in range(records_each):

@@ -56,9 +56,17 @@ class System(ABC):
         self.stop()
 
 
-def system(name: str, stage: Stage, run: Run, extra: Mapping[str, str] | None = None) -> System:
-    """`extra`: the producer settings that fit the work, for the tuned MirrorMaker 2 alone."""
-    file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {})
+def system(
+    name: str,
+    stage: Stage,
+    run: Run,
+    extra: Mapping[str, str] | None = None,
+    *,
+    flow: Mapping[str, str] | None = None,
+) -> System:
+    """`extra`: the producer settings that fit the work, for the tuned MirrorMaker 2 alone; `flow`:
+    keys for all."""
+    file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {}) | dict(flow or {})
     directory = stage.directory / f"{name}-{run.alias}"
     if name == CAUSEWAY:
         return _Causeway(file, directory)
