@@ -1,4 +1,4 @@
-"""A lane's connections: one a source broker and way of reading, a few a target broker.
+"""A lane's connections: one a link, source broker and way of reading, a few a target broker.
 
 Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
 """
@@ -31,6 +31,10 @@ C = TypeVar("C", SourceConnection, TargetConnection)
 
 @dataclass(frozen=True, slots=True)
 class SourceKey:
+    """Links share none: several may read one partition, each at its own place, and a fetch session
+    holds a partition once."""
+
+    link: str
     cluster: str
     node: int
     read_committed: bool
@@ -127,6 +131,7 @@ class Connections:
     def _source_key(self, flow: Flow) -> SourceKey:
         assignment = flow.assignment
         return SourceKey(
+            assignment.link,
             assignment.source,
             flow.source_node,
             assignment.read_committed,
