@@ -39,6 +39,7 @@ class Workload:
     measure: Measure
     rounds: int = 3
     uncounted: int = 0
+    alone: bool = False  # Causeway's own promise, without a peer
 
 
 def workloads(*, quick: bool) -> list[Workload]:
@@ -65,6 +66,7 @@ def workloads(*, quick: bool) -> list[Workload]:
             settings={"intervals": "1 s"},
             measure=lambda stage, name, say: groups.measure(stage, name, crowd, say),
             rounds=1,
+            alone=True,
         ),
         Workload(
             name="latency",
@@ -102,6 +104,7 @@ def _soak(minutes: float) -> Workload:
         settings={},
         measure=lambda stage, name, say: soak.measure(stage, name, minutes, say),
         rounds=1,
+        alone=True,
     )
 
 
@@ -142,9 +145,9 @@ def _measure(
     stage: Stage, workload: Workload, systems: Sequence[str], rounds: int | None
 ) -> results.Entry:
     measured: dict[str, list[Any]] = {name: [] for name in systems}
-    if workload.name == "soak":
+    if workload.alone:
         measured = {CAUSEWAY: []}
-    count = 1 if workload.name == "soak" else rounds or workload.rounds
+    count = workload.rounds if workload.alone else rounds or workload.rounds
     for number in range(-workload.uncounted, count):
         # The brokers get faster with use: each system goes first as often as the other.
         order = list(measured) if number % 2 == 0 else list(reversed(measured))
