@@ -132,6 +132,7 @@ def test_java_programs_find_their_topics_and_go_on_at_the_exact_record(
         "A->C.replication.policy.separator = _",
         f"topics = .*{TORN}",
         "refresh.topics.interval.seconds = 1",
+        "emit.heartbeats.enabled = true",
         "emit.checkpoints.interval.seconds = 1",
         "sync.topic.acls.enabled = false",
     )
