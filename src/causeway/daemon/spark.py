@@ -29,6 +29,7 @@ _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 _COUNT_S = 5.0  # so often the cores of a cluster are counted
+_LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
 # What Spark itself hides on its pages; such values must not become arguments of a process either.
 _SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
 _NOT_IMPORTABLE = "the executors cannot import"
@@ -103,7 +104,7 @@ class Spark:
         self._stopping = threading.Event()
         self._context_ended: str | None = None
         self._cores, self._counted_at = 1, -_COUNT_S
-        self._launched: set[int] = set()
+        self._launched: dict[int, threading.Thread] = {}
 
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
@@ -205,10 +206,10 @@ class Spark:
         """Runs lane number `lane`, again and again, in a job and a thread of its own."""
         if lane in self._launched or self._stopping.is_set():
             return
-        self._launched.add(lane)
-        threading.Thread(
+        self._launched[lane] = threading.Thread(
             target=self._run, args=(LaneTask(lane, host, port),), name=f"lane-{lane}", daemon=True
-        ).start()
+        )
+        self._launched[lane].start()
 
     def _run(self, task: LaneTask) -> None:
         pause = _BACKOFF_S[0]
@@ -247,6 +248,11 @@ class Spark:
     def stop(self, patience_s: float = 5.0) -> None:
         """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""
         self._stopping.set()
+        # A context that is stopped while it books a task that has just ended breaks off in the
+        # midst of what it tells PySpark, which then prints a traceback.
+        until = time.monotonic() + _LAST_JOBS_S
+        for thread in tuple(self._launched.values()):
+            thread.join(max(0.0, until - time.monotonic()))
         context, self._context = self._context, None
         try:
             if context is not None:
