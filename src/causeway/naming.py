@@ -20,7 +20,7 @@ MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
 HEARTBEATS = "heartbeats"
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_PROGRESS = re.compile(r"causeway\..*\.progress\.internal")
+_PROGRESS = re.compile(r"__causeway\..*\.progress")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _CLASSES: dict[str, Literal["default", "identity"]] = {

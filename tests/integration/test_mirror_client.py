@@ -41,17 +41,14 @@ class MirrorClient:
         self._client.close()
 
     def topology(self) -> dict[str, object]:
-        """What it says of clusters and topics; `hops` of each cluster that might lie upstream.
-
-        `remote` is without Causeway's progress topics: to Kafka's policy since 4.3, every name with
-        a separator is a mirror's, unless it begins with two underscores or is MirrorMaker's own."""
+        """What it says of clusters and topics; `hops` of each cluster that might lie upstream."""
         client, utils = self._client, self._mirror.RemoteClusterUtils
         return {
             "upstream": set(client.upstreamClusters()),
             "hops": {alias: utils.replicationHops(self._properties, alias) for alias in "ABC"},
             "heartbeats": set(client.heartbeatTopics()),
             "checkpoints": set(client.checkpointTopics()),
-            "remote": {t for t in client.remoteTopics() if not t.endswith(".progress.internal")},
+            "remote": set(client.remoteTopics()),
         }
 
     def translate(self, alias: str, group: str) -> dict[tuple[str, int], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.security import Security
+from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,
@@ -137,6 +138,13 @@ def acls_of(tools: KafkaTools, topic: str) -> set[AclBinding]:
     return set(tools.admin.describe_acls(which).result(PATIENCE_S))
 
 
+def planned_by(file: Path, link: str = "A->B") -> dict[str, Any]:
+    plan = causeway("plan", file, "--json")
+    assert plan.code == 0, plan.err
+    (found,) = [each for each in plan.json["links"] if each["link"] == link]
+    return dict(found)
+
+
 def left_undone(file: Path, task: str, link: str = "A->B") -> dict[str, str] | None:
     """By item, why. None while the task has not been done, or fails as a whole."""
     found = next((each for each in status_of(file)[link]["tasks"] if each["task"] == task), None)
@@ -195,6 +203,15 @@ def test_acls_follow_and_mirrors_are_read_only(
     barred = acl("shop", WRITE, mirror, DENY)
     copied = {acl("ann", READ, mirror), acl("bob", READ, mirror), acl("dan", READ, mirror, DENY)}
     by_name = f"ALLOW READ on PREFIXED TOPIC {names} for User:eve from *"
+    planned = planned_by(file)
+    assert set(planned["acls"]["create"]) == {
+        f"ALLOW READ on LITERAL TOPIC {mirror} for User:ann from *",
+        f"ALLOW READ on LITERAL TOPIC {mirror} for User:bob from *",
+        f"DENY READ on LITERAL TOPIC {mirror} for User:dan from *",
+        f"DENY WRITE on LITERAL TOPIC {mirror} for User:shop from *",
+    }
+    assert by_name in {left["acl"] for left in planned["acls"]["left_out"]}
+    assert acls_of(at_target, mirror) == set(), "a plan writes nothing"
 
     with Running("run", file, directory=tmp_path) as run:
         await_until(lambda: acls_of(at_target, mirror) == {*copied, barred}, PATIENCE_S)
@@ -212,6 +229,7 @@ def test_acls_follow_and_mirrors_are_read_only(
         assert acls_of(at_target, mirror) == {*copied, barred, acl("fay", READ, mirror)}
         assert run.stop() == 0
     assert_same(at_source, topic, at_target, mirror)
+    assert planned_by(file)["acls"]["create"] == []
 
     remove(at_target, barred)
     await_until(lambda: writes(shop, mirror), PATIENCE_S, "what is lifted is lifted")
@@ -291,3 +309,14 @@ def test_configs_follow_and_what_is_refused_holds_up_nothing_else(
         await_config(two, "segment.ms", DAY)
         await_left_undone(file, "topic configs")
         assert run.stop() == 0
+
+    assert planned_by(file)["changes"] == []
+    at_target.set_topic_config(mirrors[one], {"retention.ms": DAY, "segment.ms": "7200000"})
+    assert planned_by(file)["changes"] == [
+        {
+            "change": "alter configs",
+            "topic": mirrors[one],
+            "configs": {"retention.ms": HOUR, "segment.ms": DAY},
+        }
+    ]
+    assert at_target.topic_config(mirrors[one])["retention.ms"] == DAY, "a plan writes nothing"

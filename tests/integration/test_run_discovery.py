@@ -68,6 +68,9 @@ def test_topics_and_partitions_that_come_and_go(
         f"A->D.topics = joined-{prefix}.*",
         "A->D.topics.exclude = none",
         "A->D.replication.policy.separator = _",
+        # A_checkpoints_internal would stand in the way of A.checkpoints.internal, in other tests.
+        "A->D.emit.checkpoints.enabled = false",
+        "A->D.emit.offset-syncs.enabled = false",
         "refresh.topics.interval.seconds = 1",
     )
     with (

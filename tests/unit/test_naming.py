@@ -80,7 +80,7 @@ def test_internal_topics_are_called_as_in_mirror_maker(
 
 @pytest.mark.parametrize(
     "topic",
-    ["__consumer_offsets", ".x", "a.internal", "a-internal", "causeway.A.B.progress.internal"],
+    ["__consumer_offsets", ".x", "a.internal", "a-internal", "__causeway.A.B.progress"],
 )
 def test_internal_topics(topic: str) -> None:
     assert DEFAULT.is_internal_topic(topic)
@@ -89,7 +89,7 @@ def test_internal_topics(topic: str) -> None:
 
 def test_mirror_maker_1_knows_only_kafkas_own_internal_topics() -> None:
     assert UNCHANGED.is_internal_topic("__consumer_offsets")
-    assert UNCHANGED.is_internal_topic("causeway.A.B.progress.internal")
+    assert UNCHANGED.is_internal_topic("__causeway.A.B.progress")
     assert not UNCHANGED.is_internal_topic("a.internal")
     assert not UNCHANGED.is_heartbeats_topic("heartbeats")
 

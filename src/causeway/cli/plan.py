@@ -32,7 +32,7 @@ def command(file: FileArgument, as_json: JsonOption = False) -> int:
             if number:
                 out.print()
             _show(out, each)
-    return _judge([problem.error for each in plans for problem in each.topics.problems])
+    return _judge([problem.error for each in plans for problem in each.problems])
 
 
 def _judge(errors: list[CausewayError]) -> int:
@@ -53,7 +53,7 @@ def _show(out: Console, each: LinkPlan) -> None:
         f"[bold]{each.link.name}[/bold]: {count(len(topics.mirrored), 'topic')} with "
         f"{count(partitions, 'partition')} would be mirrored, "
         f"{count(len(topics.left_out), 'topic')} left out, "
-        f"{count(len(topics.problems), 'problem')}"
+        f"{count(len(each.problems), 'problem')}"
     )
     changes = _changes(each)
     if topics.mirrored:
@@ -70,7 +70,7 @@ def _show(out: Console, each: LinkPlan) -> None:
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
-    if not (topics.mirrored or topics.left_out or topics.problems):
+    if not (topics.mirrored or topics.left_out or each.problems):
         out.print(f"{each.link.source.alias} shows no topics: it has none, or hides them from us")
     if each.new_progress_topic:
         out.print(f"progress topic to create: {each.new_progress_topic}")
@@ -81,16 +81,21 @@ def _show(out: Console, each: LinkPlan) -> None:
         for left in topics.left_out:
             table.add_row(left.topic, left.reason)
         out.print(table)
-    for problem in topics.problems:
+    for acl in each.acls.creates:
+        out.print(f"ACL to create: {acl}", highlight=False)
+    for note in each.acls.notes:
+        out.print(note, highlight=False)
+    for problem in each.problems:
         out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
     """What is done to each target topic, in words."""
+    from causeway.control.configs import SyncConfigs
     from causeway.control.topics import AlterTopicConfigs, CreateTopic, GrowTopic
 
     words: defaultdict[str, list[str]] = defaultdict(list)
-    for change in each.topics.changes:
+    for change in (*each.topics.changes, *each.configs.changes):
         match change:
             case CreateTopic():
                 copies = (
@@ -101,7 +106,7 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
                 text = f"create: {count(change.partitions, 'partition')}, {copies}"
             case GrowTopic():
                 text = f"grow from {change.before} to {change.partitions} partitions"
-            case AlterTopicConfigs():
+            case AlterTopicConfigs() | SyncConfigs():
                 text = "set"
         configs = () if isinstance(change, GrowTopic) else change.configs
         if configs:
@@ -111,7 +116,10 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
     return words
 
 
-def _value(value: str) -> str:
+def _value(value: str | None) -> str:
+    """As it is shown; None takes a config back to its default."""
     from causeway.control.limits import LONG_MAX
 
+    if value is None:
+        return "(default)"
     return "unlimited" if value == str(LONG_MAX) else value

@@ -180,7 +180,7 @@ class LinkSettings:
 
     @property
     def progress_topic(self) -> str:
-        return f"causeway.{self.slug}.progress.internal"
+        return f"__causeway.{self.slug}.progress"
 
     @property
     def offset_syncs_topic(self) -> str:

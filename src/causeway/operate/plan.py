@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import topics
+from causeway.control import acls, configs, topics
+from causeway.control.acls import AclPlan
+from causeway.control.configs import ConfigPlan, SyncConfigs
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
     CreateTopic,
     GrowTopic,
+    MirroredTopic,
+    Problem,
     TopicPlan,
 )
 from causeway.daemon.claims import ACT
-from causeway.errors import CausewayError, DivergedError
+from causeway.errors import AuthorizationError, CausewayError, DivergedError
 from causeway.operate.clusters import Connect, clusters
 from causeway.relay.progress import Contents, ProgressTopic
+from causeway.wire.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
     link: LinkSettings
     topics: TopicPlan
+    configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
+    acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return (
+            *self.topics.problems,
+            *self.configs.problems,
+            *(Problem(topic=error.subject, error=error) for error in self.acls.problems),
+        )
 
 
 def plan(settings: Settings) -> tuple[LinkPlan, ...]:
     """Ask the clusters of every link and decide; writes nothing anywhere.
 
     Raises a CausewayError where a cluster cannot be asked at all; what is wrong with single topics
-    stands in `TopicPlan.problems`.
+    or ACLs stands in `LinkPlan.problems`.
     """
     with clusters() as connect:
         return tuple(_plan_link(link, connect) for link in settings.links)
@@ -45,11 +61,35 @@ def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
     errors = topics.refused(planned.changes, target)
     if known:
         errors |= _lost(planned, ProgressTopic(target, link.progress_topic).read(), link)
+    planned = topics.without(planned, errors)
     return LinkPlan(
         link=link,
-        topics=topics.without(planned, errors),
+        topics=planned,
+        configs=_plan_configs(source, target, planned.mirrored, link),
+        acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if known else link.progress_topic,
     )
+
+
+def _plan_configs(
+    source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
+) -> ConfigPlan:
+    if not link.sync_topic_configs_enabled:
+        return ConfigPlan(changes=(), problems=())
+    there = [topic for topic in mirrored if topic.target_id is not None]
+    return configs.plan(configs.observe(source, target, there), there, link)
+
+
+def _plan_acls(
+    source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
+) -> AclPlan:
+    """`run` mirrors records where it may not see ACLs: this is a problem beside the others."""
+    if not (link.control.sync_topic_acls_enabled or link.control.read_only_mirrors):
+        return AclPlan()
+    try:
+        return acls.plan(acls.observe(source, target, link), mirrored, link)
+    except AuthorizationError as error:
+        return AclPlan(problems=(error,))
 
 
 def _lost(
@@ -92,7 +132,16 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             }
             for topic in each.topics.mirrored
         ],
-        "changes": [change_json(change) for change in each.topics.changes],
+        "changes": [
+            change_json(change) for change in (*each.topics.changes, *each.configs.changes)
+        ],
+        "acls": {
+            "create": [str(acl) for acl in each.acls.creates],
+            "left_out": [
+                {"acl": str(left.acl), "reason": left.reason} for left in each.acls.left_out
+            ],
+            "notes": list(each.acls.notes),
+        },
         "new_progress_topic": each.new_progress_topic,
         "left_out": [
             {"topic": left.topic, "code": left.code, "reason": left.reason}
@@ -106,12 +155,12 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "cause": problem.error.cause,
                 "remedy": problem.error.remedy,
             }
-            for problem in each.topics.problems
+            for problem in each.problems
         ],
     }
 
 
-def change_json(change: Change) -> dict[str, Any]:
+def change_json(change: Change | SyncConfigs) -> dict[str, Any]:
     match change:
         case CreateTopic():
             return {
@@ -128,7 +177,7 @@ def change_json(change: Change) -> dict[str, Any]:
                 "partitions": change.partitions,
                 "before": change.before,
             }
-        case AlterTopicConfigs():
+        case AlterTopicConfigs() | SyncConfigs():
             return {
                 "change": "alter configs",
                 "topic": change.topic,

@@ -38,7 +38,7 @@ def load(
 def test_a_link_that_keeps_names_and_lets_the_key_decide(tmp_path: Path) -> None:
     (link,) = load(tmp_path, include="orders,pay.*").links
     assert link.name == "source-mm->target"
-    assert link.progress_topic == "causeway.source-mm.target.progress.internal"
+    assert link.progress_topic == "__causeway.source-mm.target.progress"
     assert link.source.bootstrap == (("a", 1),)
     assert link.target.bootstrap == (("b", 2),)
     assert link.partitioning == "by-key"

@@ -128,7 +128,7 @@ class OneLog:
 
 def store() -> tuple[OneLog, ProgressTopic]:
     log = OneLog()
-    return log, ProgressTopic(cast("Any", log), "causeway.A.B.progress.internal")
+    return log, ProgressTopic(cast("Any", log), "__causeway.A.B.progress")
 
 
 def test_the_newest_record_of_each_partition_is_read() -> None:
