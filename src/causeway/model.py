@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ class State(StrEnum):
     DONE = "done"  # a bounded run has copied this partition's share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(NamedTuple):
     """One true statement that recovery can start from.
 
     Of the relayed series, the record with sequence `sequence` is the first that comes from source
@@ -51,8 +49,8 @@ class Spread(NamedTuple):
         return Spread(
             self.seen + 1,
             self.total + figure,
-            min(self.least, figure),
-            max(self.most, figure),
+            figure if figure < self.least else self.least,
+            figure if figure > self.most else self.most,
         )
 
     @classmethod

@@ -570,7 +570,7 @@ def test_sequences_wrap(ground: Ground, prefix: str, progress: str) -> None:
         it.create()
         it.claim()
         for key, assignment in it.driver.assignments.items():
-            near = {"pair": replace(assignment.outlets[0].pair, sequence=2**31 - 130)}
+            near = {"pair": assignment.outlets[0].pair._replace(sequence=2**31 - 130)}
             outlets = tuple(outlet.model_copy(update=near) for outlet in assignment.outlets)
             it.driver.assignments[key] = assignment.model_copy(update={"outlets": outlets})
         for lane in range(4):

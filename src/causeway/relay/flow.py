@@ -70,6 +70,15 @@ class OutletState:
     breaks: list[Point] = field(default_factory=list)
     straight_to: Point | None = None
     newest: tuple[int, int] | None = None
+    idempotent: bool = field(init=False)
+    by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
+    by_id: tuple[bytes, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Looked up for each batch, where `spec`, a message, is slow.
+        self.idempotent = self.spec.producer_id >= 0
+        self.by_name = self.spec.topic.encode(), self.spec.partition
+        self.by_id = bytes.fromhex(self.spec.topic_id), self.spec.partition
 
     @classmethod
     def of(cls, spec: Outlet) -> OutletState:
@@ -82,10 +91,6 @@ class OutletState:
             end=pair.target,
             exclusive=spec.exclusive,
         )
-
-    @property
-    def idempotent(self) -> bool:
-        return self.spec.producer_id >= 0
 
     def may_send(self, now: float) -> bool:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
@@ -134,14 +139,14 @@ class OutletState:
             self._note_breaks(sent, base_offset)
 
     def _note_breaks(self, sent: Sent, base_offset: int) -> None:
-        start = Point(sent.first, base_offset, sent.sequence)
         end = Point(sent.last + 1, self.pair.target, self.pair.sequence)
+        start = (sent.first, base_offset, sent.sequence)
         if start != self.straight_to:
             if self.straight_to is not None:
                 self.breaks.append(self.straight_to)
-            self.breaks.append(start)
-        if end.source - start.source != sent.records:  # gaps inside
-            self.breaks += (start, end)
+            self.breaks.append(Point(*start))
+        if end.source - sent.first != sent.records:  # gaps inside
+            self.breaks += (Point(*start), end)
         self.straight_to = end
         if len(self.breaks) > MOST_BREAKS:
             del self.breaks[1::2]

@@ -25,6 +25,7 @@ from causeway.relay.connections import Connections
 from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.flow import Flow
 from causeway.relay.helpers import Helpers
+from causeway.relay.memory import keep_freed_memory
 from causeway.relay.messages import (
     Assign,
     Clusters,
@@ -61,6 +62,7 @@ def run_lane(lane: int, host: str, port: int) -> None:
 
     Returns after a drain, or when the driver is gone.
     """
+    keep_freed_memory()
     control = ControlClient(host, port, os.environ[SECRET_VARIABLE])
     try:
         Lane(lane, control).run()

@@ -97,21 +97,23 @@ class TargetConnection:
             outlet, flow = self._ready.popitem(last=False)
             if not outlet.pending:
                 continue
-            spec = outlet.spec
-            topic = self.topic_key(outlet)
+            part = outlet.by_id if self.version >= produce.WITH_IDS else outlet.by_name
             # Outlets of several source partitions may feed one target partition; a request must
             # not hold it twice: the broker loses the second batch in silence.
-            if (topic, spec.partition) in parts or not outlet.may_send(now):
+            if part in parts or not outlet.may_send(now):
                 self._ready[outlet] = flow
                 continue
             batch = next_batch(outlet, flow.assignment.max_message_bytes)
-            producer = (spec.producer_id, spec.producer_epoch) if outlet.idempotent else (-1, -1)
-            sequence = outlet.sequence if outlet.idempotent else -1
-            stamped.append(
-                Stamped(topic, spec.partition, header(batch, *producer, sequence), batch.payload)
+            spec = outlet.spec
+            producer = (
+                (spec.producer_id, spec.producer_epoch, outlet.sequence)
+                if outlet.idempotent
+                else (-1, -1, -1)
             )
-            parts[topic, spec.partition] = (flow, outlet, outlet.sent(batch))
-            size += batch.size
+            stamped.append(Stamped(*part, header(batch, *producer), batch.payload))
+            sent = outlet.sent(batch)
+            parts[part] = (flow, outlet, sent)
+            size += sent.size
             if outlet.pending:
                 self._ready[outlet] = flow
             if size >= REQUEST_BYTES:
@@ -130,11 +132,6 @@ class TargetConnection:
         self.connection.flush()
         return True
 
-    def topic_key(self, outlet: OutletState) -> bytes:
-        if self.version >= produce.WITH_IDS:
-            return bytes.fromhex(outlet.spec.topic_id)
-        return outlet.spec.topic.encode()
-
     def receive(self, now: float) -> Iterator[Answer]:
         """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
         connection is dead, and `abandon` names what stays unanswered."""
@@ -147,9 +144,9 @@ class TargetConnection:
                 for produced in produce.parse(frame, self.version)
             }
             request = self._requests[0]
-            for key, (flow, _, _) in request.parts.items():
-                if key not in results:
-                    raise ProtocolError("produce", flow.subject, "the answer leaves it out")
+            for key in request.parts.keys() - results.keys():
+                flow, _, _ = request.parts[key]
+                raise ProtocolError("produce", flow.subject, "the answer leaves it out")
             self._requests.popleft()
             self.oldest_sent_at = now
             self._unanswered_bytes -= request.size

@@ -4,9 +4,10 @@
     recvmsg_into([rest of a big frame, scratch]) -> frames    FrameReader
 
 A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
-scratch buffer, and are copied out of it; a frame that does not fit is given a bytearray of its full
-size as soon as its length is known, and the kernel writes the rest straight into that. Over TLS the
-same, with one buffer a read, and small buffers joined to full TLS records before they are sent.
+scratch buffer, and are copied out of it; a frame that does not fit is given a buffer of its full
+size as soon as its length is known, and the kernel writes the rest straight into that. The buffer
+serves again once nobody looks at the frame any more. Over TLS the same, with one buffer a read,
+and small buffers joined to full TLS records before they are sent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from causeway.errors import AuthenticationError, ProtocolError
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
+SPARE_BYTES = 16 * 1024 * 1024  # the largest buffer that is kept for a next frame
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 8 * 1024 * 1024
 # The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
@@ -125,8 +127,18 @@ class Outbox:
             queue.popleft()
 
 
+def _is_free(buffer: bytearray) -> bool:
+    """Whether no memoryview of it is left: Python resizes nothing that somebody looks at."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
+
+
 class FrameReader:
-    """Cuts what arrives into frames, each a memoryview over a bytearray of its own."""
+    """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held."""
 
     def __init__(
         self, sock: socket.socket, peer: str, max_frame_bytes: int = MAX_FRAME_BYTES
@@ -140,6 +152,7 @@ class FrameReader:
         self._kept = 0  # bytes of an unfinished length at the scratch's start
         self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
         self._frame = memoryview(b"")
+        self._spare = bytearray()
         self._first = True
 
     def read(self) -> list[memoryview]:
@@ -176,6 +189,7 @@ class FrameReader:
                 extra = got - self._rest.nbytes
                 self._rest = None
                 frames.append(self._frame)
+                self._frame = memoryview(b"")
                 self._cut(extra, frames)
             # A short read has emptied a plain socket; TLS hands out a record at a time.
             if self._ssl is None and got < asked:
@@ -188,6 +202,15 @@ class FrameReader:
         if self._ssl is None:
             return self._sock.recvmsg_into([self._rest, self._scratch])[0]
         return self._sock.recv_into(self._rest)
+
+    def _room(self, size: int) -> memoryview:
+        """For a big frame. New memory costs as much as a copy: its pages are found, and cleared
+        twice."""
+        if size > SPARE_BYTES:
+            return memoryview(bytearray(size))
+        if size > len(self._spare) or not _is_free(self._spare):
+            self._spare = bytearray(size)
+        return memoryview(self._spare)[:size]
 
     def _cut(self, end: int, frames: list[memoryview]) -> None:
         """Takes the frames from scratch[:end], and keeps or moves over what is unfinished."""
@@ -216,7 +239,7 @@ class FrameReader:
             if have == size:
                 frames.append(memoryview(bytearray(scratch[at : at + size])))
             else:
-                self._frame = memoryview(bytearray(size))
+                self._frame = self._room(size)
                 self._frame[:have] = scratch[at : at + have]
                 self._rest = self._frame[have:]
             at += have

@@ -24,6 +24,7 @@ _INDEX = Struct(">i")
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
 _RESULT = Struct(">ihqqq")
 _ALL = -1
+_NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
 
 class Stamped(NamedTuple):
@@ -96,18 +97,27 @@ def parse(frame: memoryview, version: int) -> list[Produced]:
         for _ in range(partitions - 1):
             index, error, base_offset, append_time, log_start = _RESULT.unpack_from(frame, at)
             at += _RESULT.size
-            details, at = uvarint(frame, at)
-            for _ in range(details - 1):
-                at += _INDEX.size
-                _, at = _string(frame, at)
-                at = skip_tags(frame, at)
-            message, at = _string(frame, at)
-            at = skip_tags(frame, at)
+            message = ""
+            if frame[at : at + len(_NOTHING_MORE)] == _NOTHING_MORE:
+                at += len(_NOTHING_MORE)
+            else:
+                message, at = _message(frame, at)
             results.append(
                 Produced(topic, index, error, base_offset, append_time, log_start, message)
             )
         at = skip_tags(frame, at)
     return results
+
+
+def _message(frame: memoryview, at: int) -> tuple[str, int]:
+    """Of a partition's result, and the place after its tags."""
+    details, at = uvarint(frame, at)
+    for _ in range(details - 1):
+        at += _INDEX.size
+        _, at = _string(frame, at)
+        at = skip_tags(frame, at)
+    message, at = _string(frame, at)
+    return message, skip_tags(frame, at)
 
 
 def _string(frame: memoryview, at: int) -> tuple[str, int]:

@@ -108,6 +108,32 @@ def test_a_frame_keeps_its_bytes_when_later_ones_arrive() -> None:
         assert (bytes(kept), bytes(other)) == (b"first", b"other")
 
 
+def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
+    bodies = [bytes([65 + i]) * (frames.SCRATCH_BYTES + size) for i, size in enumerate((9, 5, 7))]
+    with plain_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+
+        def next_frame(body: bytes) -> memoryview:
+            sender = threading.Thread(target=theirs.sendall, args=(framed(body),))
+            sender.start()
+            found: list[memoryview] = []
+            while not found:
+                assert wait(ours, write=False, timeout_s=5)
+                found = reader.read()
+            sender.join()
+            (frame,) = found
+            assert frame == body
+            return frame
+
+        part = next_frame(bodies[0])[1:5]
+        first = part.obj
+        second = next_frame(bodies[1]).obj
+        third = next_frame(bodies[2]).obj  # larger than the one before
+        fourth = next_frame(bodies[1]).obj
+        assert bytes(part) == b"AAAA"
+        assert [first is second, second is third, third is fourth] == [False, False, True]
+
+
 def test_frames_before_the_end_are_handed_out_before_the_error() -> None:
     with plain_pair() as (ours, theirs):
         reader = FrameReader(ours, "a test")
