@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
+
 
 class TopicPartition(NamedTuple):
     topic: str

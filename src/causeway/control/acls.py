@@ -5,7 +5,8 @@
     ALLOW ALL                                ALLOW READ
     anything else, LITERAL on the topic      the same
     PREFIXED, or LITERAL on `*`              - (they are about names, which differ on the target)
-    DENY that would stop Causeway itself     - (a problem says so)
+    DENY that would stop Causeway itself,    - (a problem says so)
+    or might
 
 Rules are only added. What the source no longer has stays on the target, as MirrorMaker 2 leaves it:
 nobody can tell whether a person wants it there by now.
@@ -18,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from causeway.config.settings import LinkSettings
+from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, ConfigError
 from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
@@ -118,7 +119,7 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
         )
     if _is_allowed_write(acl):
         return "a mirror is written by its mirror only"
-    return "it would stop Causeway itself" if _hits_us(acl, link) else ""
+    return "it would stop Causeway itself, or might" if _hits_us(acl, link) else ""
 
 
 def _is_of_many(acl: AclBinding) -> bool:
@@ -140,17 +141,45 @@ def _bears_on_any(acl: AclBinding, topics: Sequence[str]) -> bool:
 
 
 def _hits_us(acl: AclBinding, link: LinkSettings) -> bool:
-    """DELETE apart, Causeway needs to do all that can be denied on its mirrors."""
-    return (
-        acl.permission == "DENY"
-        and acl.operation != "DELETE"
-        and acl.pattern == "LITERAL"
-        and acl.name != "*"
-        and acl.principal in (EVERYBODY, link.control.principal)
-    )
+    """DELETE apart, Causeway needs to do all that can be denied on its mirrors. Where nobody has
+    said who it is, anybody may be."""
+    if (
+        acl.permission != "DENY"
+        or acl.operation == "DELETE"
+        or acl.pattern != "LITERAL"
+        or acl.name == "*"
+    ):
+        return False
+    ourselves = _ourselves(link)
+    return acl.principal == EVERYBODY or ourselves is None or acl.principal in ourselves
+
+
+def _ourselves(link: LinkSettings) -> frozenset[str] | None:
+    """Our principals on the target: what the file says, else the users that we log in as. None
+    where only the broker knows what it makes of a certificate or a token."""
+    if link.control.principal is not None:
+        return frozenset({link.control.principal})
+    clients = (link.target, link.target_admin)
+    users = {_user(client) for client in clients}
+    return frozenset(f"User:{user}" for user in users if user) if all(users) else None
+
+
+def _user(client: ClientSettings) -> str | None:
+    if client.protocol == "PLAINTEXT":
+        return "ANONYMOUS"
+    if client.sasl is None or client.sasl.oauth is not None:
+        return None
+    return client.sasl.username
 
 
 def _stops_us(acl: AclBinding, link: LinkSettings) -> CausewayError:
+    if acl.principal != EVERYBODY and _ourselves(link) is None:
+        return ConfigError(
+            "copy ACL",
+            f"{acl} to {link.target.alias}",
+            "that may be Causeway itself",
+            remedy="say in causeway.principal who Causeway is there",
+        )
     return ConfigError(
         "copy ACL",
         f"{acl} to {link.target.alias}",

@@ -156,12 +156,15 @@ def _target_name(topic: str, link: LinkSettings) -> str | None:
 def checkpoints(
     followed: Followed,
     translated: Translated,
+    exact: Translated,
     last: Mapping[tuple[str, TopicPartition], Checkpoint],
 ) -> list[Checkpoint]:
-    """Those to write now. `last`: the newest ones written, by group and partition of the target.
+    """Those to write now. `exact`: of what is `translated`, that which is known for certain;
+    `last`: the newest ones written, by group and partition of the target.
 
     MirrorMaker 2's rule: the first of a partition; then where the group went back on the source,
-    or on on the target. So downstream offsets only go back if the group itself did.
+    or on on the target. So downstream offsets only go back if the group itself did; or where the
+    last one is proven wrong, because the target was made anew, or by whoever wrote it.
     """
     wanted = []
     for group, commits in followed.commits.items():
@@ -176,6 +179,7 @@ def checkpoints(
                 before is None
                 or committed.offset < before.upstream
                 or downstream > before.downstream
+                or exact.get(group, {}).get(at, before.downstream) < before.downstream
             ):
                 wanted.append(
                     Checkpoint(

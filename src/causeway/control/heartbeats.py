@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from causeway.control.formats import Heartbeat
+from causeway.errors import CausewayError
 from causeway.relay.topic_log import TopicLog
 
 
@@ -26,4 +27,8 @@ class Heartbeats:
             self._there = True
         now_ms = int(time.time() * 1000)
         beat = Heartbeat(source=self._source, target=self._target, timestamp=now_ms)
-        self._topic.append([beat.encode()])
+        try:
+            self._topic.append([beat.encode()])
+        except CausewayError:
+            self._there = False  # somebody may have deleted it
+            raise

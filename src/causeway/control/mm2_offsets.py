@@ -13,12 +13,12 @@ mirrored since.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
 
+from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.topic_log import KeyValue, TopicLog
 
@@ -55,21 +55,34 @@ class MirrorMakerOffsets:
                 found[at] = copied
         return found
 
+    def forget(self) -> None:
+        """Others may have written since."""
+        self._written.clear()
+
     def write(self, positions: Mapping[TopicPartition, int]) -> None:
         """`positions`: of each source partition the offset below which all is mirrored. Does
-        nothing where the topic does not exist. Raises CausewayError."""
+        nothing where the topic does not exist. Raises CausewayError, once what can be written
+        is."""
         due = {at: p for at, p in positions.items() if p > 0 and self._written.get(at) != p}
         count = self._topic.partitions() if due else 0
         if not count:
             return
-        records: dict[int, list[KeyValue]] = defaultdict(list)
+        shares: dict[int, tuple[dict[TopicPartition, int], list[KeyValue]]] = {}
         for at, position in due.items():
             key = _dump([_CONNECTOR, _place(at, self._source)])
             where = (murmur2(key) & 0x7FFFFFFF) % count
-            records[where].append((key, _dump({"offset": position - 1, **_OURS})))
-        for partition, share in records.items():
-            self._topic.append(share, partition)
-        self._written.update(due)
+            share, entries = shares.setdefault(where, ({}, []))
+            share[at] = position
+            entries.append((key, _dump({"offset": position - 1, **_OURS})))
+        failure: CausewayError | None = None
+        for partition, (share, entries) in shares.items():
+            try:
+                self._topic.append(entries, partition)
+                self._written.update(share)
+            except CausewayError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
 
 def _place(at: TopicPartition, source: str) -> dict[str, str | int]:

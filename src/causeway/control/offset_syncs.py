@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 
 from causeway.control.formats import OffsetSync
+from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.topic_log import TopicLog
 
@@ -44,15 +45,24 @@ class OffsetSyncs:
             if self._written.get(at) != pair and (flush or self._is_due(at, pair))
         }
         if due:
-            self._topic.append(
-                [
-                    OffsetSync(partition=at, upstream=upstream, downstream=downstream).encode()
-                    for at, (upstream, downstream) in due.items()
-                ]
-            )
+            try:
+                self._topic.append(
+                    [
+                        OffsetSync(partition=at, upstream=upstream, downstream=downstream).encode()
+                        for at, (upstream, downstream) in due.items()
+                    ]
+                )
+            except CausewayError:
+                self.forget()
+                raise
             self._written.update(due)
         if flush:
             self._flushed_at = time.monotonic()
+
+    def forget(self) -> None:
+        """The topic may be gone, or another driver may have written to it."""
+        self._there = False
+        self._written.clear()
 
     def flush(self) -> None:
         """The next `write` leaves nothing for later."""

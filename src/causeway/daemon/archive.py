@@ -29,8 +29,12 @@ def path() -> Path:
 
 def option() -> str:
     """For Java's command line; '' where there is no archive."""
-    archive = path()
-    return f" -XX:SharedArchiveFile={archive}" if archive.exists() else ""
+    try:
+        archive = path()
+        there = archive.exists()
+    except (OSError, RuntimeError):  # no home, or not ours: it only saves time
+        return ""
+    return f' "-XX:SharedArchiveFile={archive}"' if there else ""
 
 
 def make() -> Path:

@@ -34,7 +34,7 @@ class Claimer:
     ) -> None:
         self._sides = sides
         self._link = link
-        self._wish = wish
+        self.wish = wish
         self._leadership = leadership
         self._first: Mapping[str, int] | None = None
         self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
@@ -55,7 +55,7 @@ class Claimer:
         if self._first is None:
             self._first = found.counts
         places = discovery.find_places(
-            self._sides, self._link, wanted, self._wish, found, self._first
+            self._sides, self._link, wanted, self.wish, found, self._first
         )
         self._read_mirror_maker()
         copied = self._copied or {}
@@ -67,7 +67,7 @@ class Claimer:
                 continue
             progress = left.get(at)
             decision = claims.decide(
-                topic, partition, progress, places[at], self._link, self._wish, copied.get(at)
+                topic, partition, progress, places[at], self._link, self.wish, copied.get(at)
             )
             if isinstance(decision, Adopt):
                 try:

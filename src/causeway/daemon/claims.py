@@ -5,7 +5,8 @@
                                                        are found: it may have copied more
     no progress, target has data                       stop: what of the source it holds is unknown
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
-    the same, but MirrorMaker 2 has mirrored since     as without progress
+    the same, but MirrorMaker 2 may have mirrored      go on after the record that the target ends
+    since: its positions and the target have grown     with; stop where that can't be found
     progress, a topic was made anew                    stop
     stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
@@ -23,11 +24,10 @@ from dataclasses import dataclass
 from causeway.config.settings import LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
-from causeway.model import Pair, State
+from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.progress import Progress
 
-_NO_ID = "0" * 32  # a broker that knows no topic ids
 ACT = "start with --from TIMESTAMP or --adopt to go on"
 
 
@@ -62,11 +62,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """What both clusters said of one partition. `start` is where a beginning would be: by the
-    time that a person named, else by the consumer's `auto.offset.reset`."""
+    """What both clusters said of one partition. `end` is for readers as we are one: with
+    read_committed the last stable offset, which `high_watermark` may lie beyond. `start` is where a
+    beginning would be: by the time that a person named, else by the consumer's
+    `auto.offset.reset`."""
 
     log_start: int
     end: int
+    high_watermark: int
     start: int
     target_ends: Mapping[int, int]  # of each target partition it may feed
 
@@ -105,8 +108,15 @@ def decide(
         return _decide_new(topic, targets, offsets, link, wish, copied)
     reason = _reason_to_stop(topic, targets, progress, offsets)
     if reason is None:
-        if copied is not None and not copied.ours and copied.offset >= progress.position:
-            return _after_mirror_maker(topic, targets, offsets, copied)
+        if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
+            # The entry may be from before our claim, and what was written since our own: only the
+            # records themselves tell.
+            return Adopt(
+                start=None,
+                target=targets[0],
+                reason=_by_its_book(topic, copied),
+                floor=progress.position,
+            )
         return GoOn(progress=progress)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
@@ -147,14 +157,27 @@ def _decide_new(
 def _after_mirror_maker(
     topic: MirroredTopic, targets: tuple[int, ...], offsets: Offsets, copied: Copied
 ) -> Adopt | Stop:
-    reason = f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
-    if copied.offset >= offsets.end:
+    reason = _by_its_book(topic, copied)
+    # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
+    if copied.offset >= offsets.high_watermark:
         return Stop(
-            reason=f"{reason}, and the source ends at {offsets.end}: it was truncated or made anew "
-            f"({ACT})"
+            reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was truncated "
+            f"or made anew ({ACT})"
         )
     after = copied.offset + 1
     return Adopt(start=after, target=targets[0], reason=reason, floor=after)
+
+
+def _by_its_book(topic: MirroredTopic, copied: Copied) -> str:
+    return f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
+
+
+def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offsets) -> bool:
+    """Whether MirrorMaker 2 may have written to the target since we have."""
+    if copied.ours or copied.offset < progress.position or len(progress.outlets) != 1:
+        return False
+    outlet = progress.outlets[0]
+    return offsets.target_ends[outlet.partition] > outlet.pair.target
 
 
 def _reason_to_stop(
@@ -168,7 +191,7 @@ def _reason_to_stop(
             f"{topic.source} was deleted and made anew at the source after offset "
             f"{progress.position} was mirrored ({ACT})"
         )
-    if any(differ(outlet.topic_id, topic.target_id or _NO_ID) for outlet in progress.outlets):
+    if any(differ(outlet.topic_id, topic.target_id or NO_TOPIC_ID) for outlet in progress.outlets):
         return f"{topic.target} was deleted and made anew at the target ({ACT})"
     if set(targets) != known.keys():
         return (
@@ -180,7 +203,7 @@ def _reason_to_stop(
 
 def differ(one: str, other: str) -> bool:
     """Whether two topic ids are known and not the same."""
-    return not {"", _NO_ID} & {one, other} and one != other
+    return not {"", NO_TOPIC_ID} & {one, other} and one != other
 
 
 def claim(
@@ -203,7 +226,7 @@ def claim(
             Outlet(
                 topic=topic.target,
                 partition=target,
-                topic_id=topic.target_id or _NO_ID,
+                topic_id=topic.target_id or NO_TOPIC_ID,
                 producer_id=producers[target][0],
                 producer_epoch=producers[target][1],
                 pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),

@@ -9,7 +9,7 @@ MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
@@ -26,67 +26,69 @@ from causeway.errors import CausewayError
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.control")
+_SYNCS, _GROUPS, _MIRROR_MAKER = "offset syncs", "groups", "MirrorMaker 2 offsets"
+_LAST = (_SYNCS, _GROUPS, _MIRROR_MAKER)  # those that run once more at the end
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 
 
 class ControlPlane:
-    """What is mirrored besides records, of one link. Each method is the work of one task."""
+    """What is mirrored besides records, of one link: `tasks`, those that the settings want."""
 
-    def __init__(self, link: LinkSettings, sides: Sides, registry: Registry) -> None:
+    def __init__(
+        self, link: LinkSettings, sides: Sides, registry: Registry, leads: Callable[[], bool]
+    ) -> None:
+        """`leads`: whether this driver surely leads the link still."""
         self._link = link
         self._sides = sides
         self._registry = registry
         self.translator = Translator(sides, registry, read_committed=link.fetch.read_committed)
         self._syncs = self._offset_syncs()
-        self._groups = Groups(link, sides, self.translator)
+        self._groups = Groups(link, sides, self.translator, leads)
         alias = link.source.alias
         self._mirror_maker = MirrorMakerOffsets(
             TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias
         )
+        self.tasks = tuple(self._wanted())
 
-    def tasks(self) -> list[Task]:
-        """Those that the settings want."""
+    def _wanted(self) -> Iterator[Task]:
         control = self._link.control
-        tasks = []
         if control.emit_offset_syncs_enabled:
-            tasks.append(Task(name="offset syncs", interval_s=_SYNCS_S, work=self.sync_offsets))
+            yield Task(name=_SYNCS, interval_s=_SYNCS_S, work=self._sync_offsets)
         if interval_s := self._groups.interval_s:
-            tasks.append(Task(name="groups", interval_s=interval_s, work=self._groups.work))
+            yield Task(name=_GROUPS, interval_s=interval_s, work=self._groups.work)
         if self._link.sync_topic_configs_enabled:
             interval_s = self._link.sync_topic_configs_interval_s
-            tasks.append(Task(name="topic configs", interval_s=interval_s, work=self.sync_configs))
+            yield Task(name="topic configs", interval_s=interval_s, work=self._sync_configs)
         if control.sync_topic_acls_enabled or control.read_only_mirrors:
             interval_s = control.sync_topic_acls_interval_s
-            tasks.append(Task(name="ACLs", interval_s=interval_s, work=self.sync_acls))
+            yield Task(name="ACLs", interval_s=interval_s, work=self._sync_acls)
         if control.mm2_offsets:
-            tasks.append(
-                Task(
-                    name="MirrorMaker 2 offsets",
-                    interval_s=_MIRROR_MAKER_S,
-                    work=self.write_mirror_maker_offsets,
-                )
+            yield Task(
+                name=_MIRROR_MAKER, interval_s=_MIRROR_MAKER_S, work=self._write_mirror_maker
             )
-        return tasks
 
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
         return self._groups.timings()
 
+    def begin(self) -> None:
+        """A new term of leading: what is known of topics that others may have written to since is
+        no longer certain."""
+        self._syncs.forget()
+        self._groups.forget()
+        self._mirror_maker.forget()
+
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more. Never raises."""
-        control = self._link.control
-        last: list[Callable[[], object]] = []
-        if control.emit_offset_syncs_enabled:
-            last.append(self.flush_offsets)
-        if self._groups.interval_s:
-            last.append(self._groups.finish)
-        if control.mm2_offsets:
-            last.append(self.write_mirror_maker_offsets)
-        for work in last:
+        self._syncs.flush()
+        self._groups.hurry()
+        for task in self.tasks:
+            if task.name not in _LAST:
+                continue
             try:
-                work()
+                task.run()
             except CausewayError as error:
-                extra = {"link": self._link.name, "reason": str(error)}
+                extra = {"link": self._link.name, "task": task.name, "reason": str(error)}
                 _log.warning("not up to date at the end", extra=extra)
 
     def _offset_syncs(self) -> OffsetSyncs:
@@ -103,17 +105,13 @@ class ControlPlane:
             lag_max=link.control.offset_lag_max,
         )
 
-    def sync_offsets(self) -> Outcome:
+    def _sync_offsets(self) -> Outcome:
         self._syncs.write(
             {m.source: m.newest for m in self._registry.mirrored() if m.newest is not None}
         )
         return DONE
 
-    def flush_offsets(self) -> None:
-        self._syncs.flush()
-        self.sync_offsets()
-
-    def sync_configs(self) -> Outcome:
+    def _sync_configs(self) -> Outcome:
         topics = self._registry.topics().values()
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
         planned = configs.plan(observed, topics, self._link)
@@ -125,7 +123,7 @@ class ControlPlane:
             ]
         )
 
-    def sync_acls(self) -> Outcome:
+    def _sync_acls(self) -> Outcome:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
         planned = acls.plan(observed, self._registry.topics().values(), self._link)
         answers = acls.apply(planned.creates, self._sides.target_admin)
@@ -138,8 +136,11 @@ class ControlPlane:
         missed = {str(each.acl): each.reason for each in planned.left_out if each.is_missed}
         return replace(outcome, items={**outcome.items, **missed})
 
-    def write_mirror_maker_offsets(self) -> Outcome:
-        self._mirror_maker.write({m.source: m.position for m in self._registry.mirrored()})
+    def _write_mirror_maker(self) -> Outcome:
+        # Not what has stopped: MirrorMaker 2 may have got further there, and its place is lost.
+        self._mirror_maker.write(
+            {m.source: m.position for m in self._registry.mirrored() if not m.stopped}
+        )
         return DONE
 
 

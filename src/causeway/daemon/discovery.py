@@ -141,7 +141,10 @@ def find_places(
     sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
     starts = _offsets(sides.source, sources, _EARLIEST, found)
     committed = link.fetch.read_committed
-    ends = _offsets(sides.source, sources, _LATEST, found, read_committed=committed)
+    tops = _offsets(sides.source, sources, _LATEST, found)
+    ends = tops
+    if committed:
+        ends = _offsets(sides.source, sources, _LATEST, found, read_committed=True)
     begins = dict(starts)
     if wish.start_from is not None:
         at_time = _offsets(sides.source, sources, wish.start_from, found)
@@ -169,10 +172,15 @@ def find_places(
             for target in feeds
             if TopicPartition(topic.target, target) in target_ends
         }
-        if at in starts and at in ends and begins.get(at, -1) >= 0 and len(there) == len(feeds):
+        if (
+            {at} <= starts.keys() & tops.keys() & ends.keys()
+            and begins.get(at, -1) >= 0
+            and len(there) == len(feeds)
+        ):
             places[at] = Offsets(
                 log_start=starts[at],
                 end=ends[at],
+                high_watermark=tops[at],
                 start=max(begins[at], starts[at]),
                 target_ends=there,
             )

@@ -54,6 +54,9 @@ class Engine:
             self._ready = True
         except CausewayError as error:
             self._failure = error
+        except Exception as error:
+            _log.error("internal error", exc_info=error)
+            self._failure = PrerequisiteError("start Spark", cause=repr(error))
 
     def tick(self) -> None:
         """Looks after the JVM. Raises PrerequisiteError where Spark cannot be had."""

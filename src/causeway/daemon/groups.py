@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
@@ -24,6 +24,8 @@ from causeway.wire.offsets import LATEST
 
 # What a person should know of; the other reasons are as the file has it.
 _WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
+# A consumer may come and go on the target between what we read of its group and our commit.
+_FRESH_S = 30.0
 _EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
 
 Places = Mapping[TopicPartition, Mapping[int, Place]]
@@ -33,8 +35,16 @@ Translated = Mapping[str, Mapping[TopicPartition, int]]
 class Groups:
     """Not thread-safe."""
 
-    def __init__(self, link: LinkSettings, sides: Sides, translator: Translator) -> None:
+    def __init__(
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        translator: Translator,
+        leads: Callable[[], bool],
+    ) -> None:
+        """`leads`: whether this driver surely leads the link still."""
         self._link = link
+        self._leads = leads
         self._sides = sides
         self._translator = translator
         self._topic = TopicLog(
@@ -71,10 +81,11 @@ class Groups:
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
         translated = _by_group(followed, places)
+        exact = _by_group(followed, places, exact=True)
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
-                self._write_checkpoints(followed, translated, read_at)
+                self._write_checkpoints(followed, translated, exact, read_at)
                 self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
                 failure = error  # is no reason to leave out the commits
@@ -86,18 +97,28 @@ class Groups:
             raise failure
         return Outcome(
             items={
+                **self._commit_failures,
                 **_reasons(followed.left_out),
                 **_inexact(followed, places),
                 **self._not_committed,
-                **self._commit_failures,
             },
             unfinished=bool(self._commit_failures),
         )
 
-    def finish(self) -> None:
-        """All of it, due or not. Raises CausewayError."""
+    def hurry(self) -> None:
+        """The next `work` does all of it, due or not."""
         self._checkpoints_due = self._commits_due = 0.0
-        self.work()
+
+    def forget(self) -> None:
+        """Another driver may have written checkpoints since."""
+        self._last = None
+
+    def _still_leading(self, operation: str) -> None:
+        """A driver that slept amid its work must not write what was true before."""
+        if not self._leads():
+            raise CausewayError(
+                operation, self._link.name, "another driver may lead by now", retriable=True
+            )
 
     def _source_groups(self) -> dict[str, GroupListing]:
         if self._listed_at is None or self._link.control.refresh_groups_enabled:
@@ -116,14 +137,19 @@ class Groups:
         )
 
     def _write_checkpoints(
-        self, followed: Followed, translated: Translated, read_at: float
+        self, followed: Followed, translated: Translated, exact: Translated, read_at: float
     ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
             self._last = self._read_checkpoints()
-        due = groups.checkpoints(followed, translated, self._last)
+        due = groups.checkpoints(followed, translated, exact, self._last)
         if due:
-            self._topic.append([checkpoint.encode() for checkpoint in due])
+            self._still_leading("write checkpoints")
+            try:
+                self._topic.append([checkpoint.encode() for checkpoint in due])
+            except CausewayError:
+                self._last = None  # the topic may be gone, or hold some of them
+                raise
             self._last.update({(c.group, c.partition): c for c in due})
         self._note_latencies(followed, due, read_at)
 
@@ -156,6 +182,7 @@ class Groups:
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Why groups were left as they are, and what could not be committed."""
         target = self._sides.target_admin
+        asked_at = time.monotonic()
         listing = target.list_groups()
         there = target.committed_offsets_of(list(followed.commits))
         places = {followed.target(at) for offsets in translated.values() for at in offsets}
@@ -166,6 +193,11 @@ class Groups:
         }
         planned = groups.commits(followed, translated, listing, there, ends, self._link)
         failed = {}
+        self._still_leading("commit offsets")
+        if time.monotonic() - asked_at > _FRESH_S:
+            raise CausewayError(
+                "commit offsets", self._link.name, "the target's answers are old", retriable=True
+            )
         for group, answer in target.commit_offsets(planned.commits).items():
             if isinstance(answer, CausewayError):
                 failed[group] = str(answer)
@@ -184,12 +216,16 @@ def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:
     return wanted
 
 
-def _by_group(followed: Followed, places: Places) -> dict[str, dict[TopicPartition, int]]:
+def _by_group(
+    followed: Followed, places: Places, *, exact: bool = False
+) -> dict[str, dict[TopicPartition, int]]:
     return {
         group: {
             at: place.target
             for at, committed in commits.items()
-            if (place := places.get(at, {}).get(committed.offset)) and place.target is not None
+            if (place := places.get(at, {}).get(committed.offset))
+            and place.target is not None
+            and not (exact and place.note)
         }
         for group, commits in followed.commits.items()
     }

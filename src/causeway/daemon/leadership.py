@@ -105,8 +105,9 @@ class Leadership:
             if time.monotonic() - self._taken_at > _REFRESH_S:
                 self._writer.write([self._record()])  # proves that nobody else leads by now
                 self._take()
+            writing_at = time.monotonic()
             self._writer.write([self._record(), *entries])
-            self._written_at = time.monotonic()
+            self._written_at = writing_at
 
     def ensure_topic(self) -> None:
         self._topic.ensure()
@@ -163,8 +164,9 @@ class Leadership:
         else:
             producer = (-1, -1)
         self._writer = ProgressWriter(self._topic, *producer)
+        writing_at = time.monotonic()
         self._writer.write([self._record()])
-        self._taken_at = self._written_at = time.monotonic()
+        self._taken_at = self._written_at = writing_at
 
     def _bar(self, producer_id: int, epoch: int) -> None:
         try:

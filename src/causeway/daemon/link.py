@@ -62,15 +62,12 @@ class Link:
         self._sides = sides
         self._fleet = fleet
         self._source_key, self._target_key = source_key, target_key
-        self._wish = wish
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self._claimer = Claimer(sides, link, wish, self._leadership)
         self.registry = Registry(link.name)
-        self.control = ControlPlane(link, sides, self.registry)
-        self._tasks = Tasks(
-            link.name, [*self.control.tasks(), *also], lambda: self._leadership.holds
-        )
+        self.control = ControlPlane(link, sides, self.registry, self._leads)
+        self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
@@ -130,6 +127,9 @@ class Link:
                 return False
         return self.registry.is_settled(for_good_s)
 
+    def _leads(self) -> bool:
+        return self._leadership.holds
+
     # -- leading ----------------------------------------------------------------------------------
 
     def _lead(self) -> None:
@@ -170,6 +170,7 @@ class Link:
         """One time of leading, from taking the link to `stop` or LeadershipLostError."""
         self._lost.clear()
         self.registry.begin(contents)
+        self.control.begin()
         self._set_role(Role.LEADING, None)
         self._discoverer = threading.Thread(
             target=self._discover, name=f"discover {self.settings.name}", daemon=True
@@ -182,7 +183,7 @@ class Link:
                 if self._lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
                 now = time.monotonic()
-                if now - written_at < self._run.progress_interval_s:
+                if now - written_at < min(self._run.progress_interval_s, self._run.lease_s / 3):
                     continue
                 written_at = now
                 try:
@@ -196,7 +197,7 @@ class Link:
                     self._set_role(Role.LEADING, str(error))
                     self._restore_topic(error)
                     written_at = now + pause
-                    pause = min(2 * pause, 10.0)
+                    pause = min(2 * pause, 10.0, self._run.lease_s / 3)
                 else:
                     pause = _BACKOFF_S[0]
                     self._set_role(Role.LEADING, None)
@@ -311,12 +312,17 @@ class Link:
         with self._lock:
             before = {trouble.topic for trouble in self._troubles}
             self._troubles = tuple(found.troubles)
-            if not self._planned and not self.registry.places() and found.errors:
+            if self.registry.places():
+                self.failure = None
+            elif not self._planned and found.errors:
                 # Nothing at all can be mirrored; the first reason is as good as any.
                 self.failure = next((e for e in found.errors if not e.retriable), None)
             self._unfinished = any(error.retriable for error in found.errors)
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
+        if not found.unfinished:
+            # What a person asked for at the start is done; nobody asked for it ever after.
+            self._claimer.wish = Wish()
         for trouble in found.troubles:
             if trouble.topic not in before:
                 _log.warning(
@@ -329,7 +335,9 @@ class Link:
                 )
 
     def _discover_once(self) -> Found:
-        found = discovery.look(self._sides, self.settings, self.registry.known(), self._wish)
+        found = discovery.look(
+            self._sides, self.settings, self.registry.known(), self._claimer.wish
+        )
         self._check_known(found)
         wanted = [
             (topic, partition)

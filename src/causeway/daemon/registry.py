@@ -30,6 +30,7 @@ class Mirrored:
     outlet: Outlet
     position: int
     newest: tuple[int, int] | None
+    stopped: bool
 
     @property
     def target(self) -> TopicPartition:
@@ -194,15 +195,20 @@ class Registry:
                     outlet=row.progress.outlets[0],
                     position=row.progress.position,
                     newest=row.newest,
+                    stopped=row.progress.state is State.STOPPED,
                 )
                 for at, row in self._rows.items()
                 if len(row.progress.outlets) == 1
             ]
 
     def topics(self) -> dict[str, MirroredTopic]:
-        """By source name."""
+        """Those of which something is mirrored now, by source name."""
         with self._lock:
-            return {at.topic: row.topic for at, row in self._rows.items()}
+            return {
+                at.topic: row.topic
+                for at, row in self._rows.items()
+                if row.progress.state is not State.STOPPED
+            }
 
     def place(
         self, at: TopicPartition, offsets: Iterable[int]

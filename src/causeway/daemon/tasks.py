@@ -6,6 +6,7 @@ reason; no other task and no lane waits for it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -41,6 +42,12 @@ class Task:
     name: str
     interval_s: float
     work: Callable[[], Outcome]
+    _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def run(self) -> Outcome:
+        """Waits for a run that is under way: `work` need not be thread-safe."""
+        with self._running:
+            return self.work()
 
 
 class Tasks:
@@ -55,6 +62,7 @@ class Tasks:
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
+        self._items: dict[str, frozenset[str]] = {}  # of the last run, also those not recorded
         self._dirty: set[str] = set()
         self._recorded_at: dict[str, float] = {}
         self._stop = threading.Event()
@@ -108,7 +116,7 @@ class Tasks:
                 continue
             begun = time.monotonic()
             try:
-                outcome = task.work()
+                outcome = task.run()
             except CausewayError as error:
                 self._note(task, str(error), {})
                 failed = True
@@ -133,10 +141,12 @@ class Tasks:
             after = replace(
                 before,
                 reason=reason,
-                items=dict(list(items.items())[:_MOST_ITEMS]),
+                items=_shortened(items),
                 done_at=before.done_at if reason else int(now * 1000),
             )
             self._records[task.name] = after
+            known = self._items.get(task.name, frozenset(before.items))
+            self._items[task.name] = frozenset(items)
             changed = (before.reason, before.items) != (after.reason, after.items)
             if changed or now - self._recorded_at.get(task.name, 0.0) > _RECORD_S:
                 self._dirty.add(task.name)
@@ -144,8 +154,16 @@ class Tasks:
         if reason is not None and reason != before.reason:
             _log.warning("task failed", extra={**self._extra(task), "reason": reason})
         for item, why in items.items():
-            if item not in before.items:
+            if item not in known:
                 _log.warning("not done", extra={**self._extra(task), "item": item, "reason": why})
 
     def _extra(self, task: Task) -> dict[str, str]:
         return {"link": self.link, "task": task.name}
+
+
+def _shortened(items: Mapping[str, str]) -> dict[str, str]:
+    """What a record has room for."""
+    shown = dict(itertools.islice(items.items(), _MOST_ITEMS))
+    if len(items) > len(shown):
+        shown["others"] = f"{len(items) - len(shown)} more, named in the log"
+    return shown

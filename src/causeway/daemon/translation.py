@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from causeway.daemon.discovery import Sides
 from causeway.daemon.registry import Mirrored, Registry
+from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import lookup
 from causeway.relay.lookup import Sought
@@ -93,7 +94,11 @@ class Translator:
             for ((at, span), offsets), answer in zip(spans.items(), answers, strict=True):
                 producer_id = mirrored[at].outlet.producer_id
                 for offset in offsets:
-                    if offset in answer:
+                    if isinstance(answer, CausewayError):
+                        found[at][offset] = self._fall_back(
+                            None, f"its place cannot be looked up: {answer}"
+                        )
+                    elif offset in answer:
                         found[at][offset] = Place(answer[offset])
                         if mirrored[at].outlet.exclusive:
                             self._known[at][offset] = producer_id, answer[offset]
@@ -102,7 +107,9 @@ class Translator:
                             span.start.target, "the logs no longer tell its exact place"
                         )
 
-    def _find(self, partition: Mirrored, span: Span, offsets: list[int]) -> dict[int, int]:
+    def _find(
+        self, partition: Mirrored, span: Span, offsets: list[int]
+    ) -> dict[int, int] | CausewayError:
         sought = Sought(
             source=partition.source,
             target=partition.target,
@@ -111,7 +118,10 @@ class Translator:
             span=span,
             offsets=offsets,
         )
-        return lookup.find(sought, self._sides.source, self._sides.target)
+        try:
+            return lookup.find(sought, self._sides.source, self._sides.target)
+        except CausewayError as error:
+            return error  # of one partition, on which the others do not wait
 
     def _fall_back(self, target: int | None, note: str) -> Place:
         self.fallbacks += 1

@@ -205,7 +205,7 @@ def partition_status(
         partition=tp.partition,
         target=topic.target,
         source_end=source_end,
-        mirrored_to=progress.position if progress else None,
+        mirrored_to=progress.position if progress and progress.position >= 0 else None,
         lag_records=lag,
         lag_ms=lag_ms,
         state=state,

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
+from causeway.model import NO_TOPIC_ID
 from causeway.relay.flow import Flow, OutletState
 from causeway.relay.helpers import Helpers
 from causeway.relay.messages import Clusters
@@ -37,6 +38,7 @@ class SourceKey:
     link: str
     cluster: str
     node: int
+    by_id: bool  # topics have ids: not on a broker that runs by an old version of the protocol
     read_committed: bool
     max_wait_ms: int
     min_bytes: int
@@ -90,8 +92,17 @@ class Connections:
 
     @property
     def pending_bytes(self) -> int:
-        """Fetched, not sent yet."""
-        return sum(target.pending_bytes for target in self._targets.values())
+        """Fetched, not sent yet; also what waits for a connection."""
+        pending = sum(target.pending_bytes for target in self._targets.values())
+        if self._opening:
+            waiting = {
+                flow: None
+                for key, flows in self._opening.items()
+                if isinstance(key, TargetKey)
+                for flow in flows
+            }
+            pending += sum(flow.pending_bytes for flow in waiting)
+        return pending
 
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]
@@ -134,6 +145,7 @@ class Connections:
             assignment.link,
             assignment.source,
             flow.source_node,
+            assignment.topic_id != NO_TOPIC_ID,
             assignment.read_committed,
             assignment.max_wait_ms,
             assignment.min_bytes,
@@ -152,7 +164,9 @@ class Connections:
         def open_it() -> SourceConnection:
             connection = self._clusters[key.cluster].open_connection(key.node)
             version = connection.api_version(
-                fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION
+                fetch.API_KEY,
+                fetch.HIGHEST_VERSION if key.by_id else fetch.HIGHEST_WITH_NAMES,
+                fetch.LOWEST_VERSION,
             )
             session = FetchSession(
                 version=version,

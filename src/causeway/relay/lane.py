@@ -14,6 +14,7 @@ import resource
 import selectors
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -48,7 +49,8 @@ from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
 FLOW_BYTES = 8 * 1024 * 1024  # a flow with more than this unsent is not fetched further
-HELPER_THREADS = 4
+HELPER_THREADS = 8
+RECOVERIES = 2  # jobs at once for one pair of clusters: one that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
 DRAIN_S = 10.0  # how long a lane that should end waits for its answers
@@ -78,6 +80,7 @@ class Lane:
         self._helpers = Helpers(HELPER_THREADS)
         self._connections: Connections | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
+        self._recoveries: Counter[tuple[str, str]] = Counter()  # under way, by pair of clusters
         self._lease_until = 0.0
         self._lease_s = 0.0
         self._report_interval_s = 1.0
@@ -293,9 +296,12 @@ class Lane:
                 and flow.unanswered == 0
             ):
                 due.setdefault((flow.assignment.source, flow.assignment.target), []).append(flow)
-        for (source_key, target_key), together in due.items():
-            source, target = connections.cluster(source_key), connections.cluster(target_key)
+        for pair, together in due.items():
+            source, target = (connections.cluster(key) for key in pair)
             for at in range(0, len(together), RECOVERED_TOGETHER):
+                if self._recoveries[pair] == RECOVERIES:
+                    break
+                self._recoveries[pair] += 1
                 part = together[at : at + RECOVERED_TOGETHER]
                 requests = [
                     Request(
@@ -312,14 +318,16 @@ class Lane:
                 for flow in part:
                     flow.recovering = True
                 self._helpers.submit(
-                    partial(recover, requests, source, target), partial(self._recovered, part)
+                    partial(recover, requests, source, target), partial(self._recovered, pair, part)
                 )
 
     def _recovered(
         self,
+        pair: tuple[str, str],
         part: list[Flow],
         answers: dict[TopicPartition, Resumption | CausewayError] | CausewayError,
     ) -> None:
+        self._recoveries[pair] -= 1
         for flow in part:
             flow.recovering = False
             answer = (
@@ -427,6 +435,10 @@ class Lane:
         except CausewayError as error:
             self._doubt(flow, str(error))
             return
+        except Exception as error:
+            # What no codec foresaw is one partition's trouble, not that of the whole lane.
+            self._doubt(flow, f"what was fetched at {flow.position} cannot be read: {error!r}")
+            return
         flow.position = kept.position
         if kept.batches:
             flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
@@ -475,7 +487,8 @@ class Lane:
                 self._doubt(flow, "the target had this batch already", failure=False)
                 return
         outlet.acknowledged(sent, produced.base_offset)
-        flow.relayed_epoch = sent.leader_epoch
+        # Another outlet may have had newer ones answered before.
+        flow.relayed_epoch = max(flow.relayed_epoch, sent.leader_epoch)
         flow.last_timestamp = max(flow.last_timestamp, sent.max_timestamp)
         flow.note_latency(_wall_ms() - sent.max_timestamp)
         flow.records += sent.records

@@ -24,6 +24,8 @@ from causeway.model import Pair
 from causeway.wire.batches import distance
 
 MOST_POINTS = 1024  # of one partition, some 150 bytes each
+# Of a span, in source offsets: sequences wrap, so that they count no more records than 2**31.
+_WIDEST = 1 << 30
 _SOURCE = itemgetter(0)
 
 
@@ -150,13 +152,19 @@ class OffsetMap:
         """Drop a third of all: of the older three quarters, those with the closest neighbours."""
         points = self._points
         older = len(points) * 3 // 4
-        reach = {at: points[at + 1].source - points[at - 1].source for at in range(1, older, 2)}
+        reach = {
+            at: width
+            for at in range(1, older, 2)
+            if (width := points[at + 1].source - points[at - 1].source) <= _WIDEST
+        }
         dropped = set(sorted(reach, key=reach.__getitem__)[: len(points) // 3])
         self._points = [point for at, point in enumerate(points) if at not in dropped]
 
 
 def _continues(before: Point, last: Point, point: Point) -> bool:
     """Whether `last` says nothing that the other two do not say."""
+    if point.source - before.source > _WIDEST:
+        return False
     one, other = Span(before, last), Span(last, point)
     if not one.records and not other.records:
         return last.target == point.target

@@ -109,13 +109,14 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     assignment = request.assignment
     place = assignment.source_partition
     source_node = value_of(survey.source_nodes[place])
-    source_start = value_of(survey.source_starts[place])
-    source_end = value_of(survey.source_ends[place])
+    log = _SourceLog(
+        source, value_of(survey.source_starts[place]), value_of(survey.source_ends[place])
+    )
     resumed, epochs = [], []
     for outlet in assignment.outlets:
         node = value_of(survey.target_nodes[place_of(outlet)])
         end = value_of(survey.target_ends[place_of(outlet)])
-        found = _find_place(assignment, outlet, source_start, end, source, target)
+        found = _find_place(assignment, outlet, log, end, target)
         epochs.append(found.epoch)
         resumed.append(
             ResumedOutlet(
@@ -127,14 +128,14 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
             )
         )
     position = min(outlet.pair.source for outlet in resumed)
-    if position < source_start:
+    if position < log.start:
         raise DivergedError(
             "resume",
             f"{assignment.link} {place}",
-            f"the source deleted offsets {position} to {source_start - 1} before they were "
-            "mirrored",
+            f"the source deleted offsets {position} to {log.start - 1} before they were mirrored",
             remedy="start with --adopt to go on without them",
         )
+    source_end = log.end
     if source_end < position:  # or another lane has mirrored what came since it was asked for
         source_end = _source_end(source, assignment)
     if source_end < position:
@@ -154,6 +155,14 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     )
 
 
+class _SourceLog(NamedTuple):
+    """`start`, `end`: of the source partition (for committed reads, its last stable offset)."""
+
+    cluster: Cluster
+    start: int
+    end: int
+
+
 class _Found(NamedTuple):
     """The pair after the last record of ours, that record's leader epoch in the source, whether
     nobody else writes, whether the target sets the times."""
@@ -167,23 +176,22 @@ class _Found(NamedTuple):
 def _find_place(
     assignment: Assignment,
     outlet: Outlet,
-    source_start: int,
+    source: _SourceLog,
     end: int,
-    source: Cluster,
     target: Cluster,
 ) -> _Found:
     pair, epoch = outlet.pair, assignment.leader_epoch
     if outlet.producer_id < 0 or end == pair.target:
         return _Found(pair, epoch, outlet.exclusive)
     if end < pair.target:
-        return _count_back(assignment, outlet, source_start, end, source, target)
+        return _count_back(assignment, outlet, source, end, target)
     last = _last_of_ours(assignment, outlet, end, target)
     exclusive = outlet.exclusive and not last.foreign
     if last.count == 0:
         following = pair.source
         return _Found(Pair(source=following, target=end, sequence=pair.sequence), epoch, exclusive)
-    if source_start > pair.source:
-        following, epoch = _walk_remains(assignment, pair, last, outlet, source, source_start)
+    if source.start > pair.source:
+        following, epoch = _walk_remains(assignment, pair, last, outlet, source)
     else:
         following, epoch = _walk_source(assignment, pair, last, outlet, end, source, target)
     sequence = advance(pair.sequence, last.count)
@@ -194,23 +202,35 @@ def _find_place(
 def _count_back(
     assignment: Assignment,
     outlet: Outlet,
-    source_start: int,
+    source: _SourceLog,
     end: int,
-    source: Cluster,
     target: Cluster,
 ) -> _Found:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
     record of ours tells by its sequence how many relayed records before the pair to go back."""
     pair = outlet.pair
-    lost_from = _last_sequence_before(outlet, end, target)
-    lost = distance(lost_from, pair.sequence)
-    position = max(source_start, pair.source - lost)
+    found = _last_sequence_before(outlet, end, target)
+    if found is not None:
+        lost = distance(found, pair.sequence)
+    elif outlet.exclusive:
+        # Each offset was one record of ours, as far back as we began.
+        lost = min(pair.target - end, pair.sequence)
+    else:
+        raise DivergedError(
+            "resume",
+            str(place_of(outlet)),
+            f"the target lost offsets {end} to {pair.target - 1}, and nothing tells how many of "
+            "them were ours",
+            remedy="start with --adopt or --from",
+        )
+    lost_from = advance(pair.sequence, -lost)
+    position = max(source.start, pair.source - lost)
     while True:
         batches = list(_relayed_between(source, assignment, position, pair.source, outlet))
         count = sum(batch.records for batch in batches)
-        if count >= lost or position == source_start:
+        if count >= lost or position == source.start:
             break
-        position = max(source_start, position - (lost - count))
+        position = max(source.start, position - (lost - count))
     if count != lost:
         raise DivergedError(
             "resume",
@@ -224,9 +244,9 @@ def _count_back(
     return _Found(back, epoch, outlet.exclusive)
 
 
-def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
-    """The sequence after the last batch of ours below target offset `end`, 0 where there is none:
-    then all of the series is gone."""
+def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int | None:
+    """The sequence after the last batch of ours below target offset `end`; None where the log has
+    none."""
     window = 1
     while True:
         found = None
@@ -236,12 +256,12 @@ def _last_sequence_before(outlet: Outlet, end: int, target: Cluster) -> int:
             if fields[9] == outlet.producer_id and not fields[5] & CONTROL:
                 found = advance(fields[11], fields[6] + 1)
         if found is not None or start == 0:
-            return found or 0
+            return found
         window *= 16
 
 
 def _relayed_between(
-    source: Cluster, assignment: Assignment, start: int, stop: int, outlet: Outlet
+    source: _SourceLog, assignment: Assignment, start: int, stop: int, outlet: Outlet
 ) -> Iterator[Batch]:
     """The relayed series in source offsets `start` to `stop` - 1."""
     for batch in _relayed(source, assignment, start, outlet):
@@ -328,7 +348,7 @@ def _walk_source(
     last: _LastOfOurs,
     outlet: Outlet,
     end: int,
-    source: Cluster,
+    source: _SourceLog,
     target: Cluster,
 ) -> tuple[int, int]:
     """The source offset after the last record that the target has, and that record's epoch."""
@@ -347,7 +367,7 @@ def _walk_source(
         seen += batch.records
     if following is not None and content is not None and last.is_copy_of(content):
         return following, epoch
-    if "compact" in _cleanup_policy(source, assignment.topic):
+    if "compact" in _cleanup_policy(source.cluster, assignment.topic):
         return _walk_compacted(assignment, pair, last, outlet, end, source, target)
     if following is not None and last.content is None:
         return following, epoch
@@ -369,14 +389,15 @@ def _walk_remains(
     pair: Pair,
     last: _LastOfOurs,
     outlet: Outlet,
-    source: Cluster,
-    source_start: int,
+    source: _SourceLog,
 ) -> tuple[int, int]:
-    """As _walk_source, where the source has deleted its log below `source_start`, past the pair:
-    nothing is left to count from, so the last record found is looked for in what remains."""
+    """As _walk_source, where the source has deleted its log past the pair: nothing is left to count
+    from, so the last record found is looked for in what remains."""
+    if last.content is None:
+        raise _nothing_to_compare(assignment, pair)
     seen = 0
     earliest = pair.source + last.index  # each record took at least one offset
-    for batch in _relayed(source, assignment, source_start, outlet):
+    for batch in _relayed(source, assignment, source.start, outlet):
         for index, record in enumerate(records_of(batch)):
             offset = batch.source_offset(index)
             if offset >= earliest and last.is_copy_of(content_of(record)):
@@ -386,7 +407,17 @@ def _walk_remains(
             break
     # Had the copy reached into what remains, its last record would have been found there. So it
     # ended before; nothing is lost only if it ended right there.
-    return min(pair.source + last.count, source_start), assignment.leader_epoch
+    return min(pair.source + last.count, source.start), assignment.leader_epoch
+
+
+def _nothing_to_compare(assignment: Assignment, pair: Pair) -> DivergedError:
+    return DivergedError(
+        "resume",
+        f"{assignment.link} {assignment.source_partition}",
+        f"the target has deleted all that it got since source offset {pair.source}, and of what "
+        "the source had there some is gone as well: nothing tells how far the copy had come",
+        remedy="start with --adopt or --from",
+    )
 
 
 def _walk_compacted(
@@ -395,7 +426,7 @@ def _walk_compacted(
     last: _LastOfOurs,
     outlet: Outlet,
     end: int,
-    source: Cluster,
+    source: _SourceLog,
     target: Cluster,
 ) -> tuple[int, int]:
     """As _walk_source, for a source that was compacted after it was copied: it holds `last.count`
@@ -404,6 +435,8 @@ def _walk_compacted(
     in the target came later in the copied stretch, and so in the source, where it superseded it
     too. (Of several records with the same key, value and timestamp one may be taken for another.)
     """
+    if last.content is None:
+        raise _nothing_to_compare(assignment, pair)
     copied = {
         hash(last.comparable(content_of(record)))
         for raw in walk.raw_batches(target, place_of(outlet), pair.target, end)
@@ -424,13 +457,17 @@ def _walk_compacted(
 
 
 def _relayed(
-    source: Cluster, assignment: Assignment, position: int, outlet: Outlet
+    source: _SourceLog, assignment: Assignment, position: int, outlet: Outlet
 ) -> Iterator[Batch]:
     """The relayed series from source offset `position` to the log's end, for one outlet."""
     count = len(assignment.outlets)
     which = assignment.outlets.index(outlet)
     for batch in walk.relayed(
-        source, assignment.source_partition, position, read_committed=assignment.read_committed
+        source.cluster,
+        assignment.source_partition,
+        position,
+        read_committed=assignment.read_committed,
+        end=source.end,
     ):
         share = batch if count == 1 else partition(batch, count)[which]
         if share is not None:

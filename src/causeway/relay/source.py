@@ -205,7 +205,10 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
 
 
 def _is_abort(raw: memoryview) -> bool:
-    key = decode(raw)[0].key
+    records = decode(raw)
+    if not records:
+        return False  # the cleaner keeps a producer's last batch, emptied, for its sequence
+    key = records[0].key
     if key is None:
         raise ProtocolError("read", "control batch", "it has no key")
     return bool(_CONTROL_KEY.unpack_from(key)[1] == _ABORT)

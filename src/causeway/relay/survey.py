@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
@@ -49,10 +49,25 @@ class Survey:
         return cls(
             source_nodes=source_nodes,
             target_nodes=target_nodes,
-            source_starts=offsets_at(source, sources, EARLIEST),
-            source_ends=offsets_at(source, sources, LATEST, read_committed=read_committed),
-            target_ends=_settled_ends(target, set(targets), unsettled, producers),
+            source_starts=_with_errors(source_nodes, lambda led: offsets_at(source, led, EARLIEST)),
+            source_ends=_with_errors(
+                source_nodes,
+                lambda led: offsets_at(source, led, LATEST, read_committed=read_committed),
+            ),
+            target_ends=_with_errors(
+                target_nodes,
+                lambda led: _settled_ends(target, led, unsettled & led, producers),
+            ),
         )
+
+
+def _with_errors(
+    nodes: Mapping[TopicPartition, int | CausewayError],
+    ask: Callable[[set[TopicPartition]], dict[TopicPartition, int | CausewayError]],
+) -> dict[TopicPartition, int | CausewayError]:
+    """Asks for the partitions that have a leader: the others would hold up all of them."""
+    errors = {place: node for place, node in nodes.items() if isinstance(node, CausewayError)}
+    return {**errors, **ask(nodes.keys() - errors.keys())}
 
 
 def _settled_ends(
@@ -72,7 +87,8 @@ def _settled_ends(
         moving = {
             place
             for place in moving
-            if again[place] != ends[place]
+            if not isinstance(again[place], CausewayError)
+            and again[place] != ends[place]
             and _grew_by_ours(target, place, ends[place], again[place], producers)
         }
         ends.update(again)

@@ -10,6 +10,7 @@ an outlet has one batch in flight until the broker has answered one, and is know
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip
 # newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
 # longer silence the id of old records may be forgotten.
 REMEMBERED_S = 60.0
+# Amid a stream of records older than that it may forget at any moment. A hole that this could leave
+# shows by its offsets, but not where others write to the partition as well.
+YOUNG_S = 12 * 60 * 60.0
 
 
 class Answer(NamedTuple):
@@ -153,7 +157,7 @@ class TargetConnection:
             for _, outlet, _ in request.parts.values():
                 outlet.unanswered -= 1
             for key, (flow, outlet, sent) in request.parts.items():
-                if results[key].error == 0:
+                if results[key].error == 0 and (outlet.exclusive or _is_young(sent)):
                     outlet.remembered_until = now + REMEMBERED_S
                 yield Answer(flow, outlet, sent, results[key])
 
@@ -169,6 +173,10 @@ class TargetConnection:
                 doubtful.add(flow)
         self._requests.clear()
         return doubtful
+
+
+def _is_young(sent: Sent) -> bool:
+    return sent.max_timestamp / 1000 > time.time() - YOUNG_S
 
 
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:

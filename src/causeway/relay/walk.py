@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.source import keep
 from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, Batch
@@ -29,9 +29,11 @@ def relayed(
     *,
     read_committed: bool = True,
     most_bytes: int | None = None,
+    end: int = 0,
 ) -> Iterator[Batch]:
     """The relayed series from offset `position` to where the log ends by then (for committed
-    reads, its last stable offset), or until `most_bytes` are read. Raises CausewayError."""
+    reads, its last stable offset), or until `most_bytes` are read. `end`: it must have reached so
+    far. Raises CausewayError."""
     read = 0
     while most_bytes is None or read < most_bytes:
         fetched = cluster.fetch(
@@ -42,8 +44,22 @@ def relayed(
         kept = keep(memoryview(fetched.records), position, aborted, str(at))
         yield from kept.batches
         if kept.position == position:
+            if position < end:
+                raise _behind(at, end, position)
             return
         position = kept.position
+
+
+def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
+    """A leader that was elected a moment ago may not know yet how far its log is committed."""
+    return BrokerError(
+        "read",
+        str(at),
+        f"its leader shows it up to offset {shown} only, though it ended at {end} before",
+        code=-1,
+        name="BEHIND",
+        retriable=True,
+    )
 
 
 def raw_batches(
@@ -72,4 +88,6 @@ def raw_batches(
                 position = last + 1
             here = stop
         if position == before:
+            if fetched.high_watermark < end:
+                raise _behind(at, end, fetched.high_watermark)
             return

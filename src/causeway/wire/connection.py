@@ -224,7 +224,7 @@ class Connection:
     def receive(self) -> list[memoryview]:
         """The complete answers that arrived, in order, none if none; never waits.
 
-        Each is a frame after its length: it begins with the correlation id, and owns its memory.
+        Each is a frame after its length: it begins with the correlation id, and does not change.
         One call reads a few megabytes at most; poll tells when there is more, over TLS too. Raises
         ConnectionError when the broker is gone.
         """

@@ -17,6 +17,7 @@ from causeway.wire.varint import put_uvarint, skip_tags, uvarint
 API_KEY = 1
 LOWEST_VERSION = 12
 HIGHEST_VERSION = 13
+HIGHEST_WITH_NAMES = 12
 _WITH_IDS = 13
 
 _HEADER = Struct(">hhi")

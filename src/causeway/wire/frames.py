@@ -23,7 +23,7 @@ from causeway.errors import AuthenticationError, ProtocolError
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
-SPARE_BYTES = 16 * 1024 * 1024  # the largest buffer that is kept for a next frame
+SPARE_BYTES = 20 * 1024 * 1024  # the largest buffer that is kept for a next frame
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 8 * 1024 * 1024
 # The kernel takes at most this many buffers a call, and hardly ever more than these bytes.

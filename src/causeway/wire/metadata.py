@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causeway.errors import CausewayError
+from causeway.model import NO_TOPIC_ID
 from causeway.wire.codes import broker_error
 
 
@@ -66,7 +67,7 @@ def _topic(topic: Any, alias: str) -> TopicMetadata:
         )
     return TopicMetadata(
         name=topic.name,
-        topic_id=topic.topic_id.hex if topic.topic_id else "0" * 32,
+        topic_id=topic.topic_id.hex if topic.topic_id else NO_TOPIC_ID,
         partitions={p.partition_index: _partition(p, topic.name, alias) for p in topic.partitions},
         internal=topic.is_internal,
         error=error,

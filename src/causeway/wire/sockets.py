@@ -82,7 +82,7 @@ def _set_options(sock: socket.socket, user_timeout_s: float) -> None:
         ("TCP_KEEPIDLE", 30),
         ("TCP_KEEPINTVL", 10),
         ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", int(user_timeout_s * 1000)),
+        ("TCP_USER_TIMEOUT", min(int(user_timeout_s * 1000), 2**31 - 1)),
     ):
         option = getattr(socket, name, None)
         if option is not None:

@@ -129,11 +129,16 @@ def checkpoint(upstream: int, downstream: int, metadata: str = "") -> Checkpoint
 
 
 def written(
-    upstream: int, downstream: int | None, last: Checkpoint | None = None
+    upstream: int,
+    downstream: int | None,
+    last: Checkpoint | None = None,
+    *,
+    exactly: bool = False,
 ) -> list[Checkpoint]:
     translated = {"g": {} if downstream is None else {T0: downstream}}
     before = {} if last is None else {("g", M0): last}
-    return checkpoints(followed({T0: at(upstream, "m")}), translated, before)
+    exact = translated if exactly else {}
+    return checkpoints(followed({T0: at(upstream, "m")}), translated, exact, before)
 
 
 def test_the_first_checkpoint_of_a_partition() -> None:
@@ -144,7 +149,7 @@ def test_the_first_checkpoint_of_a_partition() -> None:
 def test_no_checkpoint_for_what_is_not_translated() -> None:
     assert written(7, None) == []
     assert written(7, -1) == []
-    assert checkpoints(followed({T0: at(7)}), {}, {}) == []
+    assert checkpoints(followed({T0: at(7)}), {}, {}, {}) == []
 
 
 def test_a_checkpoint_where_the_group_went_on() -> None:
@@ -153,6 +158,14 @@ def test_a_checkpoint_where_the_group_went_on() -> None:
     assert written(7, 6, last) == [checkpoint(7, 6, "m")], "translated better by now"
     assert written(7, 5, last) == []
     assert written(8, 5, last) == [], "over a gap"
+
+
+def test_a_checkpoint_that_is_proven_wrong_is_put_right() -> None:
+    """The target was made anew, or MirrorMaker 2 had written it."""
+    last = checkpoint(7, 5)
+    assert written(7, 3, last, exactly=True) == [checkpoint(7, 3, "m")]
+    assert written(8, 4, last, exactly=True) == [checkpoint(8, 4, "m")]
+    assert written(7, 5, last, exactly=True) == []
 
 
 def test_downstream_goes_back_only_if_the_group_did() -> None:

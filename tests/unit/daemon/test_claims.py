@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.claims import (
     Adopt,
@@ -38,8 +39,8 @@ TOPIC = MirroredTopic(
     target_partitions=4,
     max_message_bytes=1_000_000,
 )
-EMPTY = Offsets(log_start=0, end=500, start=0, target_ends={0: 0})
-BEGUN = Offsets(log_start=0, end=500, start=0, target_ends={0: 70})
+EMPTY = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 0})
+BEGUN = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 70})
 
 
 def link(**changes: Any) -> LinkSettings:
@@ -137,6 +138,51 @@ def test_what_stops_stays_until_a_person_acts(
     assert decide(topic, 0, known, offsets, LINK, FROM) == Begin(start=42, targets=(0,))
 
 
+@pytest.mark.parametrize(
+    ("copied", "offsets", "goes_on"),
+    [
+        (Copied(499, ours=False), BEGUN, 500),
+        # It has read a transaction that is open still.
+        (Copied(499, ours=False), replace(BEGUN, end=400), 500),
+        (Copied(500, ours=False), BEGUN, None),
+    ],
+)
+def test_without_progress_mirror_makers_book_counts(
+    copied: Copied, offsets: Offsets, goes_on: int | None
+) -> None:
+    found = decide(TOPIC, 0, None, offsets, LINK, NOBODY, copied)
+    if goes_on is None:
+        assert isinstance(found, Stop)
+        assert "truncated or made anew" in found.reason
+    else:
+        assert isinstance(found, Adopt)
+        assert (found.start, found.floor) == (goes_on, goes_on)
+
+
+def test_mirror_makers_book_does_not_count_where_the_target_is_empty() -> None:
+    copied = Copied(499, ours=False)
+    assert decide(TOPIC, 0, None, EMPTY, LINK, NOBODY, copied) == Begin(start=0, targets=(0,))
+    # Nor does it count once we have begun there: what it says is from before.
+    outlets = (progress().outlets[0].model_copy(update={"pair": Pair(0, 0, 0)}),)
+    begun = progress(position=0, outlets=outlets)
+    assert decide(TOPIC, 0, begun, EMPTY, LINK, NOBODY, copied) == GoOn(progress=begun)
+
+
+def test_beside_progress_only_records_tell_what_mirror_maker_has_copied_since() -> None:
+    """Its entry may be older than our claim, and the target may have grown by our own writes."""
+    known = progress()
+    for offset in (100, 499, 5_000):
+        found = decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, Copied(offset, ours=False))
+        assert isinstance(found, Adopt)
+        assert (found.start, found.floor) == (None, known.position)
+    for copied in (Copied(499, ours=True), Copied(99, ours=False)):
+        assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, copied) == GoOn(progress=known)
+    same = replace(BEGUN, target_ends={0: 60})
+    assert decide(TOPIC, 0, known, same, LINK, NOBODY, Copied(499, ours=False)) == GoOn(
+        progress=known
+    )
+
+
 def test_to_adopt_a_truncated_source_is_to_go_on_at_its_end() -> None:
     known = progress(state=State.STOPPED, reason="truncated")
     found = decide(TOPIC, 0, known, replace(BEGUN, end=80), LINK, ADOPT)
@@ -162,7 +208,7 @@ def test_a_broker_without_topic_ids_is_believed() -> None:
 
 
 def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:
-    offsets = Offsets(log_start=0, end=500, start=0, target_ends={0: 5, 1: 9})
+    offsets = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 5, 1: 9})
     two = replace(TOPIC, target_partitions=2)
     begin = decide(two, 3, None, offsets, BY_KEY, NOBODY)
     assert begin == Begin(start=0, targets=(0, 1))
@@ -176,7 +222,9 @@ def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:
         start=0, targets=(3,)
     )
     more = replace(two, target_partitions=3)
-    offsets = Offsets(log_start=0, end=500, start=0, target_ends={0: 5, 1: 9, 2: 0})
+    offsets = Offsets(
+        log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 5, 1: 9, 2: 0}
+    )
     stop = decide(more, 3, made, offsets, BY_KEY, NOBODY)
     assert isinstance(stop, Stop)
     assert "number of partitions" in stop.reason

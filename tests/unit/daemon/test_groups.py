@@ -78,7 +78,7 @@ def groups_of(source: FakeCluster, target: FakeCluster, **control: Any) -> Group
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(Translator, AsItIs()))
+    return Groups(link, sides, cast(Translator, AsItIs()), lambda: True)
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:

@@ -147,6 +147,6 @@ def test_a_class_data_archive_is_used_where_there_is_one(
     assert archive.option() == ""
     archive.path().parent.mkdir(parents=True)
     archive.path().touch()
-    assert archive.option() == f" -XX:SharedArchiveFile={archive.path()}"
+    assert archive.option() == f' "-XX:SharedArchiveFile={archive.path()}"'
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "21", release="21.0.2")))
     assert archive.option() == ""

@@ -129,6 +129,19 @@ def test_sequences_wrap() -> None:
     assert OffsetMap([start, end]).place(4) == 9
 
 
+def test_a_straight_stretch_longer_than_sequences_count() -> None:
+    """Five days at 5,000 records a second."""
+    known = OffsetMap([Point(0, 0, 0)])
+    reached = 0
+    while reached <= 2**31 + 1_000:
+        reached += 1 << 20
+        known.add(Point(reached, reached, reached % 2**31))
+
+    assert len(known.points) <= 5
+    for offset in (0, 77, 2**31 - 1, 2**31, 2**31 + 500):
+        assert known.place(offset) == offset
+
+
 @given(STEPS)
 def test_encoded_and_back(steps: list[tuple[int, int, int]]) -> None:
     points = Truth(steps).points

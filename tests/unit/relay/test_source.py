@@ -128,6 +128,15 @@ def test_exactly_the_committed_records_from_the_position_on(log: Log, data: st.D
     _check_batches(kept.batches, position, log.end)
 
 
+def test_a_marker_that_the_cleaner_has_emptied_ends_no_transaction() -> None:
+    """It stays for its producer's sequence, amid the aborted transaction of another."""
+    emptied = raw_batch(
+        [], base=5, last=5, producer_id=1, epoch=0, transactional=True, control=True
+    )
+    kept = _kept(emptied, 5, [(2, 3)])
+    assert (kept.batches, kept.position) == ([], 6)
+
+
 @settings(max_examples=100, deadline=None)
 @given(logs())
 def test_readers_of_uncommitted_records_get_all_but_the_markers(log: Log) -> None:

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from causeway.errors import BrokerError
 from causeway.relay import walk
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
@@ -25,3 +26,19 @@ def test_raw_batches_from_a_position_to_an_end(position: int, end: int, bases: l
     cluster = FakeCluster("t", SOURCE_ID, {0: log}, compacted=False)
     found = walk.raw_batches(cast(Cluster, cluster), SOURCE, position, end)
     assert [HEADER.unpack_from(raw)[0] for raw in found] == bases
+
+
+def test_a_leader_that_shows_less_than_there_was_is_asked_again() -> None:
+    """Elected a moment ago, it does not know yet how far its log is committed."""
+    log = Log()
+    for _ in range(2):
+        log.append([Rec(offset=log.end + i) for i in range(3)])
+    cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
+    for walked in (
+        walk.raw_batches(cluster, SOURCE, 0, 7),
+        walk.relayed(cluster, SOURCE, 0, end=7),
+    ):
+        with pytest.raises(BrokerError, match="up to offset 6 only") as behind:
+            list(walked)
+        assert behind.value.retriable
+    assert list(walk.relayed(cluster, SOURCE, 0, end=6))[-1].next == 6
