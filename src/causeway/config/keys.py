@@ -232,7 +232,10 @@ class ControlKeys(Keys):
         " `causeway.principal`.",
     )
     principal: Principal | None = key(
-        "causeway.principal", None, "Who Causeway is on the target, such as `User:causeway`; by default the user of PLAIN or SCRAM."
+        "causeway.principal",
+        None,
+        "Who Causeway is on the target, such as `User:causeway`; by default the user of PLAIN or"
+        " SCRAM.",
     )
     mm2_offsets: Bool = key(
         "causeway.mirror.maker.offsets",

@@ -54,9 +54,19 @@ class ControlPlane:
     def _wanted(self) -> Iterator[Task]:
         control = self._link.control
         if control.emit_offset_syncs_enabled:
-            yield Task(name=_SYNCS, interval_s=_SYNCS_S, work=self._sync_offsets)
+            yield Task(
+                name=_SYNCS,
+                interval_s=_SYNCS_S,
+                work=self._sync_offsets,
+                begin=self._syncs.forget,
+            )
         if interval_s := self._groups.interval_s:
-            yield Task(name=_GROUPS, interval_s=interval_s, work=self._groups.work)
+            yield Task(
+                name=_GROUPS,
+                interval_s=interval_s,
+                work=self._groups.work,
+                begin=self._groups.forget,
+            )
         if self._link.sync_topic_configs_enabled:
             interval_s = self._link.sync_topic_configs_interval_s
             yield Task(name="topic configs", interval_s=interval_s, work=self._sync_configs)
@@ -65,18 +75,14 @@ class ControlPlane:
             yield Task(name="ACLs", interval_s=interval_s, work=self._sync_acls)
         if control.mm2_offsets:
             yield Task(
-                name=_MIRROR_MAKER, interval_s=_MIRROR_MAKER_S, work=self._write_mirror_maker
+                name=_MIRROR_MAKER,
+                interval_s=_MIRROR_MAKER_S,
+                work=self._write_mirror_maker,
+                begin=self._mirror_maker.forget,
             )
 
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
         return self._groups.timings()
-
-    def begin(self) -> None:
-        """A new term of leading: what is known of topics that others may have written to since is
-        no longer certain."""
-        self._syncs.forget()
-        self._groups.forget()
-        self._mirror_maker.forget()
 
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more. Never raises."""

@@ -170,7 +170,6 @@ class Link:
         """One time of leading, from taking the link to `stop` or LeadershipLostError."""
         self._lost.clear()
         self.registry.begin(contents)
-        self.control.begin()
         self._set_role(Role.LEADING, None)
         self._discoverer = threading.Thread(
             target=self._discover, name=f"discover {self.settings.name}", daemon=True

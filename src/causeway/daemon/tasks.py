@@ -36,16 +36,23 @@ DONE = Outcome()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """`work` does all that is due. It raises CausewayError where nothing could be done. `name` as
-    people know it."""
+    """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
+    comes before the first run of each term: others may have written since. `name` as people know
+    it."""
 
     name: str
     interval_s: float
     work: Callable[[], Outcome]
+    begin: Callable[[], None] = lambda: None
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
+    def start_over(self) -> None:
+        """Waits for a run of an earlier term that is under way still."""
+        with self._running:
+            self.begin()
+
     def run(self) -> Outcome:
-        """Waits for a run that is under way: `work` need not be thread-safe."""
+        """One at a time: `work` need not be thread-safe."""
         with self._running:
             return self.work()
 
@@ -110,6 +117,7 @@ class Tasks:
 
     def _run(self, task: Task, stop: threading.Event) -> None:
         pause = _BACKOFF_S[0]
+        task.start_over()
         while not stop.is_set():
             if not self._may_run():
                 stop.wait(_BACKOFF_S[0])

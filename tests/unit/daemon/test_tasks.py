@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from causeway.daemon.tasks import DONE, Outcome, Task, Tasks
 from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
@@ -47,3 +49,50 @@ def test_a_failing_task_is_seen_tried_again_and_holds_up_nothing() -> None:
     finally:
         tasks.stop()
         tasks.join(5)
+
+
+def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
+    """A driver that loses the lead in the middle of a run, and gets it back."""
+    entered, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def work() -> Outcome:
+        seen.append("in")
+        entered.set()
+        assert go_on.wait(5)
+        seen.append("out")
+        return DONE
+
+    tasks = Tasks(
+        "A->B",
+        [Task(name="slow", interval_s=60, work=work, begin=lambda: seen.append("begin"))],
+    )
+    tasks.start()
+    assert entered.wait(5)
+    tasks.stop()
+    tasks.start()
+    go_on.set()
+    await_until(lambda: len(seen) == 6, what="both runs")
+    tasks.stop()
+    tasks.join(5)
+    assert seen == ["begin", "in", "out"] * 2
+
+
+def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = []
+
+    def work() -> Outcome:
+        runs.append(1)
+        return Outcome(items={f"group-{n}": "it has members" for n in range(150)})
+
+    tasks = Tasks("A->B", [Task(name="groups", interval_s=0.01, work=work)])
+    tasks.start()
+    await_until(lambda: len(runs) > 3, what="several runs")
+    tasks.stop()
+    tasks.join(5)
+    items = tasks.status()[0].items
+    assert len(items) == 101
+    assert items["others"] == "50 more, named in the log"
+    assert len([record for record in caplog.records if record.message == "not done"]) == 150
