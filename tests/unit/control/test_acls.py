@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, SaslSettings
 from causeway.control.acls import EVERYBODY, AclPlan, Observed, apply, observe, plan
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, UnreachableError
@@ -115,6 +115,24 @@ def test_a_deny_that_would_stop_causeway_is_told_and_not_copied(principal: str) 
     assert "would stop Causeway itself" in str(problem)
     deleting = acl("DENY", "DELETE", "orders", principal)
     assert decide([deleting], control=control).creates == (replace(deleting, name="A.orders"),)
+
+
+@pytest.mark.parametrize(
+    ("target", "hits"),
+    [
+        ({"protocol": "SASL_SSL", "sasl": SaslSettings(mechanism="PLAIN", username="ann")}, True),
+        ({"protocol": "SASL_SSL", "sasl": SaslSettings(mechanism="PLAIN", username="bob")}, False),
+        ({"protocol": "PLAINTEXT"}, False),
+        ({"protocol": "SSL"}, True),  # who knows what the broker makes of our certificate
+    ],
+)
+def test_without_a_principal_it_is_who_we_log_in_as(target: dict[str, Any], hits: bool) -> None:
+    source = [acl("DENY", "WRITE", "orders", "User:ann")]
+    observed = Observed(source=frozenset(source), target=frozenset())
+    there = ClientSettings(alias="B", bootstrap=(("b", 1),), **target)
+    flow = replace(link(PLAIN), target=there, target_admin=there)
+    planned = plan(observed, mirrored("orders"), flow)
+    assert [len(planned.creates), len(planned.problems)] == ([0, 1] if hits else [1, 0])
 
 
 def test_acls_about_names_are_left_out_with_what_they_would_be() -> None:
