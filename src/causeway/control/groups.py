@@ -156,10 +156,10 @@ def _target_name(topic: str, link: LinkSettings) -> str | None:
 def checkpoints(
     followed: Followed,
     translated: Translated,
-    exact: Translated,
+    certain: Translated,
     last: Mapping[tuple[str, TopicPartition], Checkpoint],
 ) -> list[Checkpoint]:
-    """Those to write now. `exact`: of what is `translated`, that which is known for certain;
+    """Those to write now. `certain`: of what is `translated`, places of records that are there;
     `last`: the newest ones written, by group and partition of the target.
 
     MirrorMaker 2's rule: the first of a partition; then where the group went back on the source,
@@ -179,7 +179,7 @@ def checkpoints(
                 before is None
                 or committed.offset < before.upstream
                 or downstream > before.downstream
-                or exact.get(group, {}).get(at, before.downstream) < before.downstream
+                or certain.get(group, {}).get(at, before.downstream) < before.downstream
             ):
                 wanted.append(
                     Checkpoint(

@@ -173,7 +173,7 @@ def find_places(
             if TopicPartition(topic.target, target) in target_ends
         }
         if (
-            {at} <= starts.keys() & tops.keys() & ends.keys()
+            all(at in answers for answers in (starts, tops, ends))
             and begins.get(at, -1) >= 0
             and len(there) == len(feeds)
         ):

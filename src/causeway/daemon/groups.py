@@ -81,11 +81,11 @@ class Groups:
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
         translated = _by_group(followed, places)
-        exact = _by_group(followed, places, exact=True)
+        certain = _by_group(followed, places, certain=True)
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
-                self._write_checkpoints(followed, translated, exact, read_at)
+                self._write_checkpoints(followed, translated, certain, read_at)
                 self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
                 failure = error  # is no reason to leave out the commits
@@ -137,12 +137,12 @@ class Groups:
         )
 
     def _write_checkpoints(
-        self, followed: Followed, translated: Translated, exact: Translated, read_at: float
+        self, followed: Followed, translated: Translated, certain: Translated, read_at: float
     ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
             self._last = self._read_checkpoints()
-        due = groups.checkpoints(followed, translated, exact, self._last)
+        due = groups.checkpoints(followed, translated, certain, self._last)
         if due:
             self._still_leading("write checkpoints")
             try:
@@ -217,7 +217,7 @@ def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:
 
 
 def _by_group(
-    followed: Followed, places: Places, *, exact: bool = False
+    followed: Followed, places: Places, *, certain: bool = False
 ) -> dict[str, dict[TopicPartition, int]]:
     return {
         group: {
@@ -225,7 +225,7 @@ def _by_group(
             for at, committed in commits.items()
             if (place := places.get(at, {}).get(committed.offset))
             and place.target is not None
-            and not (exact and place.note)
+            and (place.certain or not certain)
         }
         for group, commits in followed.commits.items()
     }

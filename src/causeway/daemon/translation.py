@@ -28,10 +28,17 @@ Wanted = Mapping[TopicPartition, Collection[int]]
 
 class Place(NamedTuple):
     """Where the first relayed record from a source offset on lies, or will lie. `note` says why it
-    is not exact: `target` is then at or before the true place, or None where nothing is known."""
+    is not exact: `target` is then at or before the true place, or None where nothing is known.
+    `mirrored`: that record is known to be there; else `target` is the end of the mirror, as far as
+    we know, and may be behind it."""
 
     target: int | None
     note: str | None = None
+    mirrored: bool = True
+
+    @property
+    def certain(self) -> bool:
+        return self.note is None and self.mirrored
 
 
 class Translator:
@@ -59,7 +66,8 @@ class Translator:
             remembered = self._remembered(partition, wanted[at])
             for offset, place in sorted(places.items()):
                 if isinstance(place, int):
-                    found[at][offset] = Place(place)
+                    known = offset < partition.outlet.pair.source
+                    found[at][offset] = Place(place, mirrored=known)
                 elif offset in remembered:
                     found[at][offset] = Place(remembered[offset])
                 elif place is None:

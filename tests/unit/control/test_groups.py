@@ -133,12 +133,12 @@ def written(
     downstream: int | None,
     last: Checkpoint | None = None,
     *,
-    exactly: bool = False,
+    certainly: bool = False,
 ) -> list[Checkpoint]:
     translated = {"g": {} if downstream is None else {T0: downstream}}
     before = {} if last is None else {("g", M0): last}
-    exact = translated if exactly else {}
-    return checkpoints(followed({T0: at(upstream, "m")}), translated, exact, before)
+    certain = translated if certainly else {}
+    return checkpoints(followed({T0: at(upstream, "m")}), translated, certain, before)
 
 
 def test_the_first_checkpoint_of_a_partition() -> None:
@@ -163,9 +163,9 @@ def test_a_checkpoint_where_the_group_went_on() -> None:
 def test_a_checkpoint_that_is_proven_wrong_is_put_right() -> None:
     """The target was made anew, or MirrorMaker 2 had written it."""
     last = checkpoint(7, 5)
-    assert written(7, 3, last, exactly=True) == [checkpoint(7, 3, "m")]
-    assert written(8, 4, last, exactly=True) == [checkpoint(8, 4, "m")]
-    assert written(7, 5, last, exactly=True) == []
+    assert written(7, 3, last, certainly=True) == [checkpoint(7, 3, "m")]
+    assert written(8, 4, last, certainly=True) == [checkpoint(8, 4, "m")]
+    assert written(7, 5, last, certainly=True) == []
 
 
 def test_downstream_goes_back_only_if_the_group_did() -> None:

@@ -63,8 +63,8 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() ->
     sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
     translator = Translator(sides, cast(Registry, Mapped()), read_committed=True)
 
-    found = translator.translate({DARK: {7}, LIGHT: {12}})
+    found = translator.translate({DARK: {7}, LIGHT: {12, 25}})
 
-    assert found[LIGHT] == {12: Place(7)}
+    assert found[LIGHT] == {12: Place(7), 25: Place(15, mirrored=False)}
     assert found[DARK][7].target is None
     assert "cannot be looked up" in (found[DARK][7].note or "")
