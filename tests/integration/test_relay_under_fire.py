@@ -36,7 +36,7 @@ from tests.harness.writers import YEARS_AGO, Writer
 
 pytestmark = pytest.mark.integration
 
-FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "15"))
+FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "10"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 TIMES = pytest.mark.parametrize("timestamp", [None, YEARS_AGO], ids=["now", "years-ago"])
 

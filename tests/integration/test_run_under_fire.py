@@ -27,7 +27,7 @@ from tests.harness.writers import YEARS_AGO, writing
 
 pytestmark = pytest.mark.integration
 
-FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "25"))
+FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "20"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 FOREVER = {"retention.ms": "-1"}
 # SIGKILL to all of it, to the driver alone, to a lane; a lane that sleeps; an end in good order.
