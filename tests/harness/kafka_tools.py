@@ -40,6 +40,12 @@ from tests.harness.waiting import await_until
 Header = tuple[str, bytes | None]
 _TIMEOUT_S = 120.0
 # What a broker says for a moment after it has come back.
+# A coordinator that has just been elected.
+_COORDINATING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 _ELECTING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
@@ -236,8 +242,17 @@ class KafkaTools:
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         request = [ConsumerGroupTopicPartitions(group)]
-        (found,) = _all(self.admin.list_consumer_group_offsets(request))
-        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions}
+
+        def attempt() -> list[ConsumerGroupTopicPartitions]:
+            try:
+                return _all(self.admin.list_consumer_group_offsets(request))
+            except KafkaException as failure:
+                if failure.args[0].code() in _COORDINATING:
+                    return []
+                raise
+
+        (found,) = await_until(attempt, _TIMEOUT_S, f"offsets of {group}")
+        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions or ()}
 
     # Writing
 

@@ -36,6 +36,7 @@ from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
+_SURPRISES = 3  # internal errors at the start that a run lives through
 _BACKOFF_S = (1.0, 60.0)
 _FINAL_S = 5.0  # so long the last progress is tried to be written
 
@@ -81,6 +82,7 @@ class Link:
         self._lost = threading.Event()  # this term of leading is over
         self._discoverer: threading.Thread | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
+        self._surprises = 0
         # An error of the start that no retry mends: a person should hear of it at once.
         self.failure: CausewayError | None = None
         fleet.attach(link.name, self.registry.hear, self.registry.wait)
@@ -154,7 +156,13 @@ class Link:
         told to the run."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
-            error = CausewayError("mirror", self.settings.name, f"internal error: {error!r}")
+            self._surprises += 1
+            error = CausewayError(
+                "mirror",
+                self.settings.name,
+                f"internal error: {error!r}",
+                retriable=self._surprises < _SURPRISES,
+            )
         if not error.retriable and not self._planned:
             self.failure = error
         return error

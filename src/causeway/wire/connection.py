@@ -11,6 +11,7 @@ thread-safe. After any error a connection is of no more use: close it.
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Self
@@ -28,6 +29,9 @@ from causeway.wire.handshake import authenticate
 from causeway.wire.sockets import connect, describe_loss
 
 _API_VERSIONS = 18
+# kafka-python makes the class for a version of an answer when it is first asked for, and keeps a
+# weak reference to it: of two threads that ask at once, one could leave a dead one behind.
+_making_classes = threading.Lock()
 
 
 class Connection:
@@ -162,7 +166,8 @@ class Connection:
         request.API_VERSION = version
         request.with_header(correlation_id=correlation_id, client_id=self.settings.client_id)
         frame = request.encode(header=True, framed=True)
-        kind = ResponseClassRegistry.get_response_class(request.header)
+        with _making_classes:
+            kind = ResponseClassRegistry.get_response_class(request.header)
         return frame, (correlation_id, kind, version)
 
     def _answers(

@@ -14,6 +14,7 @@ from causeway.wire.frames import lost
 from causeway.wire.security import ssl_context
 
 _CONNECT = "connect to"
+_TLS_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # which of them depends on Python's release
 
 
 def connect(
@@ -140,7 +141,7 @@ def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[s
             if settings.tls and settings.tls.ca_pem
             else "name the authority that signed it in ssl.truststore.location",
         )
-    if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+    if not isinstance(cause, ssl.SSLError) or isinstance(cause, _TLS_ENDS):
         return None
     reason = (cause.reason or "").replace("_", " ").lower()
     if "certificate" in reason:
@@ -173,7 +174,7 @@ def _cause(error: OSError | None, deadline: Deadline | None = None) -> str:
         return f"no answer within {deadline.seconds:.3g} s" if deadline else "timed out"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, _TLS_ENDS):
         return "the broker closed the connection"
     if isinstance(error, ConnectionResetError) and error.errno == errno.ECONNRESET:
         return "the broker reset the connection"
