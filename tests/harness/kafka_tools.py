@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -40,6 +40,8 @@ from tests.harness.waiting import await_until
 Header = tuple[str, bytes | None]
 _TIMEOUT_S = 120.0
 # What a broker says for a moment after it has come back.
+T = TypeVar("T")
+
 # A coordinator that has just been elected.
 _COORDINATING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -219,16 +221,11 @@ class KafkaTools:
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, partition): where for partition in range(count)}
 
-        def attempt() -> dict[int, int]:
+        def ask() -> dict[int, int]:
             answers = self.admin.list_offsets(asked, isolation_level=level)
-            try:
-                return {tp.partition: future.result().offset for tp, future in answers.items()}
-            except KafkaException as failure:
-                if failure.args[0].code() in _ELECTING:
-                    return {}
-                raise
+            return {tp.partition: future.result().offset for tp, future in answers.items()}
 
-        return await_until(attempt, _TIMEOUT_S, f"offsets of {topic}")
+        return _despite(_ELECTING, ask, f"offsets of {topic}")
 
     def commit_group(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set an idle consumer group's offsets."""
@@ -242,16 +239,11 @@ class KafkaTools:
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         request = [ConsumerGroupTopicPartitions(group)]
-
-        def attempt() -> list[ConsumerGroupTopicPartitions]:
-            try:
-                return _all(self.admin.list_consumer_group_offsets(request))
-            except KafkaException as failure:
-                if failure.args[0].code() in _COORDINATING:
-                    return []
-                raise
-
-        (found,) = await_until(attempt, _TIMEOUT_S, f"offsets of {group}")
+        (found,) = _despite(
+            _COORDINATING,
+            lambda: _all(self.admin.list_consumer_group_offsets(request)),
+            f"offsets of {group}",
+        )
         return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions or ()}
 
     # Writing
@@ -459,6 +451,21 @@ def _commits(consumer: Consumer, positions: list[TopicPartition]) -> bool:
 
 def _all(futures: Mapping[Any, Any]) -> list[Any]:
     return [future.result(_TIMEOUT_S) for future in futures.values()]
+
+
+def _despite(codes: Collection[int], ask: Callable[[], T], what: str) -> T:
+    """The answer, once there is one that is none of the errors `codes`."""
+
+    def attempt() -> tuple[T, ...]:
+        try:
+            return (ask(),)
+        except KafkaException as failure:
+            if failure.args[0].code() in codes:
+                return ()
+            raise
+
+    (answer,) = await_until(attempt, _TIMEOUT_S, what)
+    return answer
 
 
 def _until(condition: Callable[[], bool]) -> None:

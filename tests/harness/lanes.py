@@ -31,6 +31,7 @@ from causeway.relay.messages import (
     ToDriver,
 )
 from causeway.wire.cluster import Cluster
+from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import OffsetAt
 from tests.harness.waiting import await_until
 
@@ -96,8 +97,7 @@ class LaneDriver:
     ) -> list[Assignment]:
         """Assign every partition of `topic`, from its start; `outlets`: how many target
         partitions each feeds by key (None: its namesake alone)."""
-        source = self.source.metadata([topic]).topics[topic]
-        target = self.target.metadata([target_topic]).topics[target_topic]
+        source, target = _described(self.source, topic), _described(self.target, target_topic)
         places = [TopicPartition(target_topic, p) for p in sorted(target.partitions)]
         ends = self.target.list_offsets(places, -1)
         starts = self.source.list_offsets([TopicPartition(topic, p) for p in source.partitions], -2)
@@ -222,6 +222,16 @@ class LaneDriver:
             assert connection.hello is not None
             self.drained.add(connection.hello.lane)
             connection.drop()
+
+
+def _described(cluster: Cluster, topic: str) -> TopicMetadata:
+    """What the broker asked says of a topic that was just made; it may learn of it last of all."""
+
+    def known() -> TopicMetadata | None:
+        found = cluster.metadata([topic]).topics[topic]
+        return None if found.error else found
+
+    return await_until(known, what=f"{topic} known on {cluster.settings.alias}")
 
 
 def _offset(answer: object) -> int:

@@ -186,6 +186,16 @@ def status_of(file: Path) -> dict[str, Any]:
     return {link["link"]: link for link in as_json(status(load_mm2(file)))["links"]}
 
 
+def left_undone(file: Path, task: str, link: str = "A->B") -> dict[str, str] | None:
+    """What a task of the control plane leaves undone: by item, why. None while the task has not
+    been done, or fails as a whole."""
+    found = next((each for each in status_of(file)[link]["tasks"] if each["task"] == task), None)
+    if found is None or found["reason"] is not None or found["done_at_ms"] is None:
+        return None
+    items: dict[str, str] = found["items"]
+    return items
+
+
 def run_to_end(file: Path, *options: str) -> None:
     """`causeway run FILE --until-caught-up`, which must succeed."""
     ended = causeway("run", file, "--until-caught-up", *options, timeout_s=4 * PATIENCE_S)

@@ -32,10 +32,8 @@ class ScriptedBroker:
     def serve(self, sock: socket.socket) -> None:
         with sock:
             while True:
-                size = _exactly(sock, 4)
-                if not size:
-                    return
-                answer = self._answer(_exactly(sock, int.from_bytes(size)))
+                frame = _exactly(sock, int.from_bytes(_exactly(sock, 4)))
+                answer = self._answer(frame) if frame else None
                 if answer is None:
                     return
                 sock.sendall(answer)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
 
 from causeway.dev.cluster import LocalCluster, start_all
 from tests.harness.control import Truth
 from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.members import Member
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file
 from tests.harness.waiting import await_until
 
@@ -41,55 +41,10 @@ def pair() -> Iterator[Pair]:
             cluster.destroy()
 
 
-class Reader:
-    """The group's one member. `read`: in order; `begun`: the first offset of each partition."""
-
-    def __init__(self, tools: KafkaTools, *topics: str) -> None:
-        self.read: list[bytes] = []
-        self.begun: Offsets = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": tools.bootstrap,
-                "log_level": 2,
-                "group.id": GROUP,
-                "session.timeout.ms": 6_000,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        self._consumer.subscribe(list(topics))
-
-    def read_more(self, count: int) -> None:
-        """At least `count` records, and some of both partitions."""
-        whole = len(self.read) + count
-        self.read_until(lambda: len(self.read) >= whole and len(self.begun) == 2)
-
-    def read_until(self, enough: Callable[[], bool]) -> None:
-        def step() -> bool:
-            if not enough():
-                self._poll()
-            return enough()
-
-        await_until(step, PATIENCE_S, "all that is waited for is read", poll_s=0)
-
-    def _poll(self) -> None:
-        message = self._consumer.poll(0.1)
-        if message is None:
-            return
-        if (error := message.error()) is not None:
-            if error.fatal() or not error.retriable():
-                raise KafkaException(error)
-            return
-        self.begun.setdefault((message.topic(), message.partition()), message.offset())
-        self.read.append(message.value())
-
-    def commit(self) -> Offsets:
-        """Everything read so far."""
-        found = self._consumer.commit(asynchronous=False)
-        return {(each.topic, each.partition): each.offset for each in found}
-
-    def close(self) -> None:
-        self._consumer.close()
+def read_more(member: Member, count: int) -> None:
+    """At least `count` records, and some of both partitions."""
+    whole = len(member.read) + count
+    member.read_until(lambda: len(member.read) >= whole and len(member.begun) == 2)
 
 
 def write(tools: KafkaTools, name: str, count: int) -> set[bytes]:
@@ -143,11 +98,11 @@ def test_a_group_goes_on_at_b_when_a_is_killed_and_the_flow_is_reversed(
     at_a, at_b = pair.at_a, pair.at_b
     at_a.create_topic(TOPIC, 2)
     written = write(at_a, "at A", 1_000)
-    reader = Reader(at_a, TOPIC)
+    reader = Member(at_a, GROUP, TOPIC)
     with Running("run", file(tmp_path, pair, "A->B"), directory=tmp_path) as run:
         await_copied(at_a, TOPIC, at_b, MIRROR)
         truth = Truth.of(at_a, TOPIC, at_b, MIRROR)
-        reader.read_more(400)
+        read_more(reader, 400)
         synced = on_b(reader.commit(), truth)
         await_until(
             lambda: at_b.group_offsets(GROUP) == synced,
@@ -155,16 +110,16 @@ def test_a_group_goes_on_at_b_when_a_is_killed_and_the_flow_is_reversed(
             f"{synced} on B",
         )
 
-        reader.read_more(200)
+        read_more(reader, 200)
         committed = on_b(reader.commit(), truth)
-        reader.read_more(100)
+        read_more(reader, 100)
         written |= write(at_a, "last at A", 300)
         pair.a.kill()
         reader.close()
 
         at_b.create_topic(TOPIC, 2)
         written |= write(at_b, "at B", 200)
-        successor = Reader(at_b, MIRROR, TOPIC)
+        successor = Member(at_b, GROUP, MIRROR, TOPIC)
         there = {record.value for records in at_b.read(MIRROR).values() for record in records}
         successor.read_until(lambda: there <= {*reader.read, *successor.read})
         pair.a.restart()

@@ -26,8 +26,8 @@ from tests.harness.running import (
     Running,
     assert_same,
     await_copied,
+    left_undone,
     mm2_file,
-    status_of,
 )
 from tests.harness.waiting import await_until
 
@@ -143,15 +143,6 @@ def planned_by(file: Path, link: str = "A->B") -> dict[str, Any]:
     assert plan.code == 0, plan.err
     (found,) = [each for each in plan.json["links"] if each["link"] == link]
     return dict(found)
-
-
-def left_undone(file: Path, task: str, link: str = "A->B") -> dict[str, str] | None:
-    """By item, why. None while the task has not been done, or fails as a whole."""
-    found = next((each for each in status_of(file)[link]["tasks"] if each["task"] == task), None)
-    if found is None or found["reason"] is not None or found["done_at_ms"] is None:
-        return None
-    items: dict[str, str] = found["items"]
-    return items
 
 
 def await_left_undone(file: Path, task: str, *items: str) -> dict[str, str]:

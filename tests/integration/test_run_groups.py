@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from confluent_kafka import Consumer
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.control import Truth, checkpoints, offset_syncs, spread_groups
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file, status_of
+from tests.harness.members import Member
+from tests.harness.running import (
+    PATIENCE_S,
+    Running,
+    await_copied,
+    left_undone,
+    mm2_file,
+    status_of,
+)
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -148,40 +156,6 @@ def assert_readers_made_for_mirror_maker_skip_nothing(
                     assert translated <= true.place(partition, offset), (topic, partition, offset)
 
 
-class Member:
-    """The one member of `group`, by the protocol named: the old one, or KIP-848's."""
-
-    def __init__(self, tools: KafkaTools, group: str, topic: str, protocol: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": tools.bootstrap,
-                "log_level": 2,
-                "group.id": group,
-                "group.protocol": protocol,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        self._consumer.subscribe([topic])
-        self.read: list[bytes] = []
-
-    def read_more(self, count: int) -> None:
-        """Exactly `count` records, and commits behind them."""
-        whole = len(self.read) + count
-
-        def step() -> bool:
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self.read.append(message.value())
-            return len(self.read) == whole
-
-        await_until(step, PATIENCE_S, f"{count} records more", poll_s=0)
-        self._consumer.commit(asynchronous=False)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_moves_over_and_is_left_alone_once_it_has_members_there(
@@ -191,7 +165,7 @@ def test_a_group_moves_over_and_is_left_alone_once_it_has_members_there(
     target_cluster: LocalCluster,
     prefix: str,
     tmp_path: Path,
-    protocol: str,
+    protocol: Literal["classic", "consumer"],
 ) -> None:
     topic, group = prefix + "t", prefix + "billing"
     mirror = f"A.{topic}"
@@ -205,18 +179,22 @@ def test_a_group_moves_over_and_is_left_alone_once_it_has_members_there(
         f"groups = {prefix}.*",
         *QUICK,
     )
-    here = Member(source, group, topic, protocol)
+    here = Member(source, group, topic, protocol=protocol)
     here.read_more(30)
+    here.commit()
 
     with Running("run", file, directory=tmp_path) as run:
         await_copied(source, topic, target, mirror)
         await_until(lambda: target.group_offsets(group) == {(mirror, 0): 30}, PATIENCE_S)
         here.read_more(10)
+        here.commit()
         await_until(lambda: target.group_offsets(group) == {(mirror, 0): 40}, PATIENCE_S)
 
-        there = Member(target, group, mirror, protocol)
+        there = Member(target, group, mirror, protocol=protocol)
         there.read_more(5)
+        there.commit()
         here.read_more(50)
+        here.commit()
         await_until(
             lambda: (
                 (found := checkpoints(target).get((group, (mirror, 0)))) and found.upstream == 90
@@ -224,16 +202,13 @@ def test_a_group_moves_over_and_is_left_alone_once_it_has_members_there(
             PATIENCE_S,
             "a round that has seen it",
         )
-        await_until(lambda: "it has members" in reasons(file).get(group, ""), PATIENCE_S)
+        await_until(
+            lambda: "it has members" in (left_undone(file, "groups") or {}).get(group, ""),
+            PATIENCE_S,
+        )
         assert target.group_offsets(group) == {(mirror, 0): 45}, "it commits for itself"
         there.close()
         await_until(lambda: target.group_offsets(group) == {(mirror, 0): 90}, PATIENCE_S)
         assert run.stop() == 0
     here.close()
     assert there.read == [b"%d" % number for number in range(40, 45)]
-
-
-def reasons(file: Path) -> dict[str, str]:
-    """Of the groups that are not synced."""
-    (found,) = [task for task in status_of(file)["A->B"]["tasks"] if task["task"] == "groups"]
-    return dict(found["items"])

@@ -54,11 +54,11 @@ class Claimer:
         """
         if self._first is None:
             self._first = found.counts
-        places = discovery.find_places(
-            self._sides, self._link, wanted, self.wish, found, self._first
-        )
         self._read_mirror_maker()
         copied = self._copied or {}
+        places = discovery.find_places(
+            self._sides, self._link, wanted, self.wish, found, self._first, copied
+        )
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         for topic, partition in wanted:

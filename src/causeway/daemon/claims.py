@@ -63,9 +63,9 @@ class Stop:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
     """What both clusters said of one partition. `end` is for readers as we are one: with
-    read_committed the last stable offset, which `high_watermark` may lie beyond. `start` is where a
-    beginning would be: by the time that a person named, else by the consumer's
-    `auto.offset.reset`."""
+    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
+    MirrorMaker 2 has been, and is `end` elsewhere. `start` is where a beginning would be: by the
+    time that a person named, else by the consumer's `auto.offset.reset`."""
 
     log_start: int
     end: int

@@ -26,8 +26,6 @@ from causeway.errors import CausewayError
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.control")
-_SYNCS, _GROUPS, _MIRROR_MAKER = "offset syncs", "groups", "MirrorMaker 2 offsets"
-_LAST = (_SYNCS, _GROUPS, _MIRROR_MAKER)  # those that run once more at the end
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 
@@ -55,17 +53,19 @@ class ControlPlane:
         control = self._link.control
         if control.emit_offset_syncs_enabled:
             yield Task(
-                name=_SYNCS,
+                name="offset syncs",
                 interval_s=_SYNCS_S,
                 work=self._sync_offsets,
                 begin=self._syncs.forget,
+                at_end=True,
             )
         if interval_s := self._groups.interval_s:
             yield Task(
-                name=_GROUPS,
+                name="groups",
                 interval_s=interval_s,
                 work=self._groups.work,
                 begin=self._groups.forget,
+                at_end=True,
             )
         if self._link.sync_topic_configs_enabled:
             interval_s = self._link.sync_topic_configs_interval_s
@@ -75,10 +75,11 @@ class ControlPlane:
             yield Task(name="ACLs", interval_s=interval_s, work=self._sync_acls)
         if control.mm2_offsets:
             yield Task(
-                name=_MIRROR_MAKER,
+                name="MirrorMaker 2 offsets",
                 interval_s=_MIRROR_MAKER_S,
                 work=self._write_mirror_maker,
                 begin=self._mirror_maker.forget,
+                at_end=True,
             )
 
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
@@ -88,9 +89,7 @@ class ControlPlane:
         """Brings up to date what others go on from, once nothing moves any more. Never raises."""
         self._syncs.flush()
         self._groups.hurry()
-        for task in self.tasks:
-            if task.name not in _LAST:
-                continue
+        for task in filter(lambda each: each.at_end, self.tasks):
             try:
                 task.run()
             except CausewayError as error:

@@ -7,7 +7,7 @@ in the result as a trouble, and is asked again next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
@@ -129,22 +129,24 @@ def find_places(
     wish: Wish,
     found: Found,
     first: Mapping[str, int],
+    copied: Container[TopicPartition],
 ) -> dict[TopicPartition, Offsets]:
     """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
     partition; those that could not be asked are missing, and a trouble says why.
 
     `first`: the `counts` of this process's first look. What has come into being since then belongs
     to the mirror from its first record on, also where the mirror began with the latest ones.
+    `copied`: the partitions whose position MirrorMaker 2 has noted, perhaps past `end`.
     """
     if not wanted:
         return {}
     sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
     starts = _offsets(sides.source, sources, _EARLIEST, found)
     committed = link.fetch.read_committed
-    tops = _offsets(sides.source, sources, _LATEST, found)
-    ends = tops
-    if committed:
-        ends = _offsets(sides.source, sources, _LATEST, found, read_committed=True)
+    ends = _offsets(sides.source, sources, _LATEST, found, read_committed=committed)
+    noted = [at for at in sources if at in copied]
+    tops = {at: end for at, end in ends.items() if at not in copied}
+    tops |= _offsets(sides.source, noted, _LATEST, found)
     begins = dict(starts)
     if wish.start_from is not None:
         at_time = _offsets(sides.source, sources, wish.start_from, found)

@@ -81,11 +81,10 @@ class Groups:
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
         translated = _by_group(followed, places)
-        certain = _by_group(followed, places, certain=True)
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
-                self._write_checkpoints(followed, translated, certain, read_at)
+                self._write_checkpoints(followed, places, translated, read_at)
                 self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
                 failure = error  # is no reason to leave out the commits
@@ -137,11 +136,12 @@ class Groups:
         )
 
     def _write_checkpoints(
-        self, followed: Followed, translated: Translated, certain: Translated, read_at: float
+        self, followed: Followed, places: Places, translated: Translated, read_at: float
     ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
             self._last = self._read_checkpoints()
+        certain = _by_group(followed, places, certain=True)
         due = groups.checkpoints(followed, translated, certain, self._last)
         if due:
             self._still_leading("write checkpoints")

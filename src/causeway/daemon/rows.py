@@ -12,7 +12,7 @@ from causeway.daemon.status import PartitionStatus
 from causeway.daemon.tracked import Standing
 from causeway.model import State
 from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.offset_map import OffsetMap, Point
+from causeway.relay.offset_map import OffsetMap
 from causeway.relay.progress import OffsetMapRecord, Progress
 
 # These states last a moment, and a later start finds out by itself.
@@ -72,7 +72,7 @@ class Row:
         self.newest = report.newest or self.newest
         if self.map is None:
             return
-        points = [*report.breaks, Point.of(report.outlets[0].pair)]
+        points = [*report.breaks, report.outlets[0].pair]
         if report.state in (State.RUNNING, State.DONE):
             self.map.rewind(points[-1])
         for point in points:
@@ -161,7 +161,7 @@ def offset_map_of(progress: Progress, record: OffsetMapRecord | None) -> OffsetM
     outlet = progress.outlets[0]
     same = record is not None and record.producer_id == outlet.producer_id
     points = record.points if record is not None and same else ()
-    return OffsetMap((*points, Point.of(outlet.pair)))
+    return OffsetMap((*points, outlet.pair))
 
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:

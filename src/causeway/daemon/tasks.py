@@ -37,13 +37,14 @@ DONE = Outcome()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
-    comes before the first run of each term: others may have written since. `name` as people know
-    it."""
+    comes before the first run of each term: others may have written since. `at_end`: it runs once
+    more when the link ends in order. `name` as people know it."""
 
     name: str
     interval_s: float
     work: Callable[[], Outcome]
     begin: Callable[[], None] = lambda: None
+    at_end: bool = False
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def start_over(self) -> None:

@@ -146,7 +146,7 @@ def _gone(contents: Contents, observed: Observed) -> tuple[PartitionStatus, ...]
             partition=tp.partition,
             target=progress.outlets[0].topic if progress.outlets else "",
             source_end=None,
-            mirrored_to=progress.position,
+            mirrored_to=_reached(progress),
             lag_records=None,
             lag_ms=None,
             state=State.STOPPED,
@@ -205,7 +205,7 @@ def partition_status(
         partition=tp.partition,
         target=topic.target,
         source_end=source_end,
-        mirrored_to=progress.position if progress and progress.position >= 0 else None,
+        mirrored_to=_reached(progress) if progress else None,
         lag_records=lag,
         lag_ms=lag_ms,
         state=state,
@@ -248,13 +248,18 @@ def _lost(progress: Progress, target_end: int) -> str | None:
     )
 
 
+def _reached(progress: Progress) -> int | None:
+    """None for a partition that was stopped before it had begun."""
+    return progress.position if progress.position >= 0 else None
+
+
 def _position(
     tp: TopicPartition,
     contents: Contents,
     starts: Mapping[TopicPartition, OffsetAt | CausewayError],
 ) -> int | None:
     if tp in contents.partitions:
-        return contents.partitions[tp].position
+        return _reached(contents.partitions[tp])
     start = starts.get(tp)
     return start.offset if isinstance(start, OffsetAt) else None
 

@@ -93,16 +93,14 @@ class Connections:
     @property
     def pending_bytes(self) -> int:
         """Fetched, not sent yet; also what waits for a connection."""
-        pending = sum(target.pending_bytes for target in self._targets.values())
-        if self._opening:
-            waiting = {
-                flow: None
-                for key, flows in self._opening.items()
-                if isinstance(key, TargetKey)
-                for flow in flows
-            }
-            pending += sum(flow.pending_bytes for flow in waiting)
-        return pending
+        waiting = {
+            flow
+            for key, flows in self._opening.items()
+            if isinstance(key, TargetKey)
+            for flow in flows
+        }
+        offered = sum(target.pending_bytes for target in self._targets.values())
+        return offered + sum(flow.pending_bytes for flow in waiting)
 
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]

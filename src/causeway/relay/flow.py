@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from causeway.model import Pair, Spread, State
 from causeway.relay.messages import Assignment, Outlet, PartitionReport
-from causeway.relay.offset_map import Point
 from causeway.wire.batches import Batch, advance
 
 UNKNOWN = -1
@@ -67,8 +66,8 @@ class OutletState:
     unanswered: int = 0
     remembered_until: float = 0.0
     append_times: bool = False
-    breaks: list[Point] = field(default_factory=list)
-    straight_to: Point | None = None
+    breaks: list[Pair] = field(default_factory=list)
+    straight_to: Pair | None = None
     newest: tuple[int, int] | None = None
     idempotent: bool = field(init=False)
     by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
@@ -139,14 +138,14 @@ class OutletState:
             self._note_breaks(sent, base_offset)
 
     def _note_breaks(self, sent: Sent, base_offset: int) -> None:
-        end = Point(sent.last + 1, self.pair.target, self.pair.sequence)
-        start = (sent.first, base_offset, sent.sequence)
+        start = Pair(sent.first, base_offset, sent.sequence)
+        end = Pair(sent.last + 1, self.pair.target, self.pair.sequence)
         if start != self.straight_to:
             if self.straight_to is not None:
                 self.breaks.append(self.straight_to)
-            self.breaks.append(Point(*start))
-        if end.source - sent.first != sent.records:  # gaps inside
-            self.breaks += (Point(*start), end)
+            self.breaks.append(start)
+        if end.source - start.source != sent.records:  # gaps inside
+            self.breaks += (start, end)
         self.straight_to = end
         if len(self.breaks) > MOST_BREAKS:
             del self.breaks[1::2]
@@ -246,7 +245,7 @@ class Flow:
         assignment = self.assignment
         ages, self.ages = self.ages, None
         latencies, self.latencies = self.latencies, None
-        breaks: tuple[Point, ...] = ()
+        breaks: tuple[Pair, ...] = ()
         newest = None
         if len(self.outlets) == 1:
             breaks, newest = tuple(self.outlets[0].breaks), self.outlets[0].newest

@@ -38,7 +38,6 @@ from causeway.relay.messages import (
     Report,
     Revoke,
 )
-from causeway.relay.offset_map import Point
 from causeway.relay.reader import SourceConnection
 from causeway.relay.recovery import Resumption, recover
 from causeway.relay.route import route
@@ -349,7 +348,7 @@ class Lane:
             # What was appended and never answered counts as relayed, too.
             flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
             outlet.pair = place.pair
-            outlet.straight_to = Point.of(place.pair)
+            outlet.straight_to = place.pair
             outlet.sequence = place.pair.sequence
             outlet.start = place.pair.source
             outlet.end = place.end

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from causeway.model import Pair, Spread, State, TopicPartition
-from causeway.relay.offset_map import Point
 
 
 class _Message(BaseModel):
@@ -122,7 +121,7 @@ class PartitionReport(_Message):
     source_end: int  # last stable offset (read_committed) or high watermark; -1 while unknown
     last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
     outlets: tuple[Outlet, ...]  # with the newest true pairs
-    breaks: tuple[Point, ...] = ()  # since the last report, for the offset map
+    breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
     newest: tuple[int, int] | None = None  # source and target offset of the newest record
     ages: Spread | None = None  # ms, of each batch's newest record when it was fetched
     latencies: Spread | None = None  # ms, of the same when the target had acknowledged it

@@ -29,24 +29,11 @@ _WIDEST = 1 << 30
 _SOURCE = itemgetter(0)
 
 
-class Point(NamedTuple):
-    """Of the relayed series, the record with this sequence is the first that comes from source
-    offset `source` or later, and it lies (or will lie) at target offset `target` or later."""
-
-    source: int
-    target: int
-    sequence: int
-
-    @classmethod
-    def of(cls, pair: Pair) -> Point:
-        return cls(pair.source, pair.target, pair.sequence)
-
-
 class Span(NamedTuple):
     """A stretch of the map whose inside has to be looked up in a log."""
 
-    start: Point
-    end: Point
+    start: Pair
+    end: Pair
 
     @property
     def records(self) -> int:
@@ -74,15 +61,15 @@ class OffsetMap:
     `changed`: more than its end has moved since the owner last set this to False.
     """
 
-    def __init__(self, points: Iterable[Point] = (), *, most: int = MOST_POINTS) -> None:
-        self._points: list[Point] = []
+    def __init__(self, points: Iterable[Pair] = (), *, most: int = MOST_POINTS) -> None:
+        self._points: list[Pair] = []
         self._most = most
         for point in points:
             self.add(point)
         self.changed = False
 
     @property
-    def points(self) -> Sequence[Point]:
+    def points(self) -> Sequence[Pair]:
         """In order; the last one is how far the mirror has come."""
         return self._points
 
@@ -91,7 +78,7 @@ class OffsetMap:
         """It reaches back to the mirror's very first record."""
         return bool(self._points) and self._points[0].target == self._points[0].sequence == 0
 
-    def add(self, point: Point) -> None:
+    def add(self, point: Pair) -> None:
         """The mirror has come to `point`; what lies before the end of the map is old news."""
         points = self._points
         if points:
@@ -106,7 +93,7 @@ class OffsetMap:
         if len(points) > self._most:
             self._thin()
 
-    def rewind(self, point: Point) -> None:
+    def rewind(self, point: Pair) -> None:
         """The target has lost what it had acknowledged after `point`; it gets it again, perhaps at
         other offsets."""
         points = self._points
@@ -161,7 +148,7 @@ class OffsetMap:
         self._points = [point for at, point in enumerate(points) if at not in dropped]
 
 
-def _continues(before: Point, last: Point, point: Point) -> bool:
+def _continues(before: Pair, last: Pair, point: Pair) -> bool:
     """Whether `last` says nothing that the other two do not say."""
     if point.source - before.source > _WIDEST:
         return False
@@ -171,7 +158,7 @@ def _continues(before: Point, last: Point, point: Point) -> bool:
     return one.straight and other.straight
 
 
-def encode(points: Sequence[Point]) -> list[int]:
+def encode(points: Sequence[Pair]) -> list[int]:
     """For a JSON record: the first point, then the differences of each to the one before."""
     flat: list[int] = list(points[0]) if points else []
     for one, other in pairwise(points):
@@ -179,11 +166,11 @@ def encode(points: Sequence[Point]) -> list[int]:
     return flat
 
 
-def decode(flat: Sequence[int]) -> list[Point]:
+def decode(flat: Sequence[int]) -> list[Pair]:
     """The reverse of `encode`. Raises ValueError for what is no whole number of points."""
-    points: list[Point] = []
+    points: list[Pair] = []
     last = (0, 0, 0)
     for step in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         last = (last[0] + step[0], last[1] + step[1], last[2] + step[2])
-        points.append(Point(*last))
+        points.append(Pair(*last))
     return points

@@ -32,7 +32,6 @@ from causeway.errors import BrokerError, CausewayError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import offset_map, topic_log
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import Point
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import records_of
@@ -102,7 +101,7 @@ class OffsetMapRecord:
     topic: str
     partition: int
     producer_id: int
-    points: tuple[Point, ...]
+    points: tuple[Pair, ...]
 
     @property
     def source(self) -> TopicPartition:

@@ -10,7 +10,7 @@ from causeway.daemon.translation import Place, Translator
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import OffsetMap, Point
+from causeway.relay.offset_map import OffsetMap
 
 DARK, LIGHT = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -51,7 +51,7 @@ class Mapped:
         ]
 
     def place(self, _: TopicPartition, offsets: set[int]) -> dict[int, Any]:
-        known = OffsetMap([Point(0, 0, 0), Point(10, 5, 5), Point(20, 15, 15)])
+        known = OffsetMap([Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)])
         return {offset: known.place(offset) for offset in offsets}
 
     def trim(self, _: Any) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from causeway.model import TopicPartition
 from causeway.relay import lookup
 from causeway.relay.lookup import Sought
-from causeway.relay.offset_map import Point, Span
+from causeway.relay.offset_map import Span
 from causeway.wire.cluster import Cluster
 from tests.harness.world import (
     OURS,
@@ -31,7 +31,7 @@ MANY = settings(max_examples=300)
 def find(world: World, first: int) -> dict[int, int]:
     """Every offset of the stretch from the `first` record to the last one copied."""
     copied = world.copied[0]
-    start, end = (Point.of(world.pair(0, index, 0)) for index in (first, copied))
+    start, end = (world.pair(0, index, 0) for index in (first, copied))
     # What is copied ends where the next record is due, whatever others have written behind it.
     end = end._replace(target=world.places[0][copied - 1] + 1)
     sought = Sought(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.relay.offset_map import OffsetMap, Point, Span, decode, encode
+from causeway.model import Pair
+from causeway.relay.offset_map import OffsetMap, Span, decode, encode
 
 
 class Truth:
@@ -18,16 +19,16 @@ class Truth:
     def __init__(self, steps: list[tuple[int, int, int]]) -> None:
         """`steps`: (foreign records on the target, gap in the source, run of records)."""
         self.went: dict[int, int] = {}
-        self.points = [Point(0, 0, 0)]
+        self.points = [Pair(0, 0, 0)]
         source = target = 0
         for foreign, gap, run in steps:
             target += foreign
             source += gap
-            self.points.append(Point(source, target, len(self.went)))
+            self.points.append(Pair(source, target, len(self.went)))
             for _ in range(run):
                 self.went[source] = target
                 source, target = source + 1, target + 1
-            self.points.append(Point(source, target, len(self.went)))
+            self.points.append(Pair(source, target, len(self.went)))
         self.end = source
 
     def place(self, offset: int) -> int | None:
@@ -73,14 +74,14 @@ def test_missing_points_cost_time_not_truth(
 
 
 def test_one_run_is_two_points_however_often_it_is_reported() -> None:
-    known = OffsetMap(Point(n, n, n) for n in range(0, 10_000, 7))
+    known = OffsetMap(Pair(n, n, n) for n in range(0, 10_000, 7))
 
     assert len(known.points) == 2
 
 
 @pytest.mark.parametrize("most", [16, 100])
 def test_it_is_bounded_and_keeps_its_ends(most: int) -> None:
-    points = [Point(n * 11, n * 10, n * 10) for n in range(3_000)]
+    points = [Pair(n * 11, n * 10, n * 10) for n in range(3_000)]
     known = OffsetMap(points, most=most)
 
     assert len(known.points) <= most
@@ -90,52 +91,52 @@ def test_it_is_bounded_and_keeps_its_ends(most: int) -> None:
 
 
 def test_what_is_not_mirrored_yet_gets_the_end() -> None:
-    assert OffsetMap([Point(0, 0, 0), Point(10, 10, 10)]).place(50) == 10
+    assert OffsetMap([Pair(0, 0, 0), Pair(10, 10, 10)]).place(50) == 10
 
 
 def test_what_lies_before_a_mirror_begins_with_it_if_that_is_its_very_beginning() -> None:
-    assert OffsetMap([Point(100, 0, 0), Point(110, 10, 10)]).place(7) == 0
-    assert OffsetMap([Point(100, 40, 40), Point(110, 50, 50)]).place(7) is None
+    assert OffsetMap([Pair(100, 0, 0), Pair(110, 10, 10)]).place(7) == 0
+    assert OffsetMap([Pair(100, 40, 40), Pair(110, 50, 50)]).place(7) is None
 
 
 def test_old_news_changes_nothing() -> None:
-    known = OffsetMap([Point(0, 0, 0), Point(10, 8, 8)])
-    known.add(Point(5, 4, 4))
+    known = OffsetMap([Pair(0, 0, 0), Pair(10, 8, 8)])
+    known.add(Pair(5, 4, 4))
 
-    assert list(known.points) == [Point(0, 0, 0), Point(10, 8, 8)]
+    assert list(known.points) == [Pair(0, 0, 0), Pair(10, 8, 8)]
 
 
 def test_what_the_target_has_lost_is_forgotten() -> None:
-    known = OffsetMap([Point(0, 0, 0), Point(10, 8, 8), Point(20, 15, 15)])
-    known.rewind(Point(12, 9, 9))
-    again = Point(12, 9, 9), Point(20, 18, 15)
+    known = OffsetMap([Pair(0, 0, 0), Pair(10, 8, 8), Pair(20, 15, 15)])
+    known.rewind(Pair(12, 9, 9))
+    again = Pair(12, 9, 9), Pair(20, 18, 15)
     for point in again:
         known.add(point)
 
-    assert list(known.points) == [Point(0, 0, 0), Point(10, 8, 8), *again]
+    assert list(known.points) == [Pair(0, 0, 0), Pair(10, 8, 8), *again]
 
 
 def test_trimmed_below_the_log_start() -> None:
-    known = OffsetMap([Point(0, 0, 0), Point(10, 8, 8), Point(20, 15, 15), Point(30, 20, 20)])
+    known = OffsetMap([Pair(0, 0, 0), Pair(10, 8, 8), Pair(20, 15, 15), Pair(30, 20, 20)])
     known.trim(15)
 
-    assert known.points[0] == Point(10, 8, 8)
+    assert known.points[0] == Pair(10, 8, 8)
     assert known.changed
 
 
 def test_sequences_wrap() -> None:
-    start, end = Point(0, 5, 2**31 - 3), Point(10, 15, 7)
+    start, end = Pair(0, 5, 2**31 - 3), Pair(10, 15, 7)
 
     assert OffsetMap([start, end]).place(4) == 9
 
 
 def test_a_straight_stretch_longer_than_sequences_count() -> None:
     """Five days at 5,000 records a second."""
-    known = OffsetMap([Point(0, 0, 0)])
+    known = OffsetMap([Pair(0, 0, 0)])
     reached = 0
     while reached <= 2**31 + 1_000:
         reached += 1 << 20
-        known.add(Point(reached, reached, reached % 2**31))
+        known.add(Pair(reached, reached, reached % 2**31))
 
     assert len(known.points) <= 5
     for offset in (0, 77, 2**31 - 1, 2**31, 2**31 + 500):

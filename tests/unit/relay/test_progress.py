@@ -12,7 +12,6 @@ from causeway.errors import BrokerError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import progress
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import Point
 from causeway.relay.progress import (
     Entry,
     LeadershipLostError,
@@ -53,7 +52,7 @@ LEASE = LeaseRecord(link="A->B", owner="me", producer_id=9, producer_epoch=2, le
 
 
 OFFSETS = OffsetMapRecord(
-    topic="orders", partition=3, producer_id=9, points=(Point(0, 0, 0), Point(7, 5, 5))
+    topic="orders", partition=3, producer_id=9, points=(Pair(0, 0, 0), Pair(7, 5, 5))
 )
 TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, written_at=1234)
 
