@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import count
 
@@ -9,6 +10,9 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
+
+# Brokers live for seconds here: what Java's second compiler would make faster is over by then.
+os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 _numbers = count(1)
 

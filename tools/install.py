@@ -76,9 +76,12 @@ def install() -> None:
     exactly = ["--no-deps", "--no-build-isolation"]
     pip_install("packages", [*exactly, "--require-hashes", "-r", LOCK], pinned(LOCK))
     pip_install("causeway", [*exactly, "--editable", ROOT], 1)
+    # pip compiles all packages but those that can be edited.
+    python = os.path.join(VENV, "bin", "python")
+    sources = [os.path.join(ROOT, folder) for folder in ("src", "tests", "bench", "examples")]
+    run([python, "-m", "compileall", "-q", *sources], "compile causeway")
     print("Starting Spark once, to prepare for quick starts", flush=True)
     # Without what this makes all works as well, a bit slower: so its failure is no matter.
-    python = os.path.join(VENV, "bin", "python")
     subprocess.run([python, "-m", "causeway.daemon.archive"], capture_output=True, check=False)
 
 

@@ -33,7 +33,11 @@ def _root(
     _debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks; anywhere on the line.")
     ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    if version:
+        _version()
+        context.exit()
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causeway.dev.artifacts import broker_classpath
-from causeway.dev.java import find_java
+from causeway.dev.java import find_java, kafka_jvm_options
 from causeway.dev.metadata import brokers_known
 from causeway.dev.process import Process, spawn
 from causeway.errors import CausewayError
 
 # Serial collection costs the least on the two cores that everything shares, and a heap this small
 # is collected in a few milliseconds. The page cache is what makes a broker fast, not its heap.
-_JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+_HEAP, _PERFORMANCE = "-Xms256m -Xmx512m", "-XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError"
 _SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _LOG4J = """\
@@ -122,7 +122,7 @@ class Broker:
             return
         self.process = spawn(
             [
-                *self._java((*_JVM, *jvm_options)),
+                *self._java((*kafka_jvm_options(_HEAP, _PERFORMANCE), *jvm_options)),
                 "kafka.Kafka",
                 self.directory / "server.properties",
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import zlib
@@ -42,6 +43,15 @@ def find_java(tool: str = "java") -> Path:
         if (folder / tool).exists():
             return folder / tool
     raise PrerequisiteError("find Java", "", f"there is no {tool} beside {found}", remedy=remedy)
+
+
+def kafka_jvm_options(heap: str, performance: str) -> list[str]:
+    """For a process of Kafka's. KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS, where they are set,
+    stand in for what is given, as with Kafka's own scripts."""
+    return [
+        *shlex.split(os.environ.get("KAFKA_HEAP_OPTS") or heap),
+        *shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS") or performance),
+    ]
 
 
 def java_identity() -> str:

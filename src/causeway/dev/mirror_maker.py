@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from causeway.dev.artifacts import connect_classpath
-from causeway.dev.java import find_java
+from causeway.dev.java import find_java, kafka_jvm_options
 from causeway.dev.process import Process, spawn
 from causeway.errors import CausewayError
 
@@ -36,11 +36,12 @@ class MirrorMaker2:
         properties: Mapping[str, str],
         directory: Path,
         *,
-        jvm_options: Sequence[str] = ("-Xms256m", "-Xmx2g"),
+        jvm_options: Sequence[str] | None = None,
     ) -> None:
         self.directory = directory
         self._properties = dict(properties)
-        self._jvm_options = tuple(jvm_options)
+        own = kafka_jvm_options("-Xms256m -Xmx2g", "") if jvm_options is None else jvm_options
+        self._jvm_options = tuple(own)
         self._process: Process | None = None
 
     @property

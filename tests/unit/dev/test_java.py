@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.java import find_java, java_identity, parse_java_version
+from causeway.dev.java import find_java, java_identity, kafka_jvm_options, parse_java_version
 from causeway.errors import PrerequisiteError
 
 
@@ -78,3 +78,12 @@ def test_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(PrerequisiteError, match="there is no keytool beside"):
         find_java("keytool")
+
+
+def test_options_of_kafka_s_scripts_stand_in_for_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_HEAP_OPTS", raising=False)
+    monkeypatch.setenv("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseG1GC '-Dname=two words'")
+
+    options = kafka_jvm_options("-Xms1m -Xmx2m", "-XX:+UseSerialGC")
+
+    assert options == ["-Xms1m", "-Xmx2m", "-XX:+UseG1GC", "-Dname=two words"]
