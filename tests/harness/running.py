@@ -123,13 +123,13 @@ class Running:
         for process in self._known:
             _signal(process, signal.SIGKILL)
         self._await_gone()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def kill_driver(self) -> None:
         """SIGKILL to the driver alone; returns when the rest has ended by itself."""
         self.processes()
         self._process.send(signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(60)
         self.await_nothing_left()
 
     def freeze(self) -> None:

@@ -104,7 +104,7 @@ def scripted_broker() -> Iterator[ScriptedBroker]:
         for sock in sockets:
             _quietly(socket.socket.shutdown, sock, socket.SHUT_RDWR)
         for thread in threads:
-            thread.join(5)
+            thread.join(60)
 
 
 def _quietly(act: Callable[..., None], *arguments: Any) -> None:

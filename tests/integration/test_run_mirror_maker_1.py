@@ -34,7 +34,7 @@ class LocalProducer(threading.Thread):
         self.written: list[bytes] = []
 
     def run(self) -> None:
-        while not self._ended.wait(0.05):
+        while not self._ended.wait(0.2):
             values = [LOCAL + b"%d" % (len(self.written) + n) for n in range(20)]
             records = [Outgoing(value=v, key=b"%d" % (n % 50)) for n, v in enumerate(values)]
             self._target.produce(self._topic, records)

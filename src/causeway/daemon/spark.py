@@ -38,6 +38,8 @@ _SHIP_IT = (
     "spark.archives: see docs/spark.md"
 )
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
+# The JVMs only schedule: quick to start and small beats quick in the long run.
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEFAULTS = {
     "spark.app.name": "causeway",
     "spark.ui.enabled": "false",
@@ -45,13 +47,13 @@ _DEFAULTS = {
     "spark.speculation": "false",
     # A lane that failed is launched again by us, with pauses, not by Spark at once.
     "spark.task.maxFailures": "1",
+    "spark.executor.extraJavaOptions": _SMALL_JVM,
 }
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
-    # The JVM only schedules: quick to start and small beats quick in the long run.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m",
+    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Xms64m",
     "spark.python.daemon.module": "causeway.relay.worker_daemon",
 }
 

@@ -172,7 +172,7 @@ def test_a_standby_waits_while_the_leader_renews(driver: Callable[[str], Leaders
         one.renew()
         assert not done.wait(LEASE_S / 4)
     assert seen
-    assert done.wait(5)  # it renews no more
+    assert done.wait(60)  # it renews no more
     with pytest.raises(LeadershipLostError):
         one.write([standing(9)])
 

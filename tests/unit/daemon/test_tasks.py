@@ -33,7 +33,7 @@ def test_a_failing_task_is_seen_tried_again_and_holds_up_nothing() -> None:
     )
     tasks.start()
     try:
-        assert ran.wait(5)
+        assert ran.wait(60)
         first = await_until(
             lambda: next((r for r in tasks.take_dirty() if r.name == "first"), None),
             what="a record",
@@ -48,7 +48,7 @@ def test_a_failing_task_is_seen_tried_again_and_holds_up_nothing() -> None:
         assert tasks.status()[1].done_at > 0
     finally:
         tasks.stop()
-        tasks.join(5)
+        tasks.join(60)
 
 
 def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
@@ -59,7 +59,7 @@ def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
     def work() -> Outcome:
         seen.append("in")
         entered.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         seen.append("out")
         return DONE
 
@@ -68,13 +68,13 @@ def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
         [Task(name="slow", interval_s=60, work=work, begin=lambda: seen.append("begin"))],
     )
     tasks.start()
-    assert entered.wait(5)
+    assert entered.wait(60)
     tasks.stop()
     tasks.start()
     go_on.set()
     await_until(lambda: len(seen) == 6, what="both runs")
     tasks.stop()
-    tasks.join(5)
+    tasks.join(60)
     assert seen == ["begin", "in", "out"] * 2
 
 
@@ -91,7 +91,7 @@ def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(
     tasks.start()
     await_until(lambda: len(runs) > 3, what="several runs")
     tasks.stop()
-    tasks.join(5)
+    tasks.join(60)
     items = tasks.status()[0].items
     assert len(items) == 101
     assert items["others"] == "50 more, named in the log"

@@ -28,7 +28,7 @@ time.sleep(60)
 def test_output_and_exit_code(tmp_path: Path) -> None:
     process = spawn(["sh", "-c", "echo out; echo err >&2; exit 3"], output=tmp_path / "output")
 
-    assert process.wait(10)
+    assert process.wait(60)
     assert process.exit_code == 3
     assert (tmp_path / "output").read_text() == "out\nerr\n"
 
@@ -79,7 +79,7 @@ def test_a_killed_owner_takes_its_processes_along(tmp_path: Path, kind: str) -> 
     owner.wait()
 
     if kind == "attached":
-        assert child.wait(10)
+        assert child.wait(60)
     else:
         assert not child.wait(0.5)
         child.kill()

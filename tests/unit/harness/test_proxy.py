@@ -48,7 +48,7 @@ def proxy(echo: Echo) -> Iterator[Proxy]:
 
 
 def _connected(proxy: Proxy) -> socket.socket:
-    client = socket.create_connection(proxy.address, timeout=5)
+    client = socket.create_connection(proxy.address, timeout=60)
     client.sendall(b"hi")
     assert client.recv(10) == b"hi"
     return client
@@ -97,7 +97,7 @@ def test_answers_can_be_lost_although_requests_arrive(echo: Echo, proxy: Proxy) 
 
 def test_new_connections_stall_or_are_refused_when_told_so(echo: Echo, proxy: Proxy) -> None:
     proxy.stall(new_ones=True)
-    client = socket.create_connection(proxy.address, timeout=5)
+    client = socket.create_connection(proxy.address, timeout=60)
     client.sendall(b"early")
     await_until(lambda: proxy.held == 5)
     assert echo.received == b""
@@ -105,7 +105,7 @@ def test_new_connections_stall_or_are_refused_when_told_so(echo: Echo, proxy: Pr
     assert client.recv(10) == b"early"
 
     proxy.refuse()
-    refused = socket.create_connection(proxy.address, timeout=5)
+    refused = socket.create_connection(proxy.address, timeout=60)
     assert refused.recv(10) == b""
     proxy.refuse(False)
     _connected(proxy)

@@ -41,7 +41,7 @@ class Recorded:
         )
 
     def next(self) -> Event:
-        return self.events.get(timeout=5)
+        return self.events.get(timeout=60)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_recorded_conversation_cannot_be_played_again(recorded: Recorded) -> N
     with socket.create_connection(("127.0.0.1", recorded.server.port)) as again:
         again.recv(16)
         again.sendall(recording)
-        again.settimeout(5)
+        again.settimeout(60)
         assert again.recv(1) == b""
     assert recorded.events.empty()
     for sock in (real, accepted[0], listener):

@@ -59,7 +59,7 @@ def read_all(sock: socket.socket, count: int) -> list[bytes]:
     reader = FrameReader(sock, "a test")
     found: list[bytes] = []
     while len(found) < count:
-        assert wait(sock, write=False, timeout_s=5), "poll must tell while a frame is missing"
+        assert wait(sock, write=False, timeout_s=60), "poll must tell while a frame is missing"
         found += [bytes(frame) for frame in reader.read()]
     assert reader.read() == []
     return found
@@ -118,7 +118,7 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
             sender.start()
             found: list[memoryview] = []
             while not found:
-                assert wait(ours, write=False, timeout_s=5)
+                assert wait(ours, write=False, timeout_s=60)
                 found = reader.read()
             sender.join()
             (frame,) = found
@@ -177,7 +177,7 @@ def send_all_to_a_slow_reader(
     reader.start()
     while not outbox.flush():
         assert outbox
-        assert wait(ours, write=True, timeout_s=5)
+        assert wait(ours, write=True, timeout_s=60)
     reader.join()
     assert not outbox
     return bytes(received)
