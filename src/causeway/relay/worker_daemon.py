@@ -6,9 +6,21 @@ the memory of what was loaded. Nothing that is loaded here starts a thread, as f
 
 from __future__ import annotations
 
-import causeway.relay.lane  # noqa: F401
+import gc
+import os
+import sys
 
 if __name__ == "__main__":
-    from pyspark.daemon import manager
+    # Spark has Python look for PySpark in an archive first, whose modules Python compiles anew in
+    # each process: a second. Where that archive is part of the PySpark that is installed, the
+    # latter, compiled once, is the same.
+    installed = tuple(os.path.join(path, "pyspark", "") for path in sys.path)
+    sys.path[:] = [path for path in sys.path if not path.startswith(installed)]
+    gc.disable()  # loading leaves nothing to collect
 
-    manager()
+    import pyspark.daemon
+
+    import causeway.relay.lane  # noqa: F401
+
+    gc.enable()
+    pyspark.daemon.manager()
