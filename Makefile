@@ -26,7 +26,7 @@ demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leav
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
 test: $(STAMP) ## Run every test (ARGS="-k name" picks some)
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, import rules
 	@$(BIN)/ruff check .
