@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from hypothesis import settings
 
 from causeway.dev.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 
 # Brokers live for seconds here: what Java's second compiler would make faster is over by then.
 os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
+settings.register_profile("causeway", deadline=None)  # no test fails because a machine is slow
+settings.load_profile("causeway")
 
 _numbers = count(1)
 

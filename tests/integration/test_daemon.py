@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
+from causeway.daemon.leadership import Leadership
 from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.model import State
+from causeway.relay.progress import LeadershipLostError
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
@@ -69,6 +72,37 @@ def test_a_bounded_run_ends_by_itself_and_a_second_finds_nothing_to_do(
             run.join()
         assert run.result == 0
         assert source.digests(topic) == target.digests(f"A.{topic}")
+
+
+def test_a_bounded_run_that_loses_the_lead_waits_until_it_leads_again(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It mirrors nothing meanwhile, and so it has nothing left to do; which is no success."""
+    topic = prefix + "t"
+    source.create_topic(topic)
+    fill(source, topic, 10)
+    lost = threading.Event()
+    renew, launch = Leadership.renew, SubprocessEngine.launch
+
+    def fenced_once(leadership: Leadership) -> None:
+        if not lost.is_set():
+            lost.set()
+            raise LeadershipLostError("lead", "A->B", "another driver does")
+        renew(leadership)
+
+    def launch_late(engine: SubprocessEngine, lane: int, host: str, port: int) -> None:
+        threading.Thread(
+            target=lambda: lost.wait(60) and launch(engine, lane, host, port), daemon=True
+        ).start()
+
+    monkeypatch.setattr(Leadership, "renew", fenced_once)
+    monkeypatch.setattr(SubprocessEngine, "launch", launch_late)
+    settings = link(source.bootstrap, target.bootstrap, topic)
+    with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
+        run.join()
+        assert run.result == 0
+    assert lost.is_set()
+    await_same(source, target, topic)
 
 
 def test_a_lane_that_is_killed_or_frozen_is_replaced(

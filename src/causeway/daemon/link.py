@@ -80,10 +80,11 @@ class Link:
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
         self._lost = threading.Event()  # this term of leading is over
+        self._looked = threading.Event()  # in this term, at the clusters
         self._discoverer: threading.Thread | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
-        # An error of the start that no retry mends: a person should hear of it at once.
+        # An error that no retry mends: a person should hear of it at once.
         self.failure: CausewayError | None = None
         fleet.attach(link.name, self.registry.hear, self.registry.wait)
 
@@ -120,14 +121,14 @@ class Link:
 
     def is_settled(self, for_good_s: float) -> bool:
         """Whether a bounded run has nothing more to wait for here: each partition is done, or
-        stopped, or has failed for `for_good_s`."""
+        stopped, or has failed for `for_good_s`. Never while another driver leads."""
         now = time.monotonic()
         with self._lock:
-            if not self._planned:
+            if not self._looked.is_set():
                 return self.failure is not None
             if self._troubles and now - self._planned_at < for_good_s and self._unfinished:
                 return False
-        return self.registry.is_settled(for_good_s)
+            return self.registry.is_settled(for_good_s)
 
     def _leads(self) -> bool:
         return self._leadership.holds
@@ -152,8 +153,8 @@ class Link:
         self._set_role(Role.ENDED, None)
 
     def _fail(self, error: Exception) -> CausewayError:
-        """`error` as one of ours. Tried again either way; one of the start that no retry mends is
-        told to the run."""
+        """`error` as one of ours. Tried again either way; one that no retry mends is told to the
+        run if that has just started, or is to end."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
             self._surprises += 1
@@ -163,7 +164,7 @@ class Link:
                 f"internal error: {error!r}",
                 retriable=self._surprises < _SURPRISES,
             )
-        if not error.retriable and not self._planned:
+        if not error.retriable and (self._bounded or not self._planned):
             self.failure = error
         return error
 
@@ -189,6 +190,8 @@ class Link:
             while not self._stop.wait(_TICK_S):
                 if self._lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
+                if self._looked.is_set() and not self._tasks.running:
+                    self._tasks.start()
                 now = time.monotonic()
                 if now - written_at < min(self._run.progress_interval_s, self._run.lease_s / 3):
                     continue
@@ -271,7 +274,9 @@ class Link:
         if self._discoverer is not None:
             self._discoverer.join()  # it may have added some meanwhile, and adds no more
         self._revoke_all()
-        self.registry.clear()
+        with self._lock:
+            self._looked.clear()
+            self.registry.clear()
 
     def _revoke_all(self) -> None:
         keys = [self._key(at) for at in self.registry.places()]
@@ -298,8 +303,6 @@ class Link:
             else:
                 again = found.unfinished
                 self._note(found)
-                if not self._tasks.running:
-                    self._tasks.start()
             if again:
                 self._sleep(pause)
                 pause = min(2 * pause, _BACKOFF_S[1], self.settings.refresh_topics_interval_s)
@@ -327,6 +330,7 @@ class Link:
             self._unfinished = any(error.retriable for error in found.errors)
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
+            self._looked.set()
         if not found.unfinished:
             # What a person asked for at the start is done; nobody asked for it ever after.
             self._claimer.wish = Wish()

@@ -259,6 +259,11 @@ class Daemon:
             return
         left: list[str] = []
         left += [str(link.failure) for link in self._links if link.failure is not None]
+        left += [
+            f"{link.settings.name}: the lead was lost at the end, see the log"
+            for link in self._links
+            if not link.is_settled(_FOR_GOOD_S)
+        ]
         for link in (link.status() for link in self._links):
             left += [
                 f"{link.name} {p.topic}-{p.partition} {p.state.value}: {p.reason}"

@@ -52,7 +52,7 @@ def _resumed(answer: Resumption | CausewayError) -> Resumption:
     return answer
 
 
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=150)
 
 
 @MANY

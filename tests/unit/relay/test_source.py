@@ -115,7 +115,7 @@ def logs(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(logs(), st.data())
 def test_exactly_the_committed_records_from_the_position_on(log: Log, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, log.end))
@@ -137,7 +137,7 @@ def test_a_marker_that_the_cleaner_has_emptied_ends_no_transaction() -> None:
     assert (kept.batches, kept.position) == ([], 6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(logs())
 def test_readers_of_uncommitted_records_get_all_but_the_markers(log: Log) -> None:
     kept = _kept(log.fetched(0))
@@ -145,7 +145,7 @@ def test_readers_of_uncommitted_records_get_all_but_the_markers(log: Log) -> Non
     assert kept.position == log.end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(logs(), st.data())
 def test_the_series_does_not_depend_on_where_answers_were_cut(
     log: Log, data: st.DataObject

@@ -72,7 +72,7 @@ def send_in_pieces(sock: socket.socket, data: bytes, cuts: list[int]) -> None:
         at = cut
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     sizes=st.lists(st.sampled_from(SIZES) | st.integers(4, 300), min_size=1, max_size=12),
     cuts=st.lists(st.integers(0, 1 << 20), max_size=8),
