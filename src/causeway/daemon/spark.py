@@ -47,7 +47,6 @@ _DEFAULTS = {
     "spark.speculation": "false",
     # A lane that failed is launched again by us, with pauses, not by Spark at once.
     "spark.task.maxFailures": "1",
-    "spark.executor.extraJavaOptions": _SMALL_JVM,
 }
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
@@ -139,6 +138,7 @@ class Spark:
                 return
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
+            conf.setIfMissing("spark.executor.extraJavaOptions", _SMALL_JVM)
             self._context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             self.stop()
