@@ -39,15 +39,15 @@ from tests.harness.waiting import await_until
 
 Header = tuple[str, bytes | None]
 _TIMEOUT_S = 120.0
-# What a broker says for a moment after it has come back.
 T = TypeVar("T")
 
-# A coordinator that has just been elected.
+# What a coordinator says that has just been elected.
 _COORDINATING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
+# What a broker says for a moment after it has come back.
 _ELECTING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
