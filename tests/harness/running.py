@@ -83,8 +83,12 @@ class Running:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            error.add_note(f"where it stood:\n{self._standing()}\nits log:\n{self.log[-4000:]}")
+            self.add_note(error)
         self.kill()
+
+    def add_note(self, error: BaseException) -> None:
+        """Has `error` tell where it stood, and what it said last."""
+        error.add_note(f"where it stood:\n{self._standing()}\nits log:\n{self.log[-4000:]}")
 
     @property
     def log(self) -> str:
@@ -113,9 +117,6 @@ class Running:
     def workers(self) -> list[psutil.Process]:
         """The Python workers, each of them a lane, or idle."""
         return python_workers(self.processes())
-
-    def jvm(self) -> psutil.Process | None:
-        return next((p for p in self.processes() if _name(p) == "java"), None)
 
     def kill(self) -> None:
         """SIGKILL to all of it, at once; returns when all are gone."""
@@ -273,7 +274,9 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-_DAEMONS = ("pyspark.daemon", "causeway.relay.worker_daemon")
+# With the option before it: the scripts that start the JVM bear the module's name among Spark's
+# settings, and whoever takes one of them for a lane and kills it ends the start of Spark.
+_DAEMONS = ("-m pyspark.daemon", "-m causeway.relay.worker_daemon")
 
 
 def python_workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -84,6 +84,9 @@ def test_process_tree_and_lanes_killed_at_random(
         for topic in (now, old):
             await_copied(source, topic, target, f"A.{topic}")
         assert run.stop() == 0, run.log
+    except AssertionError as error:
+        run.add_note(error)
+        raise
     finally:
         run.kill()
         print(f"seed {SEED}: {' '.join(done)}; {writer.written} records")
