@@ -275,9 +275,14 @@ def _relayed_between(
 def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Cluster) -> _LastOfOurs:
     pair = outlet.pair
     count, index, raw, foreign = 0, -1, None, False
+    # Whether a batch does not lie where its sequence has it, each offset being a record of ours: an
+    # old one that arrived late, perhaps in the place of the one that should lie there.
+    moved = False
+    following: int | None = None
     for batch in walk.raw_batches(target, place_of(outlet), pair.target, end):
         fields = HEADER.unpack_from(batch)
-        attributes, last_delta, producer_id, sequence, records = (
+        base, attributes, last_delta, producer_id, sequence, records = (
+            fields[0],
             fields[5],
             fields[6],
             fields[9],
@@ -287,7 +292,11 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
         if producer_id != outlet.producer_id or attributes & CONTROL:
             foreign = True
             continue
-        reached = distance(pair.sequence, advance(sequence, last_delta + 1))
+        if following is not None and distance(following, sequence) > SEQUENCE_SPACE // 2:
+            raise _not_as_sent(outlet, f"sequence {sequence} lies where {following} should")
+        following = advance(sequence, last_delta + 1)
+        moved |= (base - pair.target) % SEQUENCE_SPACE != distance(pair.sequence, sequence)
+        reached = distance(pair.sequence, following)
         if reached > SEQUENCE_SPACE // 2 or reached <= count:
             continue  # it lies before the pair
         count = reached
@@ -301,18 +310,13 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
             remedy="end the other writer and start with --adopt, or allow it with "
             "causeway.sole.writer=false",
         )
-    if count == 0 and not foreign and outlet.exclusive:
-        # Retention at the target may have deleted all that came after the pair. Nobody else wrote,
-        # so each offset was one record of ours.
-        return _LastOfOurs(end - pair.target, -1, None, foreign)
-    if outlet.exclusive and not foreign and count != end - pair.target:
-        raise DivergedError(
-            "resume",
-            str(place_of(outlet)),
-            f"the target grew by {end - pair.target} offsets since {pair.target}, though only "
-            f"{count} records were sent: it holds some twice, or somebody else's",
-            remedy="compare both topics, then start with --adopt or --from",
-        )
+    if outlet.exclusive and not foreign:
+        if moved or 0 < count != end - pair.target:
+            raise _not_as_sent(outlet, f"it grew by {end - pair.target}, {count} records were sent")
+        if count == 0:
+            # Retention at the target may have deleted all that came after the pair. Nobody else
+            # wrote, so each offset was one record of ours.
+            return _LastOfOurs(end - pair.target, -1, None, foreign)
     if count == 0 and value_of(
         offsets_at(target, [place_of(outlet)], EARLIEST)[place_of(outlet)]
     ) > (pair.target):
@@ -324,6 +328,16 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     append_times = bool(fields[5] & LOG_APPEND_TIME)
     return _LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
+
+
+def _not_as_sent(outlet: Outlet, cause: str) -> DivergedError:
+    return DivergedError(
+        "resume",
+        str(place_of(outlet)),
+        f"what the target got since offset {outlet.pair.target} is not what was sent, in its order "
+        f"({cause}): it holds some twice, or lacks some, or holds somebody else's",
+        remedy="compare both topics, then start with --adopt or --from",
+    )
 
 
 def _remembered(outlet: Outlet, target: Cluster) -> int:

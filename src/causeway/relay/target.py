@@ -79,21 +79,24 @@ class TargetConnection:
 
     def send(self, may_send: Callable[[], bool], now: float) -> None:
         """Build and send as many requests as may be in flight. `may_send` is asked right before
-        each goes to the socket; when it says no, nothing more leaves this process."""
+        bytes go to the socket; when it says no, nothing more leaves this process."""
         while (
-            self._ready
+            may_send()
+            and self._ready
             and len(self._requests) < self.max_requests
             and self._unanswered_bytes < UNANSWERED_BYTES
         ):
-            if not may_send():
-                return
-            if not self._send_one(now):
+            if not self._queue_one(now):
                 break
+            self._flush(may_send)
+        self._flush(may_send)
+
+    def _flush(self, may_send: Callable[[], bool]) -> None:
         if self.connection.wants_write and may_send():
             self.connection.flush()
 
-    def _send_one(self, now: float) -> bool:
-        """Send one request with a batch of each outlet that may; False if none may."""
+    def _queue_one(self, now: float) -> bool:
+        """Build one request with a batch of each outlet that may send; False if none may."""
         stamped: list[Stamped] = []
         parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
         size = 0
@@ -133,7 +136,6 @@ class TargetConnection:
         self._requests.append(_Request(correlation_id, size, parts))
         self._unanswered_bytes += size
         self.connection.queue(buffers)
-        self.connection.flush()
         return True
 
     def receive(self, now: float) -> Iterator[Answer]:

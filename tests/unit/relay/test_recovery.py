@@ -180,6 +180,27 @@ def test_records_that_are_there_twice() -> None:
     assert "twice" in _refused(world)
 
 
+@pytest.mark.parametrize("then", [0, 3], ids=["the last", "others after it"])
+def test_old_records_in_the_place_of_others(then: int) -> None:
+    """As many as should lie there: neither the log's end nor the last sequence tells."""
+    world = _plain(12, 6)
+    log = world.targets[0]
+    old = [Rec(offset=6 + i, value=b"%d" % i) for i in range(3)]
+    log.append(old, producer_id=OURS, epoch=0, sequence=0)
+    if then:
+        new = [Rec(offset=9 + i, value=b"%d" % (9 + i)) for i in range(then)]
+        log.append(new, producer_id=OURS, epoch=0, sequence=9)
+    assert "not what was sent" in _refused(world, {0: Pair(source=6, target=6, sequence=6)})
+
+
+def test_records_that_are_there_twice_among_somebody_elses() -> None:
+    world = _plain(9, 4)
+    world.exclusive = False
+    again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
+    world.targets[0].append(again, producer_id=OURS, epoch=0, sequence=0)
+    assert "twice" in _refused(world)
+
+
 def test_a_record_that_is_not_the_sources() -> None:
     world = _plain(9, 0)
     other = [Rec(offset=i, value=b"other") for i in range(4)]

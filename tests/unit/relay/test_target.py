@@ -26,8 +26,8 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.client_id_bytes = b"c"
-        self.wants_write = False
         self.closed = False
+        self.queued: list[Any] = []
         self.requests: list[Any] = []
         self.frames: list[memoryview] = []
         self._ids = iter(range(1, 1000))
@@ -35,13 +35,17 @@ class FakeConnection:
     def next_correlation_id(self) -> int:
         return next(self._ids)
 
+    @property
+    def wants_write(self) -> bool:
+        return bool(self.queued)
+
     def queue(self, buffers: Sequence[bytes]) -> None:
         frame = b"".join(buffers)
-        self.requests.append(
-            ProduceRequest.decode(frame, version=VERSION, header=True, framed=True)
-        )
+        self.queued.append(ProduceRequest.decode(frame, version=VERSION, header=True, framed=True))
 
     def flush(self) -> bool:
+        self.requests += self.queued
+        self.queued.clear()
         return True
 
     def receive(self) -> Iterator[memoryview]:
@@ -222,6 +226,18 @@ def test_nothing_leaves_without_the_lease() -> None:
     bench.may_send = False
     assert bench.send() == []
     assert not flow.idle
+
+
+def test_nothing_leaves_where_the_lease_ends_while_a_request_is_built() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], _batch(0))
+
+    bench.target.send(lambda: not bench.wire.queued, bench.now)
+
+    assert bench.wire.queued
+    assert not bench.wire.requests
+    assert bench.target.abandon() == {flow}
 
 
 def test_what_is_withdrawn_does_not_go_over_this_connection() -> None:
