@@ -13,6 +13,7 @@ import gc
 import os
 import resource
 import selectors
+import signal
 import socket
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from causeway.relay.connections import Connections
 from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.flow import Flow
 from causeway.relay.helpers import Helpers
+from causeway.relay.lease import LeaseGuard
 from causeway.relay.memory import keep_freed_memory
 from causeway.relay.messages import (
     Assign,
@@ -64,6 +66,7 @@ def run_lane(lane: int, host: str, port: int) -> None:
 
     Returns after a drain, or when the driver is gone.
     """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as the lease's guard needs it
     keep_freed_memory()
     gc.freeze()  # what is loaded by now is no garbage; to look through it takes 40 ms
     control = ControlClient(host, port, os.environ[SECRET_VARIABLE])
@@ -82,7 +85,7 @@ class Lane:
         self._connections: Connections | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
         self._recoveries: Counter[tuple[str, str]] = Counter()  # under way, by pair of clusters
-        self._lease_until = 0.0
+        self._lease = LeaseGuard()
         self._lease_s = 0.0
         self._report_interval_s = 1.0
         self._report_at = 0.0
@@ -123,7 +126,7 @@ class Lane:
                     for key in message.keys:
                         self._leave(self._flows.get(key))
                 case Lease():
-                    self._lease_until = message.lane_time + self._lease_s
+                    self._lease.renew(message.lane_time + self._lease_s)
                 case Drain():
                     self._draining_until = time.monotonic() + DRAIN_S
                     for flow in self._flows.values():
@@ -179,7 +182,7 @@ class Lane:
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
 
     def _turn(self, connections: Connections, now: float) -> None:
-        if now >= self._lease_until:
+        if not self._lease.lasts(now):
             self._hold(connections)
         else:
             self._recover(connections, now)
@@ -187,7 +190,7 @@ class Lane:
         for source in connections.sources:
             self._guard(source, partial(source.request, self._fetchable(room), now))
         for target in connections.targets:
-            self._guard(target, partial(target.send, self._may_send, now))
+            self._guard(target, partial(target.send, self._lease, now))
         for dead in connections.timed_out(now):
             self._lose(dead, "no answer in time")
         connections.watch()
@@ -218,9 +221,6 @@ class Lane:
                 self._selector.select(TICK_S)
         except ConnectionError:
             pass
-
-    def _may_send(self) -> bool:
-        return time.monotonic() < self._lease_until
 
     def _hold(self, connections: Connections) -> None:
         """The lease ran out: a successor may be at work. What is queued must not leave."""

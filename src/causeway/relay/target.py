@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.relay.flow import Flow, OutletState, Sent
+from causeway.relay.lease import LeaseGuard
 from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, Batch, header
 from causeway.wire.connection import Connection
@@ -77,23 +78,20 @@ class TargetConnection:
     def waiting(self) -> bool:
         return bool(self._requests)
 
-    def send(self, may_send: Callable[[], bool], now: float) -> None:
-        """Build and send as many requests as may be in flight. `may_send` is asked right before
-        bytes go to the socket; when it says no, nothing more leaves this process."""
+    def send(self, lease: LeaseGuard, now: float) -> None:
+        """Build and send as many requests as may be in flight. Nothing leaves this process once the
+        lease is over."""
         while (
-            may_send()
+            lease.lasts(now)
             and self._ready
             and len(self._requests) < self.max_requests
             and self._unanswered_bytes < UNANSWERED_BYTES
         ):
             if not self._queue_one(now):
                 break
-            self._flush(may_send)
-        self._flush(may_send)
-
-    def _flush(self, may_send: Callable[[], bool]) -> None:
-        if self.connection.wants_write and may_send():
-            self.connection.flush()
+            lease.send(self.connection.flush)
+        if self.connection.wants_write:
+            lease.send(self.connection.flush)
 
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from causeway.errors import ProtocolError
 from causeway.model import Pair
 from causeway.relay.flow import Flow, OutletState
+from causeway.relay.lease import LeaseGuard
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.target import REMEMBERED_S, Answer, TargetConnection, next_batch
 from causeway.wire.batches import HEADER, Batch
@@ -87,7 +89,8 @@ class Bench:
     def __init__(self) -> None:
         self.wire = FakeConnection()
         self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, 5)
-        self.may_send = True
+        self.lease = LeaseGuard()
+        self.lease.renew(time.monotonic() + 3600)
         self.now = 1000.0
 
     def flow(self, partition: int = 0, *targets: int, producer_id: int = 7) -> Flow:
@@ -122,7 +125,7 @@ class Bench:
     def send(self) -> list[dict[tuple[str, int], bytes]]:
         """The requests that this makes: the batch for each partition."""
         before = len(self.wire.requests)
-        self.target.send(lambda: self.may_send, self.now)
+        self.target.send(self.lease, self.now)
         return [
             {(t.name, p.index): bytes(p.records) for t in r.topic_data for p in t.partition_data}
             for r in self.wire.requests[before:]
@@ -223,20 +226,26 @@ def test_nothing_leaves_without_the_lease() -> None:
     bench = Bench()
     flow = bench.flow()
     bench.offer(flow, flow.outlets[0], _batch(0))
-    bench.may_send = False
+    bench.lease.renew(0)
     assert bench.send() == []
     assert not flow.idle
 
 
-def test_nothing_leaves_where_the_lease_ends_while_a_request_is_built() -> None:
+def test_nothing_leaves_where_the_lease_ends_while_a_request_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench()
     flow = bench.flow()
     bench.offer(flow, flow.outlets[0], _batch(0))
+    queue = bench.wire.queue
 
-    bench.target.send(lambda: not bench.wire.queued, bench.now)
+    def slowly(buffers: Sequence[bytes]) -> None:
+        queue(buffers)
+        bench.lease.renew(0)
 
+    monkeypatch.setattr(bench.wire, "queue", slowly)
+    assert bench.send() == []
     assert bench.wire.queued
-    assert not bench.wire.requests
     assert bench.target.abandon() == {flow}
 
 
