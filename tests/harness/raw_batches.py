@@ -19,7 +19,8 @@ ABORT, COMMIT = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rec:
-    """A record with its absolute offset. `timestamp` in ms."""
+    """A record with its absolute offset. `timestamp` in ms. A header's name may hold bytes that are
+    no UTF-8, as Python's surrogate escapes."""
 
     offset: int
     timestamp: int = 1_600_000_000_000
@@ -107,7 +108,7 @@ def _record(record: Rec, base: int, first_timestamp: int) -> bytes:
         _bytes(part, out)
     _varint(len(record.headers), put)
     for name, value in record.headers:
-        _bytes(name.encode(), out)
+        _bytes(name.encode(errors="surrogateescape"), out)
         _bytes(value, out)
     length = bytearray()
     _varint(len(out), length.append)

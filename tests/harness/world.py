@@ -51,8 +51,18 @@ class Log:
 class FakeCluster:
     """What recovery asks of a cluster."""
 
-    def __init__(self, topic: str, topic_id: str, logs: dict[int, Log], compacted: bool) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: str,
+        logs: dict[int, Log],
+        compacted: bool,
+        shown: int | None = None,
+    ) -> None:
+        """`shown`: the leader of each log was elected a moment ago, and does not know yet that more
+        than this is committed."""
         self.topic, self.topic_id, self.logs, self.compacted = topic, topic_id, logs, compacted
+        self.shown = shown
 
     def metadata(self, _: Collection[str]) -> ClusterMetadata:
         partitions = {
@@ -88,10 +98,11 @@ class FakeCluster:
         """Two batches an answer, so that the walks have seams."""
         log = self.logs[place.partition]
         assert log.start <= offset <= log.end, f"offset {offset} out of range"
-        batches = [(last, raw) for _, last, raw in log.batches if last >= offset]
+        shown = log.end if self.shown is None else self.shown
+        batches = [(last, raw) for _, last, raw in log.batches if offset <= last < shown]
         return FetchedPartition(
-            high_watermark=log.end,
-            last_stable=log.end,
+            high_watermark=shown,
+            last_stable=shown,
             log_start=log.start,
             aborted=tuple((p, first) for p, first, last in log.aborted if last >= offset),
             records=b"".join(raw for _, raw in batches[:2]),
@@ -295,3 +306,22 @@ def compact(log: Log, below: int, aborted: list[tuple[int, int, int]]) -> None:
             )
         )
     log.batches = batches
+
+
+def plain_world(count: int, copied: int) -> World:
+    """`count` records from offset 0 on, the first `copied` of them in one batch of the target."""
+    source, target = Log(), Log()
+    records = [Rec(offset=i, value=b"%d" % i) for i in range(count)]
+    source.append(records)
+    if copied:
+        target.append(records[:copied], producer_id=OURS, epoch=0, sequence=0)
+    return World(
+        source=source,
+        targets={0: target},
+        series=records,
+        shares={0: records},
+        copied={0: copied},
+        places={0: list(range(copied))},
+        first_sequence=0,
+        exclusive=True,
+    )

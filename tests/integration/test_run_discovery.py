@@ -138,3 +138,45 @@ def _stopped(file: Path, *topics: str) -> Mapping[str, str]:
     if len(found) < 2 * len(topics) or any(one["state"] != "stopped" for one in found):
         return {}
     return {one["topic"]: one["reason"] for one in found}
+
+
+def test_what_stops_one_flow_leaves_another_of_the_same_partition_running(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Both are in one lane, which reads the partition for each of them."""
+    topic = f"{prefix}t"
+    source.create_topic(topic)
+    fill(source, topic, 1, "first")
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster, "C": target_cluster},
+        "A->B.enabled = true",
+        "A->C.enabled = true",
+        f"topics = {topic}",
+        "A->C.replication.policy.separator = -",
+        "emit.checkpoints.enabled = false",
+        "emit.offset-syncs.enabled = false",
+        "causeway.lanes = 1",
+    )
+    mirrors = f"A.{topic}", f"A-{topic}"
+    with Running("run", file, directory=tmp_path) as run:
+        for mirror in mirrors:
+            await_copied(source, topic, target, mirror)
+        target.delete_topic(mirrors[1])
+
+        def stopped() -> bool:
+            (partition,) = status_of(file)["A->C"]["partitions"]
+            return bool(partition["state"] == "stopped")
+
+        fill(source, topic, 1, "second")
+        await_until(stopped, PATIENCE_S, "A->C stops")
+        fill(source, topic, 1, "third")
+
+        await_copied(source, topic, target, mirrors[0])
+        assert run.stop() == 0, run.log
+    assert_same(source, topic, target, mirrors[0])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from causeway.config.settings import ClientSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
+from causeway.relay import walk
 from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
 from tests.harness.batches import make_batch
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -188,3 +191,31 @@ def test_a_transactional_id_fences_its_older_holder(
     with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
         cluster.produce_batch(tp, make_batch([b"3"], producer=(producer_id, epoch, 1)))
     assert [record.value for record in source.read(topic)[0]] == [b"1", b"2"]
+
+
+def test_a_throttled_read_waits_and_reads_all(
+    source_cluster: LocalCluster, cluster: Cluster, prefix: str
+) -> None:
+    """A broker that throttles answers without any topic; that is not the end of the log."""
+    host, _, port = source_cluster.bootstrap.partition(":")
+    settings = ClientSettings(alias="A", bootstrap=((host, int(port)),), client_id=prefix)
+    cluster.create_topics([new(prefix, max_message_bytes="200000", retention_ms="-1")])
+    at = TopicPartition(prefix, 0)
+    for _ in range(10):
+        cluster.produce_batch(at, make_batch([os.urandom(100_000)]))
+    _limit_reading(cluster, prefix, 80_000)  # as an average of ten seconds: 1 MB is too much
+    with Cluster(settings) as throttled:
+        assert sum(batch.records for batch in walk.relayed(throttled, at, 0, end=10)) == 10
+
+
+def _limit_reading(cluster: Cluster, client_id: str, bytes_per_s: float) -> None:
+    """A quota for the clients of this id alone."""
+    kind = AlterClientQuotasRequest.EntryData
+    entry = kind(
+        entity=[kind.EntityData(entity_type="client-id", entity_name=client_id)],
+        ops=[kind.OpData(key="consumer_byte_rate", value=bytes_per_s, remove=False)],
+    )
+    response = cluster.call_controller(
+        AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    )
+    assert [entry.error_code for entry in response.entries] == [0]

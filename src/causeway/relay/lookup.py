@@ -61,7 +61,7 @@ def _count(sought: Sought, source: Cluster) -> dict[int, tuple[int, Record | Non
     begun: dict[int, tuple[int, Record]] = {}  # how many records come before, and the record
     count = 0
     for batch in walk.relayed(
-        source, sought.source, waiting[0], read_committed=sought.read_committed
+        source, sought.source, waiting[0], read_committed=sought.read_committed, end=end
     ):
         if batch.first >= end:
             break

@@ -32,7 +32,9 @@ class SourceConnection:
         self.flows[self._key(flow)] = flow
 
     def remove(self, flow: Flow) -> None:
-        self.flows.pop(self._key(flow), None)
+        # Another link's flow may read the same partition, over a connection of its own.
+        if self.flows.get(key := self._key(flow)) is flow:
+            del self.flows[key]
 
     def _key(self, flow: Flow) -> tuple[bytes, int]:
         assignment = flow.assignment

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.errors import CausewayError, DivergedError
+from causeway.errors import CausewayError, DivergedError, ProtocolError
 from causeway.model import Pair, TopicPartition
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
@@ -65,7 +65,7 @@ class Resumption:
 class _LastOfOurs:
     """The last record of ours that the target still has after the pair. `count`: how many of our
     records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
-    is; None where compaction left no record of ours."""
+    is; None where compaction left no record of ours, or one that our codec can't read."""
 
     count: int
     index: int
@@ -101,6 +101,10 @@ def recover(
             answer: Resumption | CausewayError = _recover_one(request, survey, source, target)
         except CausewayError as error:
             answer = error
+        except Exception as error:  # a fault of ours in one flow holds up no other
+            answer = CausewayError(
+                "resume", str(request.assignment.source_partition), f"internal error: {error!r}"
+            )
         answers[request.assignment.source_partition] = answer
     return answers
 
@@ -323,10 +327,13 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
         return _LastOfOurs(_remembered(outlet, target), -1, None, foreign)
     if raw is None:
         return _LastOfOurs(count, -1, None, foreign)
-    found = decode(raw)
     fields = HEADER.unpack_from(raw)
-    missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     append_times = bool(fields[5] & LOG_APPEND_TIME)
+    try:
+        found = decode(raw)
+    except ProtocolError:  # what our codec can't read (a header's name that is no UTF-8)
+        return _LastOfOurs(count, -1, None, foreign, append_times)
+    missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     return _LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
 
 

@@ -14,7 +14,7 @@ from causeway.wire.admin import NewTopic
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import TOPIC_ALREADY_EXISTS
-from causeway.wire.offsets import EARLIEST
+from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.records import records_of
 
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
@@ -99,12 +99,16 @@ class TopicLog:
     def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
         """What is there from offset `start`, or the log's start, to its end by now."""
         at = TopicPartition(self.topic, partition)
-        if start is None:
-            first = self._cluster.list_offsets([at], EARLIEST)[at]
-            if isinstance(first, CausewayError):
-                raise first
-            start = first.offset
-        return walk.relayed(self._cluster, at, start)
+        end = self._offset(at, LATEST)
+        return walk.relayed(
+            self._cluster, at, self._offset(at, EARLIEST) if start is None else start, end=end
+        )
+
+    def _offset(self, at: TopicPartition, which: int) -> int:
+        found = self._cluster.list_offsets([at], which, read_committed=True)[at]
+        if isinstance(found, CausewayError):
+            raise found
+        return found.offset
 
 
 def build(

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.codes import STALE_METADATA, broker_error
+from causeway.wire.codes import STALE_METADATA, THROTTLING_QUOTA_EXCEEDED, broker_error
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -181,8 +181,9 @@ def _fetch(
         max_version=12,  # later ones name topics by id
     )
     response = cluster.once(request, leader.node_id, deadline)
-    part = None if response.error_code else response.responses[0].partitions[0]
-    code = response.error_code if part is None else part.error_code
+    # A broker that throttles (a quota) answers at once, without error, and leaves the topics out.
+    part = response.responses[0].partitions[0] if response.responses else None
+    code = response.error_code or (THROTTLING_QUOTA_EXCEEDED if part is None else part.error_code)
     if part is None or code:
         if code in STALE_METADATA:
             cluster.forget([tp.topic])

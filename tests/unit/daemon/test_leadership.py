@@ -19,7 +19,7 @@ from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.wire.offsets import FetchedPartition, OffsetAt
+from causeway.wire.offsets import LATEST, FetchedPartition, OffsetAt
 
 LEASE_S = 0.4
 
@@ -94,8 +94,11 @@ class Broker:
                 records=found,
             )
 
-    def list_offsets(self, at: list[TopicPartition], when: int) -> dict[TopicPartition, OffsetAt]:
-        return {at[0]: OffsetAt(offset=0, timestamp=-1, leader_epoch=-1)}
+    def list_offsets(
+        self, at: list[TopicPartition], when: int, *, read_committed: bool
+    ) -> dict[TopicPartition, OffsetAt]:
+        offset = self.end if when == LATEST else 0
+        return {at[0]: OffsetAt(offset=offset, timestamp=-1, leader_epoch=-1)}
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import lookup
 from causeway.relay.lookup import Sought
@@ -19,17 +21,20 @@ from tests.harness.world import (
     TARGET,
     TARGET_ID,
     FakeCluster,
+    Log,
     World,
     compact,
     offsets_of,
+    plain_world,
     worlds,
 )
 
 MANY = settings(max_examples=300)
 
 
-def find(world: World, first: int) -> dict[int, int]:
-    """Every offset of the stretch from the `first` record to the last one copied."""
+def find(world: World, first: int, shown: int | None = None) -> dict[int, int]:
+    """Every offset of the stretch from the `first` record to the last one copied. `shown`: see
+    FakeCluster, of the source."""
     copied = world.copied[0]
     start, end = (world.pair(0, index, 0) for index in (first, copied))
     # What is copied ends where the next record is due, whatever others have written behind it.
@@ -42,7 +47,7 @@ def find(world: World, first: int) -> dict[int, int]:
         span=Span(start, end),
         offsets=range(start.source, end.source),
     )
-    source = FakeCluster("t", SOURCE_ID, {0: world.source}, compacted=False)
+    source = FakeCluster("t", SOURCE_ID, {0: world.source}, compacted=False, shown=shown)
     target = FakeCluster(TARGET, TARGET_ID, world.targets, compacted=False)
     return lookup.find(sought, cast(Cluster, source), cast(Cluster, target))
 
@@ -53,6 +58,18 @@ def truth(world: World, offset: int) -> int:
         if record.offset >= offset:
             return place
     return places[-1] + 1
+
+
+def test_a_source_that_does_not_show_all_of_it_yet() -> None:
+    """It must not pass for one that holds no more: readers would skip what it does not show."""
+    world = plain_world(9, 9)
+    world.source = Log()
+    for record in world.series:
+        world.source.append([record])
+    assert find(world, 0) == {offset: offset for offset in range(9)}
+    for shown in range(9):
+        with pytest.raises(CausewayError, match=f"shows it up to offset {shown} only"):
+            find(world, 0, shown)
 
 
 @MANY

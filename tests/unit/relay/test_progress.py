@@ -22,6 +22,7 @@ from causeway.relay.progress import (
     ProgressWriter,
     TaskRecord,
 )
+from causeway.wire.offsets import LATEST
 
 
 def outlet(partition: int = 0, sequence: int = 0) -> Outlet:
@@ -121,8 +122,10 @@ class OneLog:
     def _last(self, batch: bytes) -> int:
         return int(struct.unpack_from(">q", batch, 0)[0] + struct.unpack_from(">i", batch, 23)[0])
 
-    def list_offsets(self, at: list[TopicPartition], timestamp: int) -> dict[TopicPartition, At]:
-        return {at[0]: At(0)}
+    def list_offsets(
+        self, at: list[TopicPartition], timestamp: int, *, read_committed: bool
+    ) -> dict[TopicPartition, At]:
+        return {at[0]: At(self.end if timestamp == LATEST else 0)}
 
 
 def store() -> tuple[OneLog, ProgressTopic]:

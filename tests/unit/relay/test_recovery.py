@@ -28,6 +28,7 @@ from tests.harness.world import (
     Log,
     World,
     compact,
+    plain_world,
     worlds,
 )
 
@@ -146,24 +147,6 @@ def test_the_target_lost_its_newest(world: World, data: st.DataObject) -> None:
 # -- what must stop it -----------------------------------------------------------------------------
 
 
-def _plain(count: int, copied: int) -> World:
-    source, target = Log(), Log()
-    records = [Rec(offset=i, value=b"%d" % i) for i in range(count)]
-    source.append(records)
-    if copied:
-        target.append(records[:copied], producer_id=OURS, epoch=0, sequence=0)
-    return World(
-        source=source,
-        targets={0: target},
-        series=records,
-        shares={0: records},
-        copied={0: copied},
-        places={0: list(range(copied))},
-        first_sequence=0,
-        exclusive=True,
-    )
-
-
 START = {0: Pair(source=0, target=0, sequence=0)}
 
 
@@ -174,7 +157,7 @@ def _refused(world: World, pairs: dict[int, Pair] | None = None) -> str:
 
 
 def test_records_that_are_there_twice() -> None:
-    world = _plain(9, 4)
+    world = plain_world(9, 4)
     again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(again, producer_id=OURS, epoch=0, sequence=0)
     assert "twice" in _refused(world)
@@ -183,7 +166,7 @@ def test_records_that_are_there_twice() -> None:
 @pytest.mark.parametrize("then", [0, 3], ids=["the last", "others after it"])
 def test_old_records_in_the_place_of_others(then: int) -> None:
     """As many as should lie there: neither the log's end nor the last sequence tells."""
-    world = _plain(12, 6)
+    world = plain_world(12, 6)
     log = world.targets[0]
     old = [Rec(offset=6 + i, value=b"%d" % i) for i in range(3)]
     log.append(old, producer_id=OURS, epoch=0, sequence=0)
@@ -194,7 +177,7 @@ def test_old_records_in_the_place_of_others(then: int) -> None:
 
 
 def test_records_that_are_there_twice_among_somebody_elses() -> None:
-    world = _plain(9, 4)
+    world = plain_world(9, 4)
     world.exclusive = False
     again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(again, producer_id=OURS, epoch=0, sequence=0)
@@ -202,27 +185,27 @@ def test_records_that_are_there_twice_among_somebody_elses() -> None:
 
 
 def test_a_record_that_is_not_the_sources() -> None:
-    world = _plain(9, 0)
+    world = plain_world(9, 0)
     other = [Rec(offset=i, value=b"other") for i in range(4)]
     world.targets[0].append(other, producer_id=OURS, epoch=0, sequence=0)
     assert "not the source's record" in _refused(world)
 
 
 def test_more_records_than_the_source_has() -> None:
-    world = _plain(3, 0)
+    world = plain_world(3, 0)
     more = [Rec(offset=i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(more, producer_id=OURS, epoch=0, sequence=0)
     assert "no longer has as many" in _refused(world)
 
 
 def test_somebody_elses_record_where_we_should_be_alone() -> None:
-    world = _plain(9, 4)
+    world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
     assert "somebody else wrote" in _refused(world)
 
 
 def test_a_source_that_ends_before_our_place() -> None:
-    world = _plain(9, 9)
+    world = plain_world(9, 9)
     pairs = {0: Pair(source=9, target=9, sequence=9)}
     world.source.end = 7
     assert "truncated" in _refused(world, pairs)
@@ -232,7 +215,7 @@ def test_a_source_that_ends_before_our_place() -> None:
 def test_topics_made_anew(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An id of another topic under the same name."""
     replaced = SOURCE_ID if side == "source" else TARGET_ID
-    world = _plain(9, 4)
+    world = plain_world(9, 4)
     init = FakeCluster.__init__
 
     def anew(self: FakeCluster, topic: str, topic_id: str, *more: Any) -> None:
@@ -247,7 +230,7 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
     remembered: int | None, sequence: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others write too, and the target has deleted everything since the pair."""
-    world = _plain(9, 7)
+    world = plain_world(9, 7)
     world.exclusive = False
     world.targets[0].append([Rec(offset=7)], producer_id=FOREIGN, epoch=0, sequence=0)
     world.targets[0].start = 8
@@ -262,11 +245,24 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
         assert found.pair == Pair(source=7, target=8, sequence=7)
 
 
+def test_a_record_that_our_codec_cannot_read_is_counted() -> None:
+    """A header's name that is no UTF-8: lanes relay it as it is."""
+    records = [Rec(offset=i, headers=[("\udcff", b"x")]) for i in range(5)]
+    world = plain_world(5, 3)
+    world.source, world.targets[0] = Log(), Log()
+    world.source.append(records)
+    world.targets[0].append(records[:3], producer_id=OURS, epoch=0, sequence=0)
+
+    (found,) = _resumed(world.recover(START)).outlets
+
+    assert found.pair == Pair(source=3, target=3, sequence=3)
+
+
 def test_a_later_twin_of_a_copied_record_is_not_taken_for_it() -> None:
     """Source records 0 to 2 were copied, 2 is compacted away; 5 is the same as 1, and new."""
     records = [Rec(offset=i, key=b"%d" % i, value=b"%d" % i) for i in range(6)]
     records[5] = dataclasses.replace(records[1], offset=5)
-    world = _plain(6, 3)
+    world = plain_world(6, 3)
     world.compacted = True
     world.source = Log()
     world.source.append([*records[:2], *records[3:]], 6)
