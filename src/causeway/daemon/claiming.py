@@ -34,10 +34,17 @@ class Claimer:
     ) -> None:
         self._sides = sides
         self._link = link
-        self.wish = wish
+        self._wish = wish
+        self._decided: set[TopicPartition] = set()  # what became of the wish, once for each
         self._leadership = leadership
         self._first: Mapping[str, int] | None = None
         self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
+
+    def wish_of(self, at: TopicPartition) -> Wish:
+        """What a person asked for at the start, where it still stands: for what was there at the
+        first look, once. Nobody asked for it ever after."""
+        new = self._first is not None and at.partition >= self._first.get(at.topic, 0)
+        return Wish() if new or at in self._decided else self._wish
 
     def take_up(
         self,
@@ -57,7 +64,7 @@ class Claimer:
         self._read_mirror_maker()
         copied = self._copied or {}
         places = discovery.find_places(
-            self._sides, self._link, wanted, self.wish, found, self._first, copied
+            self._sides, self._link, wanted, self.wish_of, found, self._first, copied
         )
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
@@ -67,7 +74,13 @@ class Claimer:
                 continue
             progress = left.get(at)
             decision = claims.decide(
-                topic, partition, progress, places[at], self._link, self.wish, copied.get(at)
+                topic,
+                partition,
+                progress,
+                places[at],
+                self._link,
+                self.wish_of(at),
+                copied.get(at),
             )
             if isinstance(decision, Adopt):
                 try:
@@ -87,6 +100,8 @@ class Claimer:
                 case Begin() as begin:
                     begins.append((topic, partition, begin))
         rows += self._claim(begins, places)
+        if self._wish.acts:
+            self._decided.update(row.progress.source for row in rows)
         return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
 
     def _read_mirror_maker(self) -> None:

@@ -7,7 +7,7 @@ in the result as a trouble, and is asked again next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
@@ -15,10 +15,11 @@ from causeway.control import topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
 from causeway.daemon.claims import Offsets, Wish, targets_of
 from causeway.daemon.status import Trouble
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import Cluster
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _EARLIEST, _LATEST = -2, -1
 _NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
@@ -55,13 +56,16 @@ class Found:
 
 
 def look(
-    sides: Sides, link: LinkSettings, known: Mapping[TopicPartition, Progress], wish: Wish
+    sides: Sides,
+    link: LinkSettings,
+    known: Mapping[TopicPartition, Progress],
+    wish_of: Callable[[TopicPartition], Wish],
 ) -> Found:
     """Finds the link's topics and makes the target ready for them. Raises CausewayError only where
     a cluster as a whole can't be asked.
 
     A target topic that progress speaks of and that is gone is not created again, unless a person
-    said how to go on.
+    said how to go on (`wish_of` the topic's first partition).
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link)
@@ -71,10 +75,16 @@ def look(
     for problem in plan.problems:
         found.trouble(problem.topic, problem.error)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
-    lost = {t.source for t in plan.mirrored if t.target_id is None and t.source in begun}
-    if wish.acts:
-        lost = set()
-    found.lost_targets = frozenset(lost)
+    lost = {
+        t.source
+        for t in plan.mirrored
+        if t.target_id is None
+        and t.source in begun
+        and not wish_of(TopicPartition(t.source, 0)).acts
+    }
+    found.lost_targets = _absent(
+        sides.target_admin, {t.target: t.source for t in plan.mirrored if t.source in lost}, found
+    )
     names = {topic.target: topic.source for topic in plan.mirrored}
     changes = [change for change in plan.changes if names.get(change.topic) not in lost]
     failed: dict[str, type] = {}
@@ -126,7 +136,7 @@ def find_places(
     sides: Sides,
     link: LinkSettings,
     wanted: Sequence[tuple[MirroredTopic, int]],
-    wish: Wish,
+    wish_of: Callable[[TopicPartition], Wish],
     found: Found,
     first: Mapping[str, int],
     copied: Container[TopicPartition],
@@ -148,16 +158,18 @@ def find_places(
     tops = {at: end for at, end in ends.items() if at not in copied}
     tops |= _offsets(sides.source, noted, _LATEST, found)
     begins = dict(starts)
-    if wish.start_from is not None:
-        at_time = _offsets(sides.source, sources, wish.start_from, found)
+    if link.fetch.start == "latest":
+        begins |= {at: o for at, o in ends.items() if at.partition < first.get(at.topic, 0)}
+    if link.group_id is not None:
+        group = sides.source.committed_offsets(link.group_id)
+        begins |= {at: o for at, o in group.items() if at in ends and o <= ends[at]}
+    times = {at: time for at in sources if (time := wish_of(at).start_from) is not None}
+    for since in set(times.values()):
+        timed = [at for at in times if times[at] == since]
+        at_time = _offsets(sides.source, timed, since, found)
+        begins |= dict.fromkeys(timed, -1)
         # -1: no record is that young, so nothing that is there now is wanted.
-        begins = {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
-    else:
-        if link.fetch.start == "latest":
-            begins |= {at: o for at, o in ends.items() if at.partition < first.get(at.topic, 0)}
-        if link.group_id is not None:
-            group = sides.source.committed_offsets(link.group_id)
-            begins |= {at: o for at, o in group.items() if at in ends and o <= ends[at]}
+        begins |= {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
     targets = {
         TopicPartition(topic.target, target)
         for topic, partition in wanted
@@ -207,12 +219,25 @@ def _offsets(
     return offsets
 
 
-def gone(source: Cluster, topics_known: Collection[str], found: Found) -> set[str]:
-    """Which of `topics_known` the source no longer has. Asked twice: a broker that just started
-    may not know all topics yet."""
+def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozenset[str]:
+    """Which of `topics_known` the source no longer has."""
     missing = set(topics_known) - found.counts.keys()
+    return _absent(source, {name: name for name in missing}, found)
+
+
+def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> frozenset[str]:
+    """Of topics that were missing in a list of all (by their name, what `found` calls them) those
+    that are not there. Asked again, by name: a broker that just started may not know all topics
+    yet, and a list leaves out what we may not see."""
     if not missing:
-        return set()
+        return frozenset()
     time.sleep(1.0)
-    again = source.metadata(sorted(missing)).topics
-    return {name for name in missing if name not in again or again[name].error is not None}
+    absent = set()
+    for name, topic in cluster.metadata(sorted(missing)).topics.items():
+        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION:
+            absent.add(missing[name])
+        elif topic.error is not None:
+            found.trouble(missing[name], topic.error)
+        else:
+            found.unfinished = True
+    return frozenset(absent)

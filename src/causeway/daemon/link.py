@@ -331,9 +331,6 @@ class Link:
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
             self._looked.set()
-        if not found.unfinished:
-            # What a person asked for at the start is done; nobody asked for it ever after.
-            self._claimer.wish = Wish()
         for trouble in found.troubles:
             if trouble.topic not in before:
                 _log.warning(
@@ -347,7 +344,7 @@ class Link:
 
     def _discover_once(self) -> Found:
         found = discovery.look(
-            self._sides, self.settings, self.registry.known(), self._claimer.wish
+            self._sides, self.settings, self.registry.known(), self._claimer.wish_of
         )
         self._check_known(found)
         wanted = [

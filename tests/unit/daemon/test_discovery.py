@@ -1,0 +1,78 @@
+"""What counts as deleted, and for how long a person's wish stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any, cast
+
+import pytest
+
+from causeway.daemon import discovery
+from causeway.daemon.claiming import Claimer
+from causeway.daemon.claims import Wish
+from causeway.daemon.discovery import Found
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from causeway.wire.metadata import ClusterMetadata, TopicMetadata
+
+LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
+
+
+class Brokers:
+    """Asked for a topic by its name, they answer with its error."""
+
+    def __init__(self, errors: dict[str, CausewayError | None]) -> None:
+        self.errors = errors
+
+    def metadata(self, names: Collection[str]) -> ClusterMetadata:
+        topics = {
+            name: TopicMetadata(name=name, topic_id="", partitions={}, error=self.errors[name])
+            for name in names
+        }
+        return ClusterMetadata(cluster_id="c", brokers={}, controller=1, topics=topics)
+
+
+def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker's list leaves out what we may not see, or what it has not heard of yet."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    codes = {
+        "deleted": UNKNOWN_TOPIC_OR_PARTITION,
+        "hidden": TOPIC_AUTHORIZATION_FAILED,
+        "electing": LEADER_NOT_AVAILABLE,
+    }
+    brokers = Brokers({name: broker_error(code, "ask", name) for name, code in codes.items()})
+    brokers.errors["there"] = None
+    found = Found(counts={"listed": 1})
+
+    gone = discovery.gone(cast(Any, brokers), {"listed", *brokers.errors}, found)
+
+    assert gone == {"deleted"}
+    assert {trouble.topic for trouble in found.troubles} == {"hidden", "electing"}
+    assert found.unfinished
+
+
+@pytest.fixture
+def claimer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Wish], Claimer]:
+    nothing = cast(Any, None)
+
+    def make(wish: Wish) -> Claimer:
+        made = Claimer(nothing, nothing, wish, nothing)
+        monkeypatch.setattr(made, "_first", {"old": 2})
+        monkeypatch.setattr(made, "_decided", {TopicPartition("old", 0)})
+        return made
+
+    return make
+
+
+def test_a_wish_stands_once_for_what_was_there_at_first(
+    claimer: Callable[[Wish], Claimer],
+) -> None:
+    wish = Wish(start_from=1)
+    wish_of = claimer(wish).wish_of
+    assert wish_of(TopicPartition("old", 1)) == wish, "it could not be asked yet"
+    for at in (TopicPartition("old", 0), TopicPartition("old", 2), TopicPartition("new", 0)):
+        assert not wish_of(at).acts, at
