@@ -82,7 +82,7 @@ def read(address: str, pattern: str) -> Counter[str]:
                 found[message.topic()] += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 read_up += 1
-            elif error.fatal() or not error.retriable():
+            else:
                 raise KafkaException(error)
         return found
     finally:

@@ -22,6 +22,7 @@ from causeway.errors import CausewayError
 SOURCE, TARGET = "east", "west"
 CAUSEWAY = Path(sys.executable).with_name("causeway")
 
+_STOP_S = 120.0  # the mirror drains its lanes first
 _FILE = """\
 clusters = east, west
 east.bootstrap.servers = {source}
@@ -75,7 +76,7 @@ class Ground(ABC):
             return
         self.check_mirror()
         mirror, self.mirror = self.mirror, None
-        mirror.stop()
+        mirror.stop(_STOP_S)
         if mirror.exit_code != 0:
             cause = f"exit code {mirror.exit_code}; {self._last_words()}"
             raise CausewayError("stop", f"{CAUSEWAY.name} run", cause)

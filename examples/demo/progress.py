@@ -18,7 +18,7 @@ from examples.demo.publish import Count, DemoTopic, Publisher
 _REFRESH_S = 0.5
 _FIRST_S = 0.1
 _LINE_S = 3.0  # between two lines where there is no terminal
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 _PATIENCE_S = 300.0  # without any progress
 
 
@@ -84,7 +84,7 @@ class Watch:
             for place, answer in self._admin.list_offsets(asked).items():
                 try:
                     end = answer.result(_TIMEOUT_S).offset
-                except KafkaException:  # made this moment: it has no leader yet
+                except (KafkaException, TimeoutError):  # made this moment: it has no leader yet
                     continue
                 found[place.topic.removeprefix(f"{self._alias}.")] += end
         return found

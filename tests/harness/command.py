@@ -29,7 +29,7 @@ def causeway(
     *arguments: str | Path,
     environment: Mapping[str, str] | None = None,
     module: str = "causeway",
-    timeout_s: float = 120,
+    timeout_s: float = 240,
 ) -> Ended:
     """Run to the end. `environment` is added to ours; `module` may be another entry point."""
     done = subprocess.run(

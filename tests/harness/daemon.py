@@ -149,7 +149,7 @@ class RunningDaemon:
         self.join()
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(240)
         assert not self._thread.is_alive()
 
     def link(self, name: str = "A->B") -> LinkStatus:
@@ -169,7 +169,7 @@ class RunningDaemon:
                 return None
             return self.link()
 
-        link = await_until(found, 40, f"role {role}")
+        link = await_until(found, 240, f"role {role}")
         assert link is not None
         return link
 

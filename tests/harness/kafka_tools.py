@@ -55,6 +55,16 @@ _ELECTING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
+# Errors that a client lives through (librdkafka calls none of them retriable).
+PASSING = {
+    *_COORDINATING,
+    *_ELECTING,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +303,13 @@ class KafkaTools:
         producer.init_transactions(_TIMEOUT_S)
         yield Transactions(producer)
 
+    def await_transactions(self, topic: str) -> None:
+        """Until all of them have ended: markers are written after their writer has its answer."""
+        await_until(
+            lambda: self.offsets(topic) == self.offsets(topic, read_committed=True),
+            what=f"an end of the transactions in {topic}",
+        )
+
     # Reading
 
     def read(
@@ -338,7 +355,7 @@ class KafkaTools:
                         records[message.partition()].append(_record(message))
                     elif error.code() == KafkaError._PARTITION_EOF:
                         unfinished.discard(message.partition())
-                    elif error.fatal() or not error.retriable():
+                    elif error.code() not in PASSING:
                         raise KafkaException(error)
         finally:
             consumer.close()
@@ -443,7 +460,7 @@ def _commits(consumer: Consumer, positions: list[TopicPartition]) -> bool:
     try:
         consumer.commit(offsets=positions, asynchronous=False)
     except KafkaException as error:
-        if not error.args[0].retriable():
+        if error.args[0].code() not in PASSING:
             raise
         return False
     return True

@@ -7,7 +7,7 @@ from typing import Literal
 
 from confluent_kafka import Consumer, KafkaException
 
-from tests.harness.kafka_tools import KafkaTools
+from tests.harness.kafka_tools import PASSING, KafkaTools
 from tests.harness.running import PATIENCE_S
 from tests.harness.waiting import await_until
 
@@ -60,7 +60,7 @@ class Member:
         if message is None:
             return
         if (error := message.error()) is not None:
-            if error.fatal() or not error.retriable():
+            if error.code() not in PASSING:
                 raise KafkaException(error)
             return
         self.begun.setdefault((message.topic(), message.partition()), message.offset())

@@ -179,7 +179,7 @@ class Running:
             return f"unknown: {error}"
 
     def _await_gone(self) -> None:
-        await_until(lambda: not any(map(_lives, self._known)), 30, "killed processes are gone")
+        await_until(lambda: not any(map(_lives, self._known)), 120, "killed processes are gone")
 
 
 def status_of(file: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def await_until(
-    condition: Callable[[], T | None], timeout_s: float = 30.0, what: str = "", poll_s: float = 0.1
+    condition: Callable[[], T | None], timeout_s: float = 120.0, what: str = "", poll_s: float = 0.1
 ) -> T:
     """Call `condition` until it returns something true, and return that. AssertionError, naming
     `what` and the last value, after `timeout_s` seconds."""

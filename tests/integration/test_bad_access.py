@@ -53,7 +53,8 @@ def login(user: str, secret: str, module: str = PLAIN, mechanism: str = "PLAIN")
 
 
 class Files:
-    """Property files of a flow from one listener of the secured broker to the plain target."""
+    """Property files of a flow from one listener of the secured broker to the plain target, whose
+    alias is these tests' own: others read the progress of A->B there."""
 
     def __init__(self, secured: SecuredCluster, target: LocalCluster, directory: Path) -> None:
         self._secured, self._target, self._directory = secured, target, directory
@@ -61,12 +62,12 @@ class Files:
     def write(self, listener: str, *lines: str) -> Path:
         path = self._directory / "mm2.properties"
         base = (
-            "clusters = A, B",
+            "clusters = A, Z",
             f"A.bootstrap.servers = localhost:{self._secured.port(listener)}",
-            f"B.bootstrap.servers = {self._target.bootstrap}",
-            "A->B.enabled = true",
+            f"Z.bootstrap.servers = {self._target.bootstrap}",
+            "A->Z.enabled = true",
             "replication.factor = 1",
-            *(f"A.{client}.request.timeout.ms = 5000" for client in ("admin", "consumer")),
+            *(f"A.{client}.request.timeout.ms = 60000" for client in ("admin", "consumer")),
         )
         path.write_text("\n".join([*base, *lines]) + "\n", encoding="ascii")
         return path

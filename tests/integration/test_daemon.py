@@ -35,7 +35,7 @@ def fill(kafka: KafkaTools, topic: str, count: int, *, partitions: int = 1, firs
 
 def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
     await_until(
-        lambda: source.digests(topic) == target.digests(f"A.{topic}"), 40, f"{topic} mirrored"
+        lambda: source.digests(topic) == target.digests(f"A.{topic}"), 240, f"{topic} mirrored"
     )
 
 
@@ -221,8 +221,8 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
         target.delete_topic(settings.progress_topic)
         fill(source, topic, 100, partitions=2, first=100)
         await_same(source, target, topic)
-        await_until(lambda: settings.progress_topic in target.topics(), 40, "progress again")
-        await_until(lambda: run.link().reason is None, 40, "progress written")
+        await_until(lambda: settings.progress_topic in target.topics(), 240, "progress again")
+        await_until(lambda: run.link().reason is None, 240, "progress written")
     fill(source, topic, 100, partitions=2, first=200)
     with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
         run.join()

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +20,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         check=False,
     )
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.integration
 
 def test_reads_back_what_it_wrote(source: KafkaTools, prefix: str) -> None:
     topic = prefix + "records"
-    source.create_topic(topic, 2)
+    source.create_topic(topic, 2, config={"retention.ms": "-1"})
     headers = (("a", b"1"), ("a", None), ("b", b""))
     written = [
         Outgoing(value=b"v", key=b"k", headers=headers, timestamp=1_000, partition=0),

@@ -455,7 +455,7 @@ def await_reasons(sides: Sides, flows: Sequence[Lacking], run: Running, director
         return not left
 
     try:
-        await_until(all_said, PATIENCE_S, "a reason for each", poll_s=2)
+        await_until(all_said, 2 * PATIENCE_S, "a reason for each", poll_s=2)
     except AssertionError as error:
         for each, said in left.items():
             error.add_note(f"{each.name} lacks {each.remedies}, and says {said}")

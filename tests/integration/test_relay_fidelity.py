@@ -106,6 +106,7 @@ def test_transactions(mirror: Mirror, read_committed: bool) -> None:
             one.send(mirror.topic, b"one again %d" % turn)
             (two.abort if turn % 3 else two.commit)()
             (one.abort if turn % 2 else one.commit)()
+    mirror.source.await_transactions(mirror.topic)
 
     mirror.run(read_committed=read_committed)
 
@@ -126,6 +127,7 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
         mirror.driver.await_position({(mirror.topic, 0): 1})
         assert [r.value for r in mirror.target.read(mirror.name)[0]] == [b"before"]
         transactions.commit()
+    mirror.source.await_transactions(mirror.topic)
 
     mirror.await_mirrored()
 

@@ -46,7 +46,7 @@ def properties(source: LocalCluster, target: LocalCluster, prefix: str) -> dict[
     }
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
     """Records are written all the while. Nothing is lost and nothing is there twice, whoever
     mirrors; and where a group stands, MirrorMaker 2's checkpoints are never ahead of the truth,
@@ -75,7 +75,7 @@ def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
                 "MirrorMaker 2's checkpoints",
             )
             before = checkpoints(target)
-            theirs.stop()
+            theirs.stop(PATIENCE_S)
 
             file = tmp_path / "first" / "mm2.properties"
             with Running("run", file, directory=tmp_path) as run:
@@ -104,12 +104,12 @@ def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
             again.start()
             writer.end()
             await_copied(source, topic, target, mirror)
-            again.stop()
+            again.stop(PATIENCE_S)
         run_to_end(file)
         assert_same(source, topic, target, mirror)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_mirror_maker_is_never_ahead_of_us_nor_we_of_the_truth(prefix: str, tmp_path: Path) -> None:
     """Both mirror the same transactions to a cluster each, so their targets hold the same records
     at the same offsets. For groups at the same places, its checkpoints are ours or behind them."""
@@ -155,7 +155,7 @@ def test_mirror_maker_is_never_ahead_of_us_nor_we_of_the_truth(prefix: str, tmp_
                 "MirrorMaker 2's checkpoints",
             )
             mine, peers = checkpoints(ours), checkpoints(theirs)
-        peer.stop()
+        peer.stop(PATIENCE_S)
         for key, offset in wanted.items():
             assert mine[key].downstream == truth.place(key[1][1], offset)
         compared = [key for key in wanted if key in peers and peers[key].upstream == wanted[key]]

@@ -40,6 +40,7 @@ def test_runs_one_after_the_other(
             transactions.begin()
             transactions.send(all_of_it, *(b"%d-%d" % (number, n) for n in range(50)))
             transactions.commit() if commits else transactions.abort()
+    source.await_transactions(all_of_it)
     source.produce(latest, [b"before"])
     file = mm2_file(
         tmp_path,

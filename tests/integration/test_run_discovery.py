@@ -86,8 +86,8 @@ def test_topics_and_partitions_that_come_and_go(
         ]
         for mirror in mirrors:
             await_copied(*mirror)
+        await_until(lambda: len(run.workers()) == 2, PATIENCE_S, "both lanes")
         workers = {worker.pid for worker in run.workers()}
-        assert workers
 
         new, doomed, reborn = (f"{prefix}{name}" for name in ("new", "doomed", "reborn"))
         source.create_topics([new, doomed, reborn], 2)
@@ -140,6 +140,7 @@ def _stopped(file: Path, *topics: str) -> Mapping[str, str]:
     return {one["topic"]: one["reason"] for one in found}
 
 
+@pytest.mark.timeout(1200)
 def test_what_stops_one_flow_leaves_another_of_the_same_partition_running(
     source: KafkaTools,
     target: KafkaTools,

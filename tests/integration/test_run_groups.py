@@ -120,7 +120,7 @@ def await_exact(
         return not last
 
     try:
-        await_until(exact, 60, "exact checkpoints and commits", poll_s=0.5)
+        await_until(exact, PATIENCE_S, "exact checkpoints and commits", poll_s=0.5)
     except AssertionError as error:
         error.add_note(f"{len(last)} are wrong: {last[:5]}")
         raise

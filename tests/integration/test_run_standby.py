@@ -46,7 +46,7 @@ def test_a_standby_takes_over_and_a_leader_that_wakes_is_fenced(
         {"L": source_cluster, "R": target_cluster},
         "L->R.enabled = true",
         f"topics = {prefix}.*",
-        "causeway.lease.ms = 3000",
+        "causeway.lease.ms = 10000",
     )
 
     def leads(run: Running) -> Callable[[], bool]:

@@ -32,7 +32,7 @@ def cluster(brokers: LocalCluster) -> Iterator[Cluster]:
         for host, _, port in (pair.partition(":") for pair in brokers.bootstrap.split(","))
     )
     with Cluster(
-        ClientSettings(alias="T", bootstrap=addresses, request_timeout_ms=15_000)
+        ClientSettings(alias="T", bootstrap=addresses, request_timeout_ms=60_000)
     ) as running:
         if "spread" not in running.metadata().topics:
             new = NewTopic(name="spread", partitions=len(TPS), replication_factor=3)

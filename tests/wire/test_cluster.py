@@ -92,6 +92,7 @@ def test_partitions_are_added(cluster: Cluster, prefix: str) -> None:
 def test_configs_are_described_and_altered(cluster: Cluster, prefix: str) -> None:
     topic, missing = prefix + "topic", prefix + "missing"
     cluster.create_topics([new(topic, cleanup_policy="compact", retention_ms="5")])
+    await_until(lambda: partitions(cluster, topic) == [0])
     results = cluster.alter_configs(
         {
             topic: {"retention.ms": None, "max.message.bytes": "2000000"},
@@ -119,7 +120,7 @@ def test_offsets_by_end_time_and_isolation(
 ) -> None:
     topic = prefix + "topic"
     tp, empty, missing = (TopicPartition(topic, n) for n in (0, 1, 7))
-    source.create_topic(topic, 2)
+    source.create_topic(topic, 2, config={"retention.ms": "-1"})
     source.produce(
         topic, [Outgoing(value=b"v", timestamp=1_000 * n, partition=0) for n in range(1, 4)]
     )
@@ -153,7 +154,7 @@ def test_batches_are_written_and_read_as_they_are(
 ) -> None:
     topic = prefix + "topic"
     tp = TopicPartition(topic, 0)
-    source.create_topic(topic)
+    source.create_topic(topic, config={"retention.ms": "-1"})
     batches = [make_batch([b"a", b"b"]), make_batch([b"c"])]
     assert [cluster.produce_batch(tp, batch) for batch in batches] == [0, 2]
     assert [record.value for record in source.read(topic)[0]] == [b"a", b"b", b"c"]

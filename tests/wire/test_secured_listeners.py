@@ -148,7 +148,7 @@ def test_the_wrong_protocol(
 ) -> None:
     sasl = login("PLAIN") if protocol.startswith("SASL") else None
     with pytest.raises(kind, match=says) as caught:
-        enter(settings(secured, listener, protocol, sasl=sasl, patience_ms=4_000))
+        enter(settings(secured, listener, protocol, sasl=sasl, patience_ms=10_000))
     assert "security.protocol" in str(caught.value) or "ssl.keystore" in str(caught.value)
 
 

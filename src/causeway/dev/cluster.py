@@ -24,7 +24,7 @@ from causeway.dev.quick_start import quick_start_options
 from causeway.dev.security import PLAINTEXT, Security
 from causeway.errors import CausewayError
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 240.0
 _POLL_S = 0.05
 
 Advertised = Callable[[int, int], tuple[str, int]]

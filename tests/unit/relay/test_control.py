@@ -55,7 +55,7 @@ def recorded() -> Iterator[Recorded]:
 def receive(client: ControlClient, count: int) -> list[object]:
     messages: list[object] = []
     while len(messages) < count:
-        assert select.select([client], [], [], 5)[0]
+        assert select.select([client], [], [], 60)[0]
         messages += client.receive()
     return messages
 
