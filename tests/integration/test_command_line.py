@@ -73,7 +73,7 @@ def test_plan_then_run_then_status(
     assert unrun["partitions"][0]["lag_ms"] > 0
     assert target.topics() == before, "nor does a status"
 
-    run = causeway("run", file, "--until-caught-up", timeout_s=240)
+    run = causeway("run", file, "--until-caught-up")
 
     assert run.code == 0, run.err
     assert "Traceback" not in run.err

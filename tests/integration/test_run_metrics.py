@@ -135,7 +135,7 @@ def await_counts(source: KafkaTools, target: KafkaTools, port: int, topic: str) 
             for partition in wanted
         }
         running = of(page, "causeway_lanes_running") == of(page, "causeway_lanes_wanted") == 2
-        heard = all(page["causeway_lane_resident_memory_bytes"].values()) if running else False
+        heard = running and all(page["causeway_lane_resident_memory_bytes"].values())
         return page if ours == theirs == wanted and heard else None
 
     page = await_until(agreed, PATIENCE_S, f"counts of {wanted}")

@@ -43,8 +43,11 @@ class Claimer:
     def wish_of(self, at: TopicPartition) -> Wish:
         """What a person asked for at the start, where it still stands: for what was there at the
         first look, once. Nobody asked for it ever after."""
-        new = self._first is not None and at.partition >= self._first.get(at.topic, 0)
-        return Wish() if new or at in self._decided else self._wish
+        stands = self._was_there(at) and at not in self._decided
+        return self._wish if stands else Wish()
+
+    def _was_there(self, at: TopicPartition) -> bool:
+        return self._first is None or at.partition < self._first.get(at.topic, 0)
 
     def take_up(
         self,
@@ -64,7 +67,7 @@ class Claimer:
         self._read_mirror_maker()
         copied = self._copied or {}
         places = discovery.find_places(
-            self._sides, self._link, wanted, self.wish_of, found, self._first, copied
+            self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []

@@ -76,24 +76,22 @@ def look(
         found.trouble(problem.topic, problem.error)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
     lost = {
-        t.source
+        t.target: t.source
         for t in plan.mirrored
         if t.target_id is None
         and t.source in begun
         and not wish_of(TopicPartition(t.source, 0)).acts
     }
-    found.lost_targets = _absent(
-        sides.target_admin, {t.target: t.source for t in plan.mirrored if t.source in lost}, found
-    )
+    found.lost_targets = _absent(sides.target_admin, lost, found)
     names = {topic.target: topic.source for topic in plan.mirrored}
-    changes = [change for change in plan.changes if names.get(change.topic) not in lost]
+    changes = [change for change in plan.changes if change.topic not in lost]
     failed: dict[str, type] = {}
     for change, error in topics.apply(changes, sides.target_admin).items():
         if error is not None:
             found.trouble(names.get(change.topic, change.topic), error)
             failed[change.topic] = type(change)
     for topic in plan.mirrored:
-        if topic.source in lost or failed.get(topic.target) is CreateTopic:
+        if topic.target in lost or failed.get(topic.target) is CreateTopic:
             continue
         grown = failed.get(topic.target) is not GrowTopic
         found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
@@ -138,14 +136,14 @@ def find_places(
     wanted: Sequence[tuple[MirroredTopic, int]],
     wish_of: Callable[[TopicPartition], Wish],
     found: Found,
-    first: Mapping[str, int],
+    was_there: Callable[[TopicPartition], bool],
     copied: Container[TopicPartition],
 ) -> dict[TopicPartition, Offsets]:
     """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
     partition; those that could not be asked are missing, and a trouble says why.
 
-    `first`: the `counts` of this process's first look. What has come into being since then belongs
-    to the mirror from its first record on, also where the mirror began with the latest ones.
+    `was_there`: at this process's first look. What has come into being since then belongs to the
+    mirror from its first record on, also where the mirror began with the latest ones.
     `copied`: the partitions whose position MirrorMaker 2 has noted, perhaps past `end`.
     """
     if not wanted:
@@ -159,7 +157,7 @@ def find_places(
     tops |= _offsets(sides.source, noted, _LATEST, found)
     begins = dict(starts)
     if link.fetch.start == "latest":
-        begins |= {at: o for at, o in ends.items() if at.partition < first.get(at.topic, 0)}
+        begins |= {at: o for at, o in ends.items() if was_there(at)}
     if link.group_id is not None:
         group = sides.source.committed_offsets(link.group_id)
         begins |= {at: o for at, o in group.items() if at in ends and o <= ends[at]}

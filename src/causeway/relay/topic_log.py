@@ -10,6 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import walk
+from causeway.relay.survey import offsets_at, value_of
 from causeway.wire.admin import NewTopic
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster
@@ -99,16 +100,10 @@ class TopicLog:
     def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
         """What is there from offset `start`, or the log's start, to its end by now."""
         at = TopicPartition(self.topic, partition)
-        end = self._offset(at, LATEST)
-        return walk.relayed(
-            self._cluster, at, self._offset(at, EARLIEST) if start is None else start, end=end
-        )
-
-    def _offset(self, at: TopicPartition, which: int) -> int:
-        found = self._cluster.list_offsets([at], which, read_committed=True)[at]
-        if isinstance(found, CausewayError):
-            raise found
-        return found.offset
+        end = value_of(offsets_at(self._cluster, [at], LATEST, read_committed=True)[at])
+        if start is None:
+            start = value_of(offsets_at(self._cluster, [at], EARLIEST)[at])
+        return walk.relayed(self._cluster, at, start, end=end)
 
 
 def build(

@@ -1,4 +1,4 @@
-"""A process that is stopped while it sends, for shorter and for longer than its lease."""
+"""Sending while a lease lasts, and a process that is stopped in the midst of it."""
 
 from __future__ import annotations
 
