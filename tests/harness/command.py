@@ -33,7 +33,7 @@ def causeway(
 ) -> Ended:
     """Run to the end. `environment` is added to ours; `module` may be another entry point."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module, *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         env={**command_environment(), **(environment or {})},
         capture_output=True,
         text=True,
