@@ -34,15 +34,16 @@ class ControlPlane:
     """What is mirrored besides records, of one link: `tasks`, those that the settings want."""
 
     def __init__(
-        self, link: LinkSettings, sides: Sides, registry: Registry, leads: Callable[[], bool]
+        self, link: LinkSettings, sides: Sides, registry: Registry, term: Callable[[], int | None]
     ) -> None:
-        """`leads`: whether this driver surely leads the link still."""
+        """`term`: see Leadership.term."""
         self._link = link
+        self._term = term
         self._sides = sides
         self._registry = registry
         self.translator = Translator(sides, registry, read_committed=link.fetch.read_committed)
         self._syncs = self._offset_syncs()
-        self._groups = Groups(link, sides, self.translator, leads)
+        self._groups = Groups(link, sides, self.translator, term)
         alias = link.source.alias
         self._mirror_maker = MirrorMakerOffsets(
             TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias
@@ -86,10 +87,13 @@ class ControlPlane:
         return self._groups.timings()
 
     def finish(self) -> None:
-        """Brings up to date what others go on from, once nothing moves any more. Never raises."""
+        """Brings up to date what others go on from, once nothing moves any more, for as long as we
+        lead. Never raises."""
         self._syncs.flush()
         self._groups.hurry()
         for task in filter(lambda each: each.at_end, self.tasks):
+            if self._term() is None:
+                return
             try:
                 task.run()
             except CausewayError as error:

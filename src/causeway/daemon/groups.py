@@ -40,11 +40,12 @@ class Groups:
         link: LinkSettings,
         sides: Sides,
         translator: Translator,
-        leads: Callable[[], bool],
+        term: Callable[[], int | None],
     ) -> None:
-        """`leads`: whether this driver surely leads the link still."""
+        """`term`: see Leadership.term."""
         self._link = link
-        self._leads = leads
+        self._term = term
+        self._begun_in: int | None = None  # of the run that is under way
         self._sides = sides
         self._translator = translator
         self._topic = TopicLog(
@@ -75,6 +76,7 @@ class Groups:
     def work(self) -> Outcome:
         """What is due of both. Raises CausewayError."""
         control, now = self._link.control, time.monotonic() + _EARLY_S
+        self._begun_in = self._term()
         chosen = groups.choose(self._source_groups(), self._link)
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
@@ -113,8 +115,8 @@ class Groups:
         self._last = None
 
     def _still_leading(self, operation: str) -> None:
-        """A driver that slept amid its work must not write what was true before."""
-        if not self._leads():
+        """A driver that slept amid its work must not write what was true before another led."""
+        if self._begun_in is None or self._term() != self._begun_in:
             raise CausewayError(
                 operation, self._link.name, "another driver may lead by now", retriable=True
             )

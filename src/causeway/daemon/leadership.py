@@ -53,6 +53,8 @@ class Leadership:
         self._process = f"{processes.fingerprint()}#{os.urandom(6).hex()}"
         self._lock = threading.Lock()
         self._writer: ProgressWriter | None = None
+        self._term = 0  # how many times we have led
+        self._leading = False  # apart from the lock: a write under way may hold that for long
         self._written_at = 0.0
         self._taken_at = 0.0
 
@@ -82,13 +84,17 @@ class Leadership:
                 self._bar(producer_id, epoch)
             if strangers:
                 contents.update(self._topic.read(contents.end))
+            self._term += 1
+            self._leading = True
         _log.info("lead link", extra={"link": self._link.name})
         return contents
 
     @property
-    def holds(self) -> bool:
-        """Whether our lease has surely not run out."""
-        return time.monotonic() - self._written_at < self._lease_s
+    def term(self) -> int | None:
+        """Which of our times of leading this is, from 1 on; None unless we surely lead. Two equal
+        answers mean that nobody else has led in between."""
+        surely = self._leading and time.monotonic() - self._written_at < self._lease_s
+        return self._term if surely else None
 
     @property
     def renewal_due(self) -> bool:
@@ -102,11 +108,15 @@ class Leadership:
         with self._lock:
             if self._writer is None:
                 raise LeadershipLostError("write progress", self._topic.topic, "not leading")
-            if time.monotonic() - self._taken_at > _REFRESH_S:
-                self._writer.write([self._record()])  # proves that nobody else leads by now
-                self._take()
-            writing_at = time.monotonic()
-            self._writer.write([self._record(), *entries])
+            try:
+                if time.monotonic() - self._taken_at > _REFRESH_S:
+                    self._writer.write([self._record()])  # proves that nobody else leads by now
+                    self._take()
+                writing_at = time.monotonic()
+                self._writer.write([self._record(), *entries])
+            except LeadershipLostError:
+                self._leading = False
+                raise
             self._written_at = writing_at
 
     def ensure_topic(self) -> None:
@@ -117,6 +127,7 @@ class Leadership:
 
     def release(self) -> None:
         """Lets a standby take over at once. Never raises."""
+        self._leading = False
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is None:
@@ -128,6 +139,7 @@ class Leadership:
 
     def lose(self) -> None:
         """Forgets that we led: another driver does, or may."""
+        self._leading = False
         with self._lock:
             self._writer = None
 

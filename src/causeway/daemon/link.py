@@ -67,7 +67,7 @@ class Link:
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self._claimer = Claimer(sides, link, wish, self._leadership)
         self.registry = Registry(link.name)
-        self.control = ControlPlane(link, sides, self.registry, self._leads)
+        self.control = ControlPlane(link, sides, self.registry, self._leading)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, int] = {}
@@ -130,8 +130,11 @@ class Link:
                 return False
             return self.registry.is_settled(for_good_s)
 
+    def _leading(self) -> int | None:
+        return self._leadership.term
+
     def _leads(self) -> bool:
-        return self._leadership.holds
+        return self._leadership.term is not None
 
     # -- leading ----------------------------------------------------------------------------------
 

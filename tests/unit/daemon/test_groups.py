@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 import pytest
@@ -60,7 +60,13 @@ class AsItIs:
         return {at: {offset: Place(offset) for offset in wanted[at]} for at in wanted}
 
 
-def groups_of(source: FakeCluster, target: FakeCluster, **control: Any) -> Groups:
+def groups_of(
+    source: FakeCluster,
+    target: FakeCluster,
+    *,
+    term: Callable[[], int | None] = lambda: 1,
+    **control: Any,
+) -> Groups:
     a = ClientSettings(alias="A", bootstrap=(("a", 1),))
     b = ClientSettings(alias="B", bootstrap=(("b", 1),))
     link = LinkSettings(
@@ -78,7 +84,7 @@ def groups_of(source: FakeCluster, target: FakeCluster, **control: Any) -> Group
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(Translator, AsItIs()), lambda: True)
+    return Groups(link, sides, cast(Translator, AsItIs()), term)
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
@@ -102,3 +108,17 @@ def test_why_a_group_is_not_committed_is_said_until_it_is_looked_at_again() -> N
     assert first.items.keys() == {"billing"}
     assert "members" in first.items["billing"]
     assert between == first
+
+
+def test_what_was_read_before_another_driver_led_is_not_written() -> None:
+    """Also where the lead has come back meanwhile."""
+    for later in (None, 2):
+        source, target = FakeCluster(billing="Stable"), FakeCluster()
+        source.committed["billing"] = {SOURCE: Committed(offset=7)}
+        terms = iter((1, later))
+        groups = groups_of(source, target, term=terms.__next__, emit_checkpoints_enabled=False)
+
+        with pytest.raises(CausewayError, match="another driver may lead by now"):
+            groups.work()
+
+        assert target.committed == {}

@@ -220,3 +220,26 @@ def test_a_standby_can_be_stopped(driver: Callable[[str], Leadership]) -> None:
     stop = threading.Event()
     stop.set()
     assert driver("two").acquire(stop, lambda _: None) is None
+
+
+def test_who_is_fenced_or_lets_go_leads_no_more_at_once(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    """Its lease would last for seconds still, and tasks under way ask before they write."""
+    one, two = driver("one"), driver("two")
+    assert one.term is None
+    acquire(one)
+    assert one.term == 1
+    one.release()
+    assert one.term is None
+
+    acquire(two)
+    two.lose()
+    assert two.term is None
+    acquire(two)
+    assert two.term == 2, "not the same as before it was lost"
+
+    broker.epochs[broker.producer_id] += 1  # somebody has taken over
+    with pytest.raises(LeadershipLostError):
+        two.write([])
+    assert two.term is None
