@@ -8,6 +8,11 @@ from typing import NamedTuple
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
 
 
+def same_topic(one: str | None, other: str | None) -> bool:
+    """Whether both ids may be one topic's: only two that are known, and not equal, are not."""
+    return one == other or not one or not other or NO_TOPIC_ID in (one, other)
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

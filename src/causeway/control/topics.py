@@ -13,9 +13,11 @@ from typing import TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, ConfigError
+from causeway.model import NO_TOPIC_ID
 from causeway.naming import is_legal_name
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.cluster import Cluster
+from causeway.wire.codes import UNSUPPORTED_VERSION
 from causeway.wire.metadata import TopicMetadata
 
 
@@ -179,6 +181,8 @@ def _plan_topic(
 ) -> _Decision:
     if topic.error is not None:
         return _Decision(errors=(topic.error,))
+    if topic.topic_id == NO_TOPIC_ID:
+        return _Decision(errors=(without_id(topic.name, link.source.alias),))
     described = observed.source_configs.get(topic.name, {})
     errors: tuple[CausewayError, ...] = ()
     if isinstance(described, CausewayError):
@@ -235,6 +239,8 @@ def _plan_existing(
 ) -> _Decision:
     if existing.error is not None:
         return _Decision(errors=(*errors, existing.error))
+    if existing.topic_id == NO_TOPIC_ID:
+        return _Decision(errors=(*errors, without_id(existing.name, link.target.alias)))
     in_force: dict[str, str] = {}
     altered: dict[str, str] = {}
     entries = observed.target_configs.get(existing.name, {})
@@ -266,6 +272,18 @@ def _plan_existing(
         ),
         changes=tuple(changes),
         errors=errors,
+    )
+
+
+def without_id(topic: str, alias: str) -> CausewayError:
+    """Nothing would tell it from a topic of its name that is made anew."""
+    return BrokerError(
+        "mirror",
+        f"{topic} on {alias}",
+        "it has no topic id",
+        code=UNSUPPORTED_VERSION,
+        name="UNSUPPORTED_VERSION",
+        remedy="Causeway needs Kafka 2.8 or newer, and inter.broker.protocol.version 2.8 or newer",
     )
 
 

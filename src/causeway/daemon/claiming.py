@@ -96,7 +96,15 @@ class Claimer:
                     # However it ended last time: DONE was another run's end.
                     anew = replace(before, state=State.WAITING, reason=None)
                     known = offset_map_of(anew, maps.get(at))
-                    rows.append(Row(topic=topic, progress=anew, first=before.position, map=known))
+                    rows.append(
+                        Row(
+                            topic=topic,
+                            progress=anew,
+                            first=before.position,
+                            map=known,
+                            dirty=progress is not None and before != progress,  # an id was learnt
+                        )
+                    )
                 case Stop(reason=reason):
                     after = claims.stopped(topic, partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
@@ -170,13 +178,8 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
             reason = f"{target} was deleted at the target ({claims.ACT})"
         elif now is None:
             continue
-        elif claims.differ(row.progress.topic_id, now.source_id):
-            reason = (
-                f"{name} was deleted and made anew at the source after offset {{}} was "
-                f"mirrored ({claims.ACT})"
-            )
-        elif claims.differ(row.topic.target_id or "", now.target_id or ""):
-            reason = f"{target} was deleted and made anew at the target ({claims.ACT})"
+        elif anew := claims.made_anew(row.progress, now):
+            reason = anew
         else:
             continue
         reasons.append((row, reason))

@@ -19,12 +19,12 @@ T the target's end. It must be in the progress topic before anybody relays a rec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
-from causeway.model import NO_TOPIC_ID, Pair, State
+from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.progress import Progress
 
@@ -117,12 +117,12 @@ def decide(
                 reason=_by_its_book(topic, copied),
                 floor=progress.position,
             )
-        return GoOn(progress=progress)
+        return GoOn(progress=_with_ids(progress, topic))
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
     if not wish.adopt:
         return Stop(reason=reason)
-    if differ(progress.topic_id, topic.source_id):
+    if not same_topic(progress.topic_id, topic.source_id):
         return Begin(start=offsets.log_start, targets=targets)
     start = max(min(progress.position, offsets.end), offsets.log_start)
     if len(targets) > 1 or not offsets.target_ends[targets[0]]:
@@ -186,13 +186,8 @@ def _reason_to_stop(
     known = {outlet.partition: outlet for outlet in progress.outlets}
     if progress.state is State.STOPPED:
         return progress.reason or "stopped"
-    if differ(progress.topic_id, topic.source_id):
-        return (
-            f"{topic.source} was deleted and made anew at the source after offset "
-            f"{progress.position} was mirrored ({ACT})"
-        )
-    if any(differ(outlet.topic_id, topic.target_id or NO_TOPIC_ID) for outlet in progress.outlets):
-        return f"{topic.target} was deleted and made anew at the target ({ACT})"
+    if anew := made_anew(progress, topic):
+        return anew.format(progress.position)
     if set(targets) != known.keys():
         return (
             f"{topic.target} has another number of partitions than before, so keys go to other "
@@ -201,9 +196,27 @@ def _reason_to_stop(
     return None
 
 
-def differ(one: str, other: str) -> bool:
-    """Whether two topic ids are known and not the same."""
-    return not {"", NO_TOPIC_ID} & {one, other} and one != other
+def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
+    """Why `topic` is no longer what was mirrored, None where it is. `{}` in it stands for the
+    offset before which all is mirrored."""
+    if not same_topic(progress.topic_id, topic.source_id):
+        return (
+            f"{topic.source} was deleted and made anew at the source after offset {{}} was "
+            f"mirrored ({ACT})"
+        )
+    if not all(same_topic(outlet.topic_id, topic.target_id) for outlet in progress.outlets):
+        return f"{topic.target} was deleted and made anew at the target ({ACT})"
+    return None
+
+
+def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
+    """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
+    target_id = topic.target_id or NO_TOPIC_ID
+    return replace(
+        progress,
+        topic_id=topic.source_id,
+        outlets=tuple(o.model_copy(update={"topic_id": target_id}) for o in progress.outlets),
+    )
 
 
 def claim(

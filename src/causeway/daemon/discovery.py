@@ -16,7 +16,7 @@ from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
 from causeway.daemon.claims import Offsets, Wish, targets_of
 from causeway.daemon.status import Trouble
 from causeway.errors import BrokerError, CausewayError
-from causeway.model import TopicPartition
+from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -113,7 +113,10 @@ def _await_new(target: Cluster, found: Found) -> None:
             topic = wanted.get(name)
             if topic is None or len(metadata.partitions) < topic.target_partitions:
                 continue
-            if all(partition.leader >= 0 for partition in metadata.partitions.values()):
+            if metadata.topic_id == NO_TOPIC_ID:
+                del found.mirrored[topic.source], wanted[name]
+                found.trouble(topic.source, topics.without_id(name, str(target)))
+            elif all(partition.leader >= 0 for partition in metadata.partitions.values()):
                 found.mirrored[topic.source] = replace(topic, target_id=metadata.topic_id)
                 found.created.add(name)
                 del wanted[name]

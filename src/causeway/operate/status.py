@@ -16,7 +16,7 @@ from typing import Any, Final
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
 from causeway.control.topics import MirroredTopic, Observed, Problem
-from causeway.daemon.claims import ACT, differ
+from causeway.daemon.claims import ACT, made_anew
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
@@ -221,12 +221,10 @@ def _state(
         return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
-    if differ(progress.topic_id, topic.source_id):
-        return State.STOPPED, f"the source topic was made anew since: its id is another ({ACT})"
+    if anew := made_anew(progress, topic):
+        return State.STOPPED, anew.format(progress.position)
     if progress.outlets and topic.target_id is None:
         return State.STOPPED, f"the target topic is gone ({ACT})"
-    if any(differ(outlet.topic_id, topic.target_id or "") for outlet in progress.outlets):
-        return State.STOPPED, f"the target topic was made anew since: its id is another ({ACT})"
     if source_end is not None and source_end < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {source_end}, below the position "

@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
-from causeway.model import NO_TOPIC_ID
 from causeway.relay.flow import Flow, OutletState
 from causeway.relay.helpers import Helpers
 from causeway.relay.messages import Clusters
@@ -38,7 +37,6 @@ class SourceKey:
     link: str
     cluster: str
     node: int
-    by_id: bool  # topics have ids: not on a broker that runs by an old version of the protocol
     read_committed: bool
     max_wait_ms: int
     min_bytes: int
@@ -143,7 +141,6 @@ class Connections:
             assignment.link,
             assignment.source,
             flow.source_node,
-            assignment.topic_id != NO_TOPIC_ID,
             assignment.read_committed,
             assignment.max_wait_ms,
             assignment.min_bytes,
@@ -162,9 +159,7 @@ class Connections:
         def open_it() -> SourceConnection:
             connection = self._clusters[key.cluster].open_connection(key.node)
             version = connection.api_version(
-                fetch.API_KEY,
-                fetch.HIGHEST_VERSION if key.by_id else fetch.HIGHEST_WITH_NAMES,
-                fetch.LOWEST_VERSION,
+                fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION
             )
             session = FetchSession(
                 version=version,

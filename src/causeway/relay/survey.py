@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
-from causeway.model import TopicPartition
+from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER
@@ -142,7 +142,7 @@ def _leaders(
     for place, topic_id in expected.items():
         topic = topics.get(place.topic)
         partition = topic.partitions.get(place.partition) if topic else None
-        if topic is not None and topic.error is None and topic.topic_id != topic_id:
+        if topic is not None and topic.error is None and not same_topic(topic.topic_id, topic_id):
             leaders[place] = DivergedError(
                 "resume",
                 str(place),

@@ -107,7 +107,7 @@ class Client:
             if topics is None
             else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
-            min_version=7,
+            min_version=10,  # with topic ids
             max_version=12,
         )
         response = self.retry(deadline, lambda: self.once(request, None, deadline))

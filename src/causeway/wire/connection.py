@@ -122,7 +122,7 @@ class Connection:
                 else "the broker does not have it",
                 code=codes.UNSUPPORTED_VERSION,
                 name=codes.name(codes.UNSUPPORTED_VERSION),
-                remedy="Causeway needs Kafka 2.7 or newer",
+                remedy="Causeway needs Kafka 2.8 or newer",
             )
         return version
 

@@ -1,7 +1,7 @@
 """The Fetch request and response (API 1, versions 12 and 13), walked by hand over memoryviews.
 
 One of the two hot messages. Version 13 names topics by id, so a topic made anew is refused by the
-broker instead of being read as if it were the old one; version 12 (Kafka 2.7) names them by name.
+broker instead of being read as if it were the old one; version 12 (before Kafka 3.1) goes by name.
 Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
 """
 
@@ -17,7 +17,6 @@ from causeway.wire.varint import put_uvarint, skip_tags, uvarint
 API_KEY = 1
 LOWEST_VERSION = 12
 HIGHEST_VERSION = 13
-HIGHEST_WITH_NAMES = 12
 _WITH_IDS = 13
 
 _HEADER = Struct(">hhi")

@@ -24,7 +24,8 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """`topic_id`: 32 hex digits, zeros where the broker has none (before Kafka 2.8).
+    """`topic_id`: 32 hex digits, zeros where the cluster gives none (it still runs by a protocol
+    version before 2.8).
 
     `error`: the topic does not exist, or we may not see it; then there are no partitions.
     """
@@ -47,7 +48,7 @@ class ClusterMetadata:
 
 
 def parse_metadata(response: Any, alias: str) -> ClusterMetadata:
-    """Of a MetadataResponse of version 7 or later."""
+    """Of a MetadataResponse of version 10 or later."""
     return ClusterMetadata(
         cluster_id=response.cluster_id,
         brokers={broker.node_id: (broker.host, broker.port) for broker in response.brokers},

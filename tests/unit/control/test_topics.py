@@ -21,6 +21,7 @@ from causeway.control.topics import (
     plan,
 )
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
+from causeway.model import NO_TOPIC_ID
 from causeway.naming import ReplicationPolicy
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.metadata import PartitionMetadata, TopicMetadata
@@ -314,6 +315,25 @@ def test_unreadable_configs_are_a_problem_but_the_topic_is_mirrored() -> None:
 
         assert [topic.target for topic in planned.mirrored] == ["A.t"]
         assert [problem.error for problem in planned.problems] == [denied]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_without_an_id_is_refused(side: str) -> None:
+    """One that is deleted and made anew could not be told from the old one."""
+    seen = observed({"t": 1, "u": 1}, {"A.t": 1})
+    if side == "source":
+        where = "t on A"
+        nameless = {"t": replace(topic("t"), topic_id=NO_TOPIC_ID)}
+        seen = replace(seen, source_topics={**seen.source_topics, **nameless})
+    else:
+        where = "A.t on B"
+        seen = replace(seen, target_topics={"A.t": replace(topic("A.t"), topic_id=NO_TOPIC_ID)})
+    planned = plan(seen, link())
+
+    assert [each.source for each in planned.mirrored] == ["u"]
+    (problem,) = planned.problems
+    assert problem.topic == "t"
+    assert f"{where}: it has no topic id" in str(problem.error)
 
 
 class FakeCluster:

@@ -22,7 +22,7 @@ from causeway.daemon.claims import (
     claim,
     decide,
 )
-from causeway.model import Pair, State
+from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
@@ -202,9 +202,13 @@ def test_a_source_deleted_past_the_position_is_the_lanes_to_judge() -> None:
     assert decide(TOPIC, 0, known, offsets, LINK, NOBODY) == GoOn(progress=known)
 
 
-def test_a_broker_without_topic_ids_is_believed() -> None:
-    known = progress(topic_id="0" * 32)
-    assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY) == GoOn(progress=known)
+def test_ids_that_a_cluster_has_given_its_topics_since_are_learnt() -> None:
+    """Progress from before Kafka 2.8 knows none."""
+    (outlet,) = progress().outlets
+    unknown = progress(
+        topic_id=NO_TOPIC_ID, outlets=(outlet.model_copy(update={"topic_id": NO_TOPIC_ID}),)
+    )
+    assert decide(TOPIC, 0, unknown, BEGUN, LINK, NOBODY) == GoOn(progress=progress())
 
 
 def test_by_key_feeds_all_target_partitions_where_counts_differ() -> None:

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.control.topics import MirroredTopic
 from causeway.daemon import discovery
 from causeway.daemon.claiming import Claimer
 from causeway.daemon.claims import Wish
 from causeway.daemon.discovery import Found
 from causeway.errors import CausewayError
-from causeway.model import TopicPartition
+from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.metadata import ClusterMetadata, TopicMetadata
 
@@ -23,12 +24,14 @@ LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
 class Brokers:
     """Asked for a topic by its name, they answer with its error."""
 
-    def __init__(self, errors: dict[str, CausewayError | None]) -> None:
-        self.errors = errors
+    def __init__(self, errors: dict[str, CausewayError | None], topic_id: str = "") -> None:
+        self.errors, self.topic_id = errors, topic_id
 
     def metadata(self, names: Collection[str]) -> ClusterMetadata:
         topics = {
-            name: TopicMetadata(name=name, topic_id="", partitions={}, error=self.errors[name])
+            name: TopicMetadata(
+                name=name, topic_id=self.topic_id, partitions={}, error=self.errors[name]
+            )
             for name in names
         }
         return ClusterMetadata(cluster_id="c", brokers={}, controller=1, topics=topics)
@@ -53,6 +56,24 @@ def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
     assert gone == {"deleted"}
     assert {trouble.topic for trouble in found.troubles} == {"hidden", "electing"}
     assert found.unfinished
+
+
+def test_a_target_that_gives_new_topics_no_id_is_refused() -> None:
+    new = MirroredTopic(
+        source="t",
+        target="A.t",
+        partitions=0,
+        source_id="a" * 32,
+        target_id=None,
+        target_partitions=0,
+        max_message_bytes=1,
+    )
+    found = Found(mirrored={"t": new})
+
+    discovery._await_new(cast(Any, Brokers({"A.t": None}, topic_id=NO_TOPIC_ID)), found)
+
+    assert not found.mirrored
+    assert "no topic id" in found.troubles[0].reason
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from causeway.errors import CausewayError, DivergedError
-from causeway.model import Pair
+from causeway.model import NO_TOPIC_ID, Pair
 from causeway.relay import recovery
 from causeway.relay.recovery import Resumption
+from tests.harness import world as world_module
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (
     FOREIGN,
@@ -223,6 +224,20 @@ def test_topics_made_anew(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(FakeCluster, "__init__", anew)
     assert f"the {side} topic was deleted and made anew" in _refused(world)
+
+
+def test_topics_whose_ids_were_not_known_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "SOURCE_ID", NO_TOPIC_ID)
+    monkeypatch.setattr(world_module, "TARGET_ID", NO_TOPIC_ID)
+    clusters = iter([SOURCE_ID, TARGET_ID])
+    init = FakeCluster.__init__
+
+    def with_ids(self: FakeCluster, topic: str, _: str, *more: Any) -> None:
+        init(self, topic, next(clusters), *more)
+
+    monkeypatch.setattr(FakeCluster, "__init__", with_ids)
+    (found,) = _resumed(plain_world(9, 4).recover(START)).outlets
+    assert found.pair == Pair(source=4, target=4, sequence=4)
 
 
 @pytest.mark.parametrize(("remembered", "sequence"), [(6, 7), (None, None)])

@@ -239,6 +239,13 @@ def test_a_cluster_that_is_not_there_names_every_server_and_the_time() -> None:
         assert f"127.0.0.1:{port}: connection refused" in str(caught.value)
 
 
+def test_brokers_before_topic_ids_are_refused(script: Script, cluster: Cluster) -> None:
+    script.broker.versions[MetadataRequest.API_KEY] = (0, 9)  # Kafka 2.7
+    with pytest.raises(BrokerError, match=r"Causeway needs Kafka 2\.8 or newer") as caught:
+        cluster.metadata(["t"])
+    assert not caught.value.retriable
+
+
 def test_big_questions_are_cut_in_pieces(
     script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
