@@ -14,8 +14,7 @@ from causeway.cli.guard import warn
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from causeway.cli.output import Output
     from causeway.config.settings import Settings
 
 FileArgument = Annotated[
@@ -38,11 +37,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def console() -> Console:
-    """For tables on stdout. Piped output gets lines as long as they need to be."""
-    from rich.console import Console
+def console() -> Output:
+    """For tables on stdout."""
+    from causeway.cli.output import Output
 
-    return Console() if sys.stdout.isatty() else Console(width=240)
+    return Output()
 
 
 def parse_timestamp(text: str) -> int:

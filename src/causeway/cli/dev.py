@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from causeway.cli.guard import EXIT_CODES
 from causeway.dev.artifacts import broker_classpath
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
 from causeway.dev.java import find_java
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 app = typer.Typer(
     name="dev",
@@ -44,9 +47,9 @@ def up(
         out = console()
         out.print()
         out.print("A file that mirrors A to B, for Causeway and MirrorMaker alike:")
-        out.print(f"  {environment.example_file}", soft_wrap=True, highlight=False)
+        out.print(f"  {environment.example_file}", soft_wrap=True)
         out.print("To try it:")
-        out.print(f"  causeway run {environment.example_file}", soft_wrap=True, highlight=False)
+        out.print(f"  causeway run {environment.example_file}", soft_wrap=True)
 
 
 @app.command("down", epilog=EXIT_CODES)
@@ -70,19 +73,22 @@ def status(as_json: JsonOption = False) -> None:
 
 def _show(clusters: list[ClusterStatus]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("cluster", "bootstrap", "broker", "state", "log"):
         table.add_column(column, overflow="fold")
     for cluster in clusters:
-        name, bootstrap = cluster.name, cluster.bootstrap.replace(",", "\n")
+        name, bootstrap = cluster.name, Text(cluster.bootstrap.replace(",", "\n"))
         for broker in cluster.brokers:
             table.add_row(name, bootstrap, str(broker.node), _state(broker), broker.log)
-            name = bootstrap = ""
+            name, bootstrap = "", Text()
     console().print(table)
 
 
-def _state(broker: BrokerStatus) -> str:
+def _state(broker: BrokerStatus) -> Text:
+    from rich.text import Text
+
     if broker.pid is None:
-        return "[red]stopped[/red]"
-    return f"serving (pid {broker.pid})" if broker.serving else f"not ready (pid {broker.pid})"
+        return Text("stopped", "red")
+    return Text(f"{'serving' if broker.serving else 'not ready'} (pid {broker.pid})")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import typer
 
+from causeway.cli.words import printable
 from causeway.errors import CausewayError
 
 INTERRUPTED = 130  # as a shell names a process that SIGINT ended
@@ -68,7 +69,8 @@ def warn(warnings: Iterable[str]) -> None:
 def _say(kind: str, text: str) -> None:
     """One line, whatever `text` holds: a broker's message, or a list of problems."""
     lines = (" ".join(line.split()) for line in text.splitlines())
-    print(f"causeway: {kind}: {'; '.join(line for line in lines if line)}", file=sys.stderr)
+    said = printable("; ".join(line for line in lines if line))
+    print(f"causeway: {kind}: {said}", file=sys.stderr)
 
 
 def _trace() -> None:

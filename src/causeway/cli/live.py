@@ -140,7 +140,7 @@ def _table(topics: Sequence[TopicRow], most: int) -> Table:
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     for row in sorted(shown, key=lambda row: row.topic):
         table.add_row(
-            row.topic,
+            Text(row.topic),
             number(row.records),
             f"{row.records_per_s:,.0f}",
             f"{size(row.bytes_per_s)}/s",

@@ -11,8 +11,7 @@ from causeway.cli.words import count
 from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from causeway.cli.output import Output
     from causeway.operate.plan import LinkPlan
 
 
@@ -44,16 +43,19 @@ def _judge(errors: list[CausewayError]) -> int:
     return codes.pop() if len(codes) == 1 else PartitionsFailedError.exit_code
 
 
-def _show(out: Console, each: LinkPlan) -> None:
+def _show(out: Output, each: LinkPlan) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     topics = each.topics
     partitions = sum(topic.partitions for topic in topics.mirrored)
     out.print(
-        f"[bold]{each.link.name}[/bold]: {count(len(topics.mirrored), 'topic')} with "
+        Text(each.link.name, "bold"),
+        f": {count(len(topics.mirrored), 'topic')} with "
         f"{count(partitions, 'partition')} would be mirrored, "
         f"{count(len(topics.left_out), 'topic')} left out, "
-        f"{count(len(each.problems), 'problem')}"
+        f"{count(len(each.problems), 'problem')}",
+        sep="",
     )
     changes = _changes(each)
     if topics.mirrored:
@@ -82,11 +84,11 @@ def _show(out: Console, each: LinkPlan) -> None:
             table.add_row(left.topic, left.reason)
         out.print(table)
     for acl in each.acls.creates:
-        out.print(f"ACL to create: {acl}", highlight=False)
+        out.print(f"ACL to create: {acl}")
     for note in each.acls.notes:
-        out.print(note, highlight=False)
+        out.print(note)
     for problem in each.problems:
-        out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
+        out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:

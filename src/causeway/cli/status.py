@@ -9,8 +9,7 @@ from causeway.cli.common import FileArgument, JsonOption, console, load, print_j
 from causeway.cli.words import count, duration, number
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from causeway.cli.output import Output
     from causeway.operate.status import LinkStatus
 
 
@@ -29,13 +28,16 @@ def command(file: FileArgument, as_json: JsonOption = False) -> None:
         _show(out, each)
 
 
-def _show(out: Console, each: LinkStatus) -> None:
+def _show(out: Output, each: LinkStatus) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     topics = {one.topic for one in each.partitions}
     out.print(
-        f"[bold]{each.link.name}[/bold]: {count(len(topics), 'topic')}, "
-        f"{count(len(each.partitions), 'partition')}; {_driver(each)}"
+        Text(each.link.name, "bold"),
+        f": {count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}; "
+        f"{_driver(each)}",
+        sep="",
     )
     if each.partitions:
         table = Table(box=None, padding=(0, 2, 0, 0))
@@ -58,11 +60,11 @@ def _show(out: Console, each: LinkStatus) -> None:
         out.print(table)
     for task in each.tasks:
         if task.reason is not None:
-            out.print(f"[red]task[/red] {task.name}: {task.reason}", highlight=False)
+            out.print(Text("task", "red"), f"{task.name}: {task.reason}")
         for item, why in task.items.items():
-            out.print(f"[yellow]{task.name}[/yellow] {item}: {why}", highlight=False)
+            out.print(Text(task.name, "yellow"), f"{item}: {why}")
     for problem in each.problems:
-        out.print(f"[red]problem[/red] {problem.topic}: {problem.error}", highlight=False)
+        out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
 
 
 def _driver(each: LinkStatus) -> str:

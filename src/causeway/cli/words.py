@@ -1,8 +1,15 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
 
 from __future__ import annotations
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def printable(text: str) -> str:
+    r"""`text` in one line, what is no letter, sign or blank as an escape: `a\nb`."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

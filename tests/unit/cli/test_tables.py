@@ -1,0 +1,96 @@
+"""What `plan` and `status` print: names, patterns and messages come out as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from causeway.cli import plan, status
+from causeway.cli.common import console
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.control.acls import AclPlan
+from causeway.control.configs import ConfigPlan
+from causeway.control.topics import LeftOut, Problem, TopicPlan
+from causeway.errors import CausewayError
+from causeway.naming import ReplicationPolicy
+from causeway.operate.plan import LinkPlan
+from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.relay.progress import TaskRecord
+
+# What other tools take for markup, an emoji, or an order to the terminal.
+ODD = ["[a-z]+-dlq", "billing[/eu]", "[red]", r"\[x]", "say :smile: 🙂", "clear\x1b[2J", "a\r\nb"]
+
+
+def link() -> LinkSettings:
+    a, b = (ClientSettings(alias=name, bootstrap=((name, 1),)) for name in "AB")
+    return LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=(re.compile(".*"),),
+        topics_exclude=(),
+        config_properties_exclude=(),
+    )
+
+
+def planned(**changes: Any) -> LinkPlan:
+    topics: dict[str, Any] = {"mirrored": (), "left_out": (), "changes": (), "problems": ()}
+    return LinkPlan(
+        link=link(),
+        topics=TopicPlan(**{**topics, **changes}),
+        configs=ConfigPlan(changes=(), problems=()),
+        acls=AclPlan(),
+        new_progress_topic=None,
+    )
+
+
+def shown(text: str) -> str:
+    """As one line that cannot give the terminal orders."""
+    return text.replace("\x1b", "\\x1b").replace("\r", "\\r").replace("\n", "\\n")
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_plan_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = CausewayError("create", text, text)
+
+    plan._show(
+        console(),
+        planned(
+            left_out=(LeftOut(topic="orders", reason=text, code="excluded"),),
+            problems=(Problem(topic="orders", error=error),),
+        ),
+    )
+
+    out = capsys.readouterr().out
+    assert f"orders    {shown(text)}" in out
+    assert f"problem orders: {shown(str(error))}" in out
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    partition = PartitionStatus(
+        topic="orders",
+        partition=0,
+        target="A.orders",
+        source_end=1,
+        mirrored_to=0,
+        lag_records=1,
+        lag_ms=0,
+        state="failed",
+        reason=text,
+    )
+    task = TaskRecord(name="groups", reason=text, items={text: "no"})
+
+    status._show(
+        console(),
+        LinkStatus(link=link(), driver=None, partitions=(partition,), problems=(), tasks=(task,)),
+    )
+
+    out = capsys.readouterr().out
+    assert f"failed  {shown(text)}" in out
+    assert f"task groups: {shown(text)}" in out
+    assert f"groups {shown(text)}: no" in out
