@@ -86,6 +86,9 @@ class FakeCluster:
             for place in places
         }
 
+    def log_ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self.logs[place.partition].end for place in places}
+
     def fetch(
         self,
         place: TopicPartition,

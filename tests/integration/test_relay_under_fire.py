@@ -116,6 +116,11 @@ def ground_of(source: LocalCluster | None = None, **target: Any) -> Iterator[Gro
         made.destroy()
 
 
+# A producer of old records is forgotten within a tenth of a second.
+FORGETS = {
+    "producer.id.expiration.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "100",
+}
 # Ten minutes by default, in which these tests may not be done: two lanes at a time rely on it.
 REMEMBERS = {"producer.id.expiration.check.interval.ms": "86400000"}
 
@@ -137,6 +142,11 @@ class Battle(Mirror):
 
     def target_end(self, partition: int = 0) -> int:
         return self.target.offsets(self.name)[partition]
+
+    def follower(self, partition: int = 0) -> int:
+        """A broker that has a copy of the target partition and does not lead it."""
+        known = self.target.admin.list_topics(self.name).topics[self.name].partitions[partition]
+        return next(int(node) for node in known.replicas if node != known.leader)
 
     def await_growth(self, by: int = 1) -> None:
         """Until the target has so many records more than now."""
@@ -288,15 +298,11 @@ def test_a_broker_that_forgets_at_once(ground: Ground, prefix: str) -> None:
     """A producer of old records is forgotten within a tenth of a second, so the broker takes any
     sequence: the log and the lease alone must keep the target exact. Each lane sends only while it
     holds the lease; killed ones are followed at once, frozen ones when their lease has run out."""
-    forgetful = {
-        "producer.id.expiration.ms": "1000",
-        "producer.id.expiration.check.interval.ms": "100",
-    }
     lease_s = 1.0
     chance = random.Random(SEED)
     pause = threading.Event()
     with (
-        ground_of(ground.source, properties=forgetful) as amnesia,
+        ground_of(ground.source, properties=FORGETS) as amnesia,
         battle(amnesia, prefix, lease_s=lease_s) as it,
     ):
         it.create(2)
@@ -758,9 +764,38 @@ def test_a_topic_made_anew_stops_its_mirror(ground: Ground, prefix: str, side: s
 
 @pytest.fixture(scope="module")
 def three(ground: Ground) -> Iterator[Ground]:
-    """A target of three brokers."""
-    with ground_of(ground.source, brokers=3) as made:
+    """A target of three brokers, which forget at once."""
+    with ground_of(ground.source, brokers=3, properties=FORGETS) as made:
         yield made
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "shared"])
+def test_what_a_leader_holds_alone_is_not_taken_for_lost(
+    three: Ground, prefix: str, shared: bool
+) -> None:
+    """A follower stands still: what the leader has appended is not acknowledged, no reader sees it,
+    and the broker has forgotten its producer. It must not be sent again."""
+    with battle(three, prefix, patience_s=2) as it:
+        it.source.create_topic(it.topic, config=FOREVER)
+        config = {"min.insync.replicas": "2", **FOREVER}
+        it.target.create_topic(it.name, replication_factor=2, config=config)
+        it.written(100, timestamp=YEARS_AGO)
+        it.claim(**({"outlets": 1, "sole_writer": False} if shared else {}))
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        follower = it.follower()
+        three.target.pause(follower)
+        try:
+            it.written(100, timestamp=YEARS_AGO)
+            reason = it.await_state(State.FAILED)
+        finally:
+            three.target.resume(follower)
+        it.written(100, timestamp=YEARS_AGO)
+
+        it.await_mirrored(timeout=120)
+
+        it.assert_same(why=reason)
+        assert "followers" in reason
 
 
 @TIMES

@@ -480,12 +480,15 @@ class Lane:
                     flow,
                     f"the target gave offset {produced.base_offset} where {sent.expected} "
                     "was due: somebody else writes to it",
+                    unsettled=True,
                 )
                 return
             if produced.append_time != -1 and not outlet.append_times:
                 # Somebody had sent this sequence before; only the log tells what it holds. Or the
                 # target sets the times itself, which the log tells as well.
-                self._doubt(flow, "the target had this batch already", failure=False)
+                self._doubt(
+                    flow, "the target had this batch already", unsettled=True, failure=False
+                )
                 return
         outlet.acknowledged(sent, produced.base_offset)
         # Another outlet may have had newer ones answered before.

@@ -16,6 +16,7 @@ from causeway.wire.offsets import EARLIEST, LATEST
 
 SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
 SETTLE_TIMEOUT_S = 30.0
+REPLICATED_S = 2.0  # so long it waits for followers to have copied what a leader's log holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,32 +77,54 @@ def _settled_ends(
     unsettled: Collection[TopicPartition],
     producers: Collection[int],
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Log ends; those in `unsettled` are asked again until nothing of ours (`producers`) was
-    appended for SETTLE_S: a request whose connection died may still lie in the broker's queue."""
+    """Log ends. Those in `unsettled` are where the leader's log ends, and asked again until nothing
+    of ours (`producers`) was appended for SETTLE_S, and readers see all that was:
+
+        ours, acknowledged │ ours, on the leader alone: kept or lost, that is open │
+                       watermark                                               log's end
+
+    A request whose connection died may still lie in the broker's queue. What the followers lack,
+    no reader sees; taken for lost it would be sent again, and be there twice."""
     ends = offsets_at(target, places, LATEST)
     moving = set(unsettled)
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while moving and time.monotonic() < deadline:
+    if moving:
+        ends.update(target.log_ends(moving))
+    begun = time.monotonic()
+    while moving and time.monotonic() < begun + SETTLE_TIMEOUT_S:
         time.sleep(SETTLE_S)
-        again = offsets_at(target, moving, LATEST)
-        moving = {
-            place
-            for place in moving
-            if not isinstance(again[place], CausewayError)
-            and again[place] != ends[place]
-            and _grew_by_ours(target, place, ends[place], again[place], producers)
-        }
-        ends.update(again)
+        again = target.log_ends(moving)
+        shown = offsets_at(target, moving, LATEST)
+        patient = time.monotonic() < begun + REPLICATED_S
+        for place in set(moving):
+            before, end, seen = ends[place], again[place], shown[place]
+            ends[place] = end
+            if isinstance(end, CausewayError) or isinstance(seen, CausewayError):
+                ends[place] = end if isinstance(end, CausewayError) else seen
+                moving.discard(place)
+            elif seen < end:
+                if not patient:
+                    ends[place] = _not_replicated(place, seen, end)
+                    moving.discard(place)
+            elif before == end or not _grew_by_ours(target, place, before, end, producers):
+                moving.discard(place)
     for place in moving:
-        ends[place] = BrokerError(
-            "resume",
-            str(place),
-            "its end keeps moving: another lane is at work",
-            code=-1,
-            name="UNSETTLED",
-            retriable=True,
-        )
+        ends[place] = _unsettled(place, "its end keeps moving: another lane is at work")
     return ends
+
+
+def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
+    return _unsettled(
+        place,
+        f"its leader holds offsets {shown} to {end - 1}, and too few followers have copied them: "
+        "what was sent may be kept or lost",
+        "look for a follower that is down or behind",
+    )
+
+
+def _unsettled(place: TopicPartition, cause: str, remedy: str = "") -> BrokerError:
+    return BrokerError(
+        "resume", str(place), cause, code=-1, name="UNSETTLED", remedy=remedy, retriable=True
+    )
 
 
 def _grew_by_ours(

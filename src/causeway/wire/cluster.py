@@ -49,6 +49,12 @@ class Cluster(Client):
         """See offsets.list_offsets."""
         return offsets.list_offsets(self, tps, timestamp, read_committed)
 
+    def log_ends(
+        self, tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | CausewayError]:
+        """See offsets.log_ends."""
+        return offsets.log_ends(self, tps)
+
     def fetch(
         self,
         tp: TopicPartition,

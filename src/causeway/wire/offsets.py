@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.codes import STALE_METADATA, THROTTLING_QUOTA_EXCEEDED, broker_error
+from causeway.wire.codes import (
+    OFFSET_NOT_AVAILABLE,
+    STALE_METADATA,
+    THROTTLING_QUOTA_EXCEEDED,
+    broker_error,
+)
 from causeway.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from causeway.wire.client import Client
+
+T = TypeVar("T")
 
 LATEST, EARLIEST = -1, -2
 PARTITIONS_A_REQUEST = 5_000
@@ -57,10 +68,43 @@ def list_offsets(
     a few seconds.
     """
 
+    return _at_leaders(
+        cluster,
+        tps,
+        lambda node_id, wanted, deadline: _ask(
+            cluster, node_id, wanted, timestamp, read_committed, deadline
+        ),
+    )
+
+
+def log_ends(
+    cluster: Client, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, int | CausewayError]:
+    """Where each log ends on its leader, what its followers lack (and no reader sees) included.
+
+    A leader says so where it is asked for the end of its own epoch; that wants DESCRIBE only.
+    """
+    return _at_leaders(
+        cluster,
+        tps,
+        lambda node_id, wanted, deadline: _ask_log_ends(cluster, node_id, wanted, deadline),
+    )
+
+
+def _at_leaders(
+    cluster: Client,
+    tps: Collection[TopicPartition],
+    ask: Callable[
+        [int, list[tuple[TopicPartition, int]], Deadline],
+        Mapping[TopicPartition, T | CausewayError],
+    ],
+) -> dict[TopicPartition, T | CausewayError]:
+    """What `ask` says of the partitions, with their leader epochs, that a broker leads."""
+
     def attempt(
         left: list[TopicPartition], deadline: Deadline
-    ) -> dict[TopicPartition, OffsetAt | CausewayError]:
-        results: dict[TopicPartition, OffsetAt | CausewayError] = {}
+    ) -> dict[TopicPartition, T | CausewayError]:
+        results: dict[TopicPartition, T | CausewayError] = {}
         by_node: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
         for tp, leader in cluster.leaders(left).items():
             if isinstance(leader, CausewayError):
@@ -70,7 +114,7 @@ def list_offsets(
         for node_id, wanted in by_node.items():
             for start in range(0, len(wanted), PARTITIONS_A_REQUEST):
                 chunk = wanted[start : start + PARTITIONS_A_REQUEST]
-                results.update(_ask(cluster, node_id, chunk, timestamp, read_committed, deadline))
+                results.update(ask(node_id, chunk, deadline))
         return results
 
     return cluster.retry_each(list(dict.fromkeys(tps)), attempt, topic_of=lambda tp: tp.topic)
@@ -119,6 +163,44 @@ def _offset(cluster: Client, topic: str, part: Any) -> OffsetAt | CausewayError:
             needs=f"DESCRIBE on topic {topic}",
         )
     return OffsetAt(offset=part.offset, timestamp=part.timestamp, leader_epoch=part.leader_epoch)
+
+
+def _ask_log_ends(
+    cluster: Client, node_id: int, wanted: list[tuple[TopicPartition, int]], deadline: Deadline
+) -> Mapping[TopicPartition, int | CausewayError]:
+    kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for tp, epoch in wanted:
+        by_topic[tp.topic].append(
+            kind.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=epoch, leader_epoch=epoch
+            )
+        )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[kind(topic=name, partitions=parts) for name, parts in by_topic.items()],
+        min_version=3,
+    )
+    try:
+        response = cluster.once(request, node_id, deadline)
+    except CausewayError as error:
+        return {tp: error for tp, _ in wanted}
+    return {
+        TopicPartition(topic.topic, part.partition): _log_end(cluster, topic.topic, part)
+        for topic in response.topics
+        for part in topic.partitions
+    }
+
+
+def _log_end(cluster: Client, topic: str, part: Any) -> int | CausewayError:
+    if part.error_code or part.end_offset < 0:  # a leader that does not know its epoch yet
+        return broker_error(
+            part.error_code or OFFSET_NOT_AVAILABLE,
+            "look up the end of",
+            f"{topic}-{part.partition} on {cluster}",
+            needs=f"DESCRIBE on topic {topic}",
+        )
+    return int(part.end_offset)
 
 
 def fetch(
