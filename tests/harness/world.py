@@ -132,6 +132,7 @@ class World:
     first_sequence: int
     exclusive: bool
     compacted: bool = False
+    keys_from: int = 0  # below, all of the source partition went to its namesake
 
     def pair(self, partition: int, index: int, slack: int) -> Pair:
         """A true pair at record `index` of a share; `slack` offsets before the record, as far as
@@ -168,6 +169,7 @@ class World:
             topic_id=SOURCE_ID,
             leader_epoch=-1,
             outlets=outlets,
+            keys_from=self.keys_from,
             sole_writer=self.exclusive,
         )
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
@@ -231,8 +233,11 @@ def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: in
         if fate != "aborted":
             series += records
     shares: dict[int, list[Rec]] = {p: [] for p in range(outlets)}
+    keys_from = draw(st.integers(0, source.end)) if outlets > 1 else 0
     for record in series:
-        shares[partition_of(record.key, record.offset, outlets)].append(record)
+        by_key = record.offset >= keys_from
+        at = partition_of(record.key, record.offset, outlets) if by_key else SOURCE.partition
+        shares[at].append(record)
     world = World(
         source=source,
         targets={},
@@ -242,6 +247,7 @@ def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: in
         places={},
         first_sequence=draw(st.sampled_from([0, 2**31 - 5, 2**31 - 1])),
         exclusive=not foreign and outlets == 1,
+        keys_from=keys_from,
     )
     for partition, share in shares.items():
         _copy(draw, world, partition, share, foreign)

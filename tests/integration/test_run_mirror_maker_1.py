@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,6 +56,37 @@ def local_producer(target: KafkaTools, topic: str) -> Iterator[LocalProducer]:
         thread.end()
 
 
+def starter(
+    source: LocalCluster, target: LocalCluster, directory: Path, group: str, topics: list[str]
+) -> Callable[..., Running]:
+    """Starts `kafka-mirror-maker` with these topics and, if any, more options."""
+    consumer, producer = directory / "consumer.properties", directory / "producer.properties"
+    consumer.write_text(
+        f"""bootstrap.servers={source.bootstrap}
+group.id={group}
+auto.offset.reset=earliest
+metadata.max.age.ms=1000
+"""
+    )
+    producer.write_text(
+        f"""bootstrap.servers={target.bootstrap}
+acks=all
+spark.master=local[2]
+causeway.lease.ms=3000
+"""
+    )
+
+    def start(*options: str) -> Running:
+        return Running(
+            *("--consumer.config", consumer, "--producer.config", producer, "--num.streams", "2"),
+            *("--whitelist", ",".join(topics), *options),
+            directory=directory,
+            script="kafka-mirror-maker",
+        )
+
+    return start
+
+
 @pytest.mark.timeout(1200)
 def test_keys_decide_while_others_write_and_the_mirror_is_killed(
     source: KafkaTools,
@@ -77,30 +108,7 @@ def test_keys_decide_while_others_write_and_the_mirror_is_killed(
     source.produce(plain, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(100)])
     source.produce(resumed, [Outgoing(value=b"%d" % n, partition=0) for n in range(10)])
     source.commit_group(group, {(resumed, 0): 6})
-    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
-    consumer.write_text(
-        f"""bootstrap.servers={source_cluster.bootstrap}
-group.id={group}
-auto.offset.reset=earliest
-metadata.max.age.ms=1000
-"""
-    )
-    producer.write_text(
-        f"""bootstrap.servers={target_cluster.bootstrap}
-acks=all
-spark.master=local[2]
-causeway.lease.ms=3000
-"""
-    )
-
-    def start(*options: str) -> Running:
-        return Running(
-            *("--consumer.config", consumer, "--producer.config", producer, "--num.streams", "2"),
-            *("--whitelist", ",".join([orders, plain, late, resumed]), *options),
-            directory=tmp_path,
-            script="kafka-mirror-maker",
-        )
-
+    start = starter(source_cluster, target_cluster, tmp_path, group, [orders, plain, late, resumed])
     run = start()
     try:
         with (
@@ -134,6 +142,58 @@ causeway.lease.ms=3000
 
     theirs = check_keys(source, target, orders)
     assert sorted(theirs) == sorted(local.written), "others' records are as they were"
+
+
+@pytest.mark.timeout(600)
+def test_a_source_that_outgrows_its_target_goes_by_key(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Two partitions go to two, each to the one of its number, which is where keys belong. The
+    source grows, once before the mirror's eyes and once while it is away: its keys now lie in
+    other partitions of the source, and still go where they went."""
+    seen, away = prefix + "seen", prefix + "away"
+    for tools in (source, target):
+        tools.create_topics([seen, away], 2)
+    start = starter(source_cluster, target_cluster, tmp_path, f"{prefix}group", [seen, away])
+
+    def write(topic: str, what: str) -> None:
+        source.produce(
+            topic,
+            [
+                Outgoing(value=b"%s %d" % (what.encode(), n), key=b"%d" % (n % 50))
+                for n in range(400)
+            ],
+        )
+
+    run = start()
+    try:
+        for topic in (seen, away):
+            write(topic, "before")
+            await_mirrored(source, target, topic)
+        source.add_partitions(seen, 5)
+        run.await_log(f"partition={seen}-1 from_offset=")
+        run.await_log(f"partition={seen}-0 from_offset=")
+        write(seen, "after")
+        await_mirrored(source, target, seen)
+        run.kill()
+        source.add_partitions(away, 3)
+        write(seen, "later")
+        run = start()
+        run.await_log(f"partition={away}-0 from_offset=")
+        run.await_log(f"partition={away}-1 from_offset=")
+        write(away, "after")
+        for topic in (seen, away):
+            await_mirrored(source, target, topic)
+        assert run.stop() == 0, run.log
+    finally:
+        run.kill()
+    for topic in (seen, away):
+        assert check_keys(source, target, topic) == []
 
 
 def values(tools: KafkaTools, topic: str) -> list[bytes]:

@@ -44,6 +44,10 @@ class MirroredTopic:
     target_id: str | None  # None: to be created
     target_partitions: int  # once the changes are made
     max_message_bytes: int  # of the target, once the changes are made
+    # How records go, see daemon/routing.py: where keys decide, and to how many partitions of the
+    # target they have gone until now.
+    by_key: bool = False
+    fed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

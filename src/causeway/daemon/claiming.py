@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic
-from causeway.daemon import claims, discovery
+from causeway.daemon import claims, discovery, routing
 from causeway.daemon.adopt import find_place
-from causeway.daemon.claims import Adopt, Begin, GoOn, Offsets, Stop, Wish
+from causeway.daemon.claims import Adopt, Begin, GoByKey, GoOn, Offsets, Stop, Wish
 from causeway.daemon.discovery import Found, Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.rows import Row, offset_map_of
@@ -66,11 +66,13 @@ class Claimer:
             self._first = found.counts
         self._read_mirror_maker()
         copied = self._copied or {}
+        alone_in_s = self._leadership.alone_in_s  # before the source's ends are asked for
         places = discovery.find_places(
             self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
+        turns: list[tuple[MirroredTopic, GoByKey]] = []
         for topic, partition in wanted:
             at = TopicPartition(topic.source, partition)
             if at not in places:
@@ -105,12 +107,17 @@ class Claimer:
                             dirty=progress is not None and before != progress,  # an id was learnt
                         )
                     )
+                case GoByKey() if alone_in_s:
+                    found.trouble(str(at), _not_alone(at, alone_in_s))
+                case GoByKey() as turn:
+                    turns.append((topic, turn))
                 case Stop(reason=reason):
                     after = claims.stopped(topic, partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
                     begins.append((topic, partition, begin))
         rows += self._claim(begins, places)
+        rows += self._turn(turns, places)
         if self._wish.acts:
             self._decided.update(row.progress.source for row in rows)
         return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
@@ -142,11 +149,7 @@ class Claimer:
     ) -> list[Row]:
         if not begins:
             return []
-        count = sum(len(begin.targets) for _, _, begin in begins)
-        if self._link.delivery == "exactly-once":
-            producers = iter(self._sides.target.init_producer_ids(count))
-        else:
-            producers = iter([(-1, -1)] * count)
+        producers = self._producers(sum(len(begin.targets) for _, _, begin in begins))
         rows = []
         for topic, partition, begin in begins:
             progress = claims.claim(
@@ -164,6 +167,42 @@ class Claimer:
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows
 
+    def _turn(
+        self,
+        turns: Sequence[tuple[MirroredTopic, GoByKey]],
+        places: Mapping[TopicPartition, Offsets],
+    ) -> list[Row]:
+        if not turns:
+            return []
+        producers = self._producers(sum(topic.target_partitions for topic, _ in turns))
+        rows = []
+        for topic, turn in turns:
+            before = turn.progress
+            ends = places[before.source].target_ends
+            anew = {target: next(producers) for target in range(topic.target_partitions)}
+            progress = routing.by_key_from(topic, before, turn.start, ends, anew, self._link)
+            rows.append(Row(topic=topic, progress=progress, first=before.position))
+        self._leadership.write([row.progress for row in rows])
+        for row in rows:
+            about = {"partition": str(row.progress.source), "from_offset": row.progress.keys_from}
+            _log.warning("keys decide", extra={"link": self._link.name, **about})
+        return rows
+
+    def _producers(self, count: int) -> Iterator[tuple[int, int]]:
+        """Ids and epochs, none where the target is not to know repeats."""
+        if self._link.delivery == "exactly-once":
+            return iter(self._sides.target.init_producer_ids(count))
+        return iter([(-1, -1)] * count)
+
+
+def _not_alone(at: TopicPartition, seconds: float) -> CausewayError:
+    return CausewayError(
+        "go by key",
+        str(at),
+        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        retriable=True,
+    )
+
 
 def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
     """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason;
@@ -180,7 +219,20 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
             continue
         elif anew := claims.made_anew(row.progress, now):
             reason = anew
+        elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
+            reason = f"{routing.why_keys_move(now)} ({claims.ACT})"
         else:
             continue
         reasons.append((row, reason))
     return reasons
+
+
+def to_turn(rows: Sequence[Row], found: Found) -> list[Row]:
+    """Those of `rows` that go by key from now on, and did not before."""
+    mirrored = found.mirrored
+    return [
+        row
+        for row in rows
+        if (now := mirrored.get(row.progress.topic)) is not None
+        and routing.is_other(now, row.progress)
+    ]

@@ -5,9 +5,12 @@
                                                        are found: it may have copied more
     no progress, target has data                       stop: what of the source it holds is unknown
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
+    the same, but the source outgrew the target, and   go on, by key from the source's end on
+    keys decide                                        (see routing.py)
     the same, but MirrorMaker 2 may have mirrored      go on after the record that the target ends
     since: its positions and the target have grown     with; stop where that can't be found
     progress, a topic was made anew                    stop
+    progress, and keys would change their partition    stop
     stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
                                                        with; if it can't be found, where it stopped
@@ -24,6 +27,7 @@ from dataclasses import dataclass, replace
 from causeway.config.settings import LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
+from causeway.daemon import routing
 from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.progress import Progress
@@ -53,6 +57,14 @@ class Adopt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoOn:
     progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoByKey:
+    """Go on, by key from source offset `start` on: no lane has come past it."""
+
+    progress: Progress
+    start: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +98,6 @@ class Wish:
         return self.adopt or self.start_from is not None
 
 
-def targets_of(topic: MirroredTopic, partition: int, link: LinkSettings) -> tuple[int, ...]:
-    """The target partitions that source partition `partition` may feed."""
-    if link.partitioning == "by-key" and topic.target_partitions != topic.partitions:
-        return tuple(range(topic.target_partitions))
-    return (partition,)
-
-
 def decide(
     topic: MirroredTopic,
     partition: int,
@@ -101,12 +106,12 @@ def decide(
     link: LinkSettings,
     wish: Wish,
     copied: Copied | None = None,
-) -> Begin | Adopt | GoOn | Stop:
+) -> Begin | Adopt | GoOn | GoByKey | Stop:
     """`copied`: what MirrorMaker 2's book says of it."""
-    targets = targets_of(topic, partition, link)
+    targets = routing.targets_of(topic, partition)
     if progress is None or not progress.outlets:
         return _decide_new(topic, targets, offsets, link, wish, copied)
-    reason = _reason_to_stop(topic, targets, progress, offsets)
+    reason = _reason_to_stop(topic, progress)
     if reason is None:
         if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
             # The entry may be from before our claim, and what was written since our own: only the
@@ -117,7 +122,10 @@ def decide(
                 reason=_by_its_book(topic, copied),
                 floor=progress.position,
             )
-        return GoOn(progress=_with_ids(progress, topic))
+        known = _with_ids(progress, topic)
+        if routing.is_other(topic, progress):
+            return GoByKey(progress=known, start=max(offsets.end, progress.position))
+        return GoOn(progress=known)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
     if not wish.adopt:
@@ -180,19 +188,13 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
     return offsets.target_ends[outlet.partition] > outlet.pair.target
 
 
-def _reason_to_stop(
-    topic: MirroredTopic, targets: tuple[int, ...], progress: Progress, offsets: Offsets
-) -> str | None:
-    known = {outlet.partition: outlet for outlet in progress.outlets}
+def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
     if progress.state is State.STOPPED:
         return progress.reason or "stopped"
     if anew := made_anew(progress, topic):
         return anew.format(progress.position)
-    if set(targets) != known.keys():
-        return (
-            f"{topic.target} has another number of partitions than before, so keys go to other "
-            f"partitions ({ACT})"
-        )
+    if routing.is_other(topic, progress) and not routing.keys_stay(topic):
+        return f"{routing.why_keys_move(topic)} ({ACT})"
     return None
 
 
@@ -261,6 +263,7 @@ def stopped(
         leader_epoch=progress.leader_epoch if progress else -1,
         position=progress.position if progress else -1,
         outlets=progress.outlets if progress else (),
+        keys_from=progress.keys_from if progress else 0,
         state=State.STOPPED,
         reason=reason,
         source_end=progress.source_end if progress else -1,
@@ -286,6 +289,7 @@ def assignment(
         topic_id=progress.topic_id,
         leader_epoch=progress.leader_epoch,
         outlets=progress.outlets,
+        keys_from=progress.keys_from,
         stop_at=stop_at,
         read_committed=link.fetch.read_committed,
         max_message_bytes=topic.max_message_bytes,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from causeway.config.settings import LinkSettings
 from causeway.control import topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
-from causeway.daemon.claims import Offsets, Wish, targets_of
+from causeway.daemon.claims import Offsets, Wish
+from causeway.daemon.routing import routed, targets_of
 from causeway.daemon.status import Trouble
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import NO_TOPIC_ID, TopicPartition
@@ -90,7 +91,7 @@ def look(
         if error is not None:
             found.trouble(names.get(change.topic, change.topic), error)
             failed[change.topic] = type(change)
-    for topic in plan.mirrored:
+    for topic in routed(plan.mirrored, known, link):
         if topic.target in lost or failed.get(topic.target) is CreateTopic:
             continue
         grown = failed.get(topic.target) is not GrowTopic
@@ -174,14 +175,14 @@ def find_places(
     targets = {
         TopicPartition(topic.target, target)
         for topic, partition in wanted
-        for target in targets_of(topic, partition, link)
+        for target in targets_of(topic, partition)
     }
     # A broker takes seconds to say the same of a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
     places: dict[TopicPartition, Offsets] = {}
     for (topic, partition), at in zip(wanted, sources, strict=True):
-        feeds = targets_of(topic, partition, link)
+        feeds = targets_of(topic, partition)
         there = {
             target: target_ends[TopicPartition(topic.target, target)]
             for target in feeds

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon import processes
+from causeway.daemon.fleet import MARGIN
 from causeway.errors import CausewayError
 from causeway.relay.progress import (
     Contents,
@@ -57,6 +58,7 @@ class Leadership:
         self._leading = False  # apart from the lock: a write under way may hold that for long
         self._written_at = 0.0
         self._taken_at = 0.0
+        self._alone_at = 0.0
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
@@ -86,6 +88,8 @@ class Leadership:
                 contents.update(self._topic.read(contents.end))
             self._term += 1
             self._leading = True
+            lease_s = max(lease.lease_s for lease in contents.leases)
+            self._alone_at = time.monotonic() + lease_s * MARGIN
         _log.info("lead link", extra={"link": self._link.name})
         return contents
 
@@ -95,6 +99,11 @@ class Leadership:
         answers mean that nobody else has led in between."""
         surely = self._leading and time.monotonic() - self._written_at < self._lease_s
         return self._term if surely else None
+
+    @property
+    def alone_in_s(self) -> float:
+        """After so long no lane of an earlier leader has a lease; 0 where none has."""
+        return max(0.0, self._alone_at - time.monotonic())
 
     @property
     def renewal_due(self) -> bool:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.daemon import claims, discovery
-from causeway.daemon.claiming import Claimer, changed
+from causeway.daemon.claiming import Claimer, changed, to_turn
 from causeway.daemon.claims import Wish
 from causeway.daemon.control_plane import ControlPlane
 from causeway.daemon.discovery import Found, Sides
@@ -28,7 +28,6 @@ from causeway.daemon.registry import Registry
 from causeway.daemon.rows import Row
 from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks import Task, Tasks
-from causeway.daemon.tracked import Key
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord
@@ -70,6 +69,7 @@ class Link:
         self.control = ControlPlane(link, sides, self.registry, self._leading)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # from taking rows to be written until they are
         self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
         self._reason: str | None = None
@@ -254,18 +254,19 @@ class Link:
         self._leadership.release()
 
     def _write_dirty(self, *, final: bool = False) -> None:
-        rows, entries = self.registry.take_dirty(final=final)
-        records = self._tasks.take_dirty()
-        if not entries and not records:
-            return
-        try:
-            self._leadership.write([*entries, *records])
-        except CausewayError:
-            self._progress_write_failures += 1
-            self.registry.give_back(rows)
-            self._tasks.give_back(records)
-            raise
-        self._progress_writes += 1
+        with self._writing:
+            rows, entries = self.registry.take_dirty(final=final)
+            records = self._tasks.take_dirty()
+            if not entries and not records:
+                return
+            try:
+                self._leadership.write([*entries, *records])
+            except CausewayError:
+                self._progress_write_failures += 1
+                self.registry.give_back(rows)
+                self._tasks.give_back(records)
+                raise
+            self._progress_writes += 1
 
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops this link's relaying; what is known of it is read again when we lead again."""
@@ -273,20 +274,18 @@ class Link:
         self._set_role(role, reason)
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()
-        self._revoke_all()
+        self._revoke(self.registry.places())
         if self._discoverer is not None:
             self._discoverer.join()  # it may have added some meanwhile, and adds no more
-        self._revoke_all()
+        self._revoke(self.registry.places())
         with self._lock:
             self._looked.clear()
             self.registry.clear()
 
-    def _revoke_all(self) -> None:
-        keys = [self._key(at) for at in self.registry.places()]
-        self._fleet.remove(keys, self._run.lease_s)
-
-    def _key(self, at: TopicPartition) -> Key:
-        return (self.settings.name, at.topic, at.partition)
+    def _revoke(self, places: Iterable[TopicPartition]) -> bool:
+        """As Fleet.remove."""
+        keys = [(self.settings.name, at.topic, at.partition) for at in places]
+        return self._fleet.remove(keys, self._run.lease_s)
 
     # -- discovering ------------------------------------------------------------------------------
 
@@ -350,6 +349,7 @@ class Link:
             self._sides, self.settings, self.registry.known(), self._claimer.wish_of
         )
         self._check_known(found)
+        self._turn(found)
         wanted = [
             (topic, partition)
             for topic in found.mirrored.values()
@@ -384,8 +384,7 @@ class Link:
         reasons = changed(live, found, gone)
         if not reasons:
             return
-        keys = [self._key(row.progress.source) for row, _ in reasons]
-        self._fleet.remove(keys, self._run.lease_s)
+        self._revoke(row.progress.source for row, _ in reasons)
         self.registry.stop(
             {
                 row.progress.source: claims.stopped(
@@ -397,3 +396,13 @@ class Link:
                 for row, reason in reasons
             }
         )
+
+    def _turn(self, found: Found) -> None:
+        """Lets go of the partitions that go by key from now on, to be claimed for that. What was
+        known of them must not be written after what is claimed."""
+        rows = to_turn(self.registry.live(), found)
+        if not self._revoke(row.progress.source for row in rows):
+            found.unfinished = True
+            return
+        with self._writing:
+            self.registry.let_go(rows)

@@ -104,6 +104,15 @@ class Registry:
                     row.stop(progress)
                     self._log_state(row)
 
+    def let_go(self, rows: Iterable[Row]) -> None:
+        """They are to be taken up again from what is known of them. No lane has them, and nothing
+        of them is being written."""
+        with self._lock:
+            for row in rows:
+                at = row.progress.source
+                if self._rows.pop(at, None) is not None:
+                    self._left.partitions[at] = row.progress
+
     # -- from lanes -------------------------------------------------------------------------------
 
     def hear(self, standings: Sequence[Standing]) -> None:

@@ -51,6 +51,7 @@ class Assignment(_Message):
     topic_id: str  # of the source topic, 32 hex digits
     leader_epoch: int  # of the last record relayed, -1 where none was
     outlets: tuple[Outlet, ...]
+    keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
     settled: bool = False  # its last lane had no batch unanswered when it let go
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     read_committed: bool = True

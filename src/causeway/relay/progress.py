@@ -5,8 +5,9 @@ MirrorMaker two underscores are an internal topic's, which a flow the other way 
 `.internal` at the end says so no longer since Kafka 4.3, unless `mm2` is at the beginning.
 
     key    {"topic": "orders", "partition": 3}      of the source
-    value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], "state": …,
-            "reason": …, "source_end": …, "last_timestamp": …, "written_at": …}
+    value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
+            "keys_from": …, "state": …, "reason": …, "source_end": …, "last_timestamp": …,
+            "written_at": …}
     key    {"offsets": "orders", "partition": 3}
     value  {"v": 1, "producer_id": …, "points": […]}       breaks of its offset map
     key    {"task": "checkpoints"}
@@ -58,7 +59,7 @@ class LeadershipLostError(CausewayError):
 class Progress:
     """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
     `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
-    began has position -1 and no outlets."""
+    began has position -1 and no outlets. `keys_from`: see daemon/routing.py."""
 
     topic: str
     partition: int
@@ -67,6 +68,7 @@ class Progress:
     position: int
     outlets: tuple[Outlet, ...]
     state: State
+    keys_from: int = 0
     reason: str | None = None
     source_end: int = -1
     last_timestamp: int = -1
@@ -163,6 +165,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
             "leader_epoch": entry.leader_epoch,
             "position": entry.position,
             "outlets": [_outlet_json(outlet) for outlet in entry.outlets],
+            "keys_from": entry.keys_from,
             "state": entry.state.value,
             "reason": entry.reason,
             "source_end": entry.source_end,
@@ -219,6 +222,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             leader_epoch=fields["leader_epoch"],
             position=fields["position"],
             outlets=tuple(_outlet(item) for item in fields["outlets"]),
+            keys_from=fields.get("keys_from", 0),
             state=State(fields["state"]),
             reason=fields["reason"],
             source_end=fields["source_end"],

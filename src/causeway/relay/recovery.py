@@ -23,7 +23,7 @@ from causeway.errors import CausewayError, DivergedError, ProtocolError
 from causeway.model import Pair, TopicPartition
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.route import partition
+from causeway.relay.route import shares
 from causeway.relay.survey import Request, Survey, offsets_at, place_of, value_of
 from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import (
@@ -490,7 +490,7 @@ def _relayed(
         read_committed=assignment.read_committed,
         end=source.end,
     ):
-        share = batch if count == 1 else partition(batch, count)[which]
+        share = batch if count == 1 else shares(batch, assignment)[which]
         if share is not None:
             yield share
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafka.partitioner.default import murmur2
 
 from causeway.relay.flow import Flow, OutletState
+from causeway.relay.messages import Assignment
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, build, records_of
 
@@ -14,16 +15,14 @@ KEYLESS_RUN = 128  # source offsets without a key that stay together, so that ba
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
     """Put `batch` to the outlets it is for; those that have something new.
 
-    With one outlet it goes as it is. With several, each record's key decides by the hash of Java's
-    default partitioner; where there is no key, the source offset does, so that whoever relays the
-    record sends it to the same place.
+    With one outlet it goes as it is; with several see `shares`.
     """
     outlets = flow.outlets
     if len(outlets) == 1:
         outlets[0].put(batch)
         return outlets
     touched = []
-    for outlet, part in zip(outlets, partition(batch, len(outlets)), strict=True):
+    for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True):
         part_from_start = None if part is None else _from(part, outlet.start)
         if part_from_start is not None:
             outlet.put(part_from_start)
@@ -31,13 +30,23 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
     return touched
 
 
-def partition(batch: Batch, count: int) -> list[Batch | None]:
-    """The records for each of `count` target partitions, as batches in the same codec."""
-    shares: list[list[tuple[Record, int]]] = [[] for _ in range(count)]
+def shares(batch: Batch, assignment: Assignment) -> list[Batch | None]:
+    """The records for each of the assignment's outlets, as batches in the same codec.
+
+    Below `keys_from` all go to the outlet of the partition's number. From there on each record's
+    key decides by the hash of Java's default partitioner; where there is no key, the source offset
+    does, so that whoever relays the record sends it to the same place.
+    """
+    count, keys_from = len(assignment.outlets), assignment.keys_from
+    if batch.source_offset(batch.records - 1) < keys_from:
+        return [batch if at == assignment.partition else None for at in range(count)]
+    parts: list[list[tuple[Record, int]]] = [[] for _ in range(count)]
     for index, record in enumerate(records_of(batch)):
         offset = batch.source_offset(index)
-        shares[partition_of(record.key, offset, count)].append((record, offset))
-    return [_batch(share, batch) if share else None for share in shares]
+        by_key = offset >= keys_from
+        at = partition_of(record.key, offset, count) if by_key else assignment.partition
+        parts[at].append((record, offset))
+    return [_batch(part, batch) if part else None for part in parts]
 
 
 def partition_of(key: bytes | None, source_offset: int, count: int) -> int:

@@ -77,7 +77,7 @@ def test_other_writers_do_not_matter_where_they_are_allowed(
 @MANY
 @given(worlds(outlets=3), st.data())
 def test_each_of_several_target_partitions(world: World, data: st.DataObject) -> None:
-    """Resumed where the one that is furthest behind stands."""
+    """Resumed where the one that is furthest behind stands. Keys may decide from the middle on."""
     resumed = _resumed(world.recover(_pairs(data, world)))
     for partition, found in enumerate(resumed.outlets):
         world.check(partition, found)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from causeway.model import Pair
 from causeway.relay.flow import Flow
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.route import KEYLESS_RUN, partition, partition_of, route
+from causeway.relay.route import KEYLESS_RUN, partition_of, route, shares
 from causeway.wire.batches import Batch
 from causeway.wire.records import as_is, records_of
 from tests.harness.raw_batches import Rec, raw_batch
@@ -23,7 +23,7 @@ JAVA_HASHES = {
 }
 
 
-def _flow(*starts: int) -> Flow:
+def _flow(*starts: int, keys_from: int = 0) -> Flow:
     outlets = tuple(
         Outlet(
             topic="A.t",
@@ -45,6 +45,7 @@ def _flow(*starts: int) -> Flow:
             topic_id="0" * 32,
             leader_epoch=-1,
             outlets=outlets,
+            keys_from=keys_from,
         )
     )
 
@@ -78,10 +79,10 @@ def test_each_record_is_in_one_share_in_order(
 ) -> None:
     whole = _batch(keys, first)
 
-    shares = partition(whole, count)
+    parts = shares(whole, _flow(*[0] * count).assignment)
 
     rows = {}
-    for index, share in enumerate(shares):
+    for index, share in enumerate(parts):
         if share is None:
             continue
         offsets = [share.source_offset(i) for i in range(share.records)]
@@ -117,3 +118,30 @@ def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:
     }
     assert arrived == wanted
     assert flow.pending_bytes == sum(b.size for o in touched for b in o.pending)
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=8), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.integers(0, 60),
+    st.integers(0, 60),
+)
+def test_below_the_offset_where_keys_begin_to_decide_all_stays_together(
+    keys: list[bytes | None], count: int, first: int, keys_from: int
+) -> None:
+    whole = _batch(keys, first)
+
+    parts = shares(whole, _flow(*[0] * count, keys_from=keys_from).assignment)
+
+    found = {
+        share.source_offset(i): index
+        for index, share in enumerate(parts)
+        if share is not None
+        for i in range(share.records)
+    }
+    assert found == {
+        offset: 0 if offset < keys_from else partition_of(key, offset, count)
+        for offset, key in enumerate(keys, first)
+    }
+    if first + len(keys) <= keys_from:
+        assert parts[0] is whole  # not even decoded
