@@ -18,6 +18,7 @@ from causeway.model import State
 from causeway.relay.progress import LeadershipLostError
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.lanes import client
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -206,6 +207,34 @@ def test_data_without_progress_is_taken_over_only_on_request(
         await_same(source, target, topic)
         reason = run.await_state(strange, State.STOPPED).reason or ""
         assert "last records are not found" in reason
+
+
+def test_a_shared_target_begins_on_others_data_and_stops_where_its_progress_was_lost(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    source.create_topic(topic, 1)
+    target.create_topic(f"L.{topic}", 1)
+    fill(source, topic, 100)
+    fill(target, f"L.{topic}", 10, first=1000)
+    a, b = client("L", source.bootstrap), client("M", target.bootstrap)  # a link of its own
+    clusters = {"source": a, "source_admin": a, "target": b, "target_admin": b}
+    shared = link(
+        source.bootstrap, target.bootstrap, topic, more={**clusters, "sole_writer": False}
+    )
+    for lost, count in ((False, 110), (True, 110)):
+        with RunningDaemon(monkeypatch, shared, until_caught_up=True) as run:
+            run.join()
+        assert len(target.read(f"L.{topic}")[0]) == count, run.result
+        assert isinstance(run.result, PartitionsFailedError if lost else int)
+        assert ("its progress topic was lost" in str(run.result)) == lost
+        if not lost:
+            target.delete_topic(shared.progress_topic)
+    fill(source, topic, 10, first=100)
+    with RunningDaemon(monkeypatch, shared, until_caught_up=True, start_from=0) as run:
+        run.join()
+    assert run.result == 0
+    assert len(target.read(f"L.{topic}")[0]) == 220
 
 
 def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(

@@ -86,6 +86,7 @@ class Claimer:
                 self._link,
                 self.wish_of(at),
                 copied.get(at),
+                progress_lost=self._leadership.progress_lost,
             )
             if isinstance(decision, Adopt):
                 try:

@@ -3,7 +3,9 @@
     no progress, target empty (or not ours alone)      begin
     no progress, but MirrorMaker 2's positions         go on from there, or where its last records
                                                        are found: it may have copied more
-    no progress, target has data                       stop: what of the source it holds is unknown
+    no progress, target has data                       stop: what of the source it holds is unknown;
+                                                       begin where others write to it as well,
+                                                       unless there has been progress that was lost
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
     the same, but the source outgrew the target, and   go on, by key from the source's end on
     keys decide                                        (see routing.py)
@@ -106,11 +108,13 @@ def decide(
     link: LinkSettings,
     wish: Wish,
     copied: Copied | None = None,
+    *,
+    progress_lost: bool = False,
 ) -> Begin | Adopt | GoOn | GoByKey | Stop:
-    """`copied`: what MirrorMaker 2's book says of it."""
+    """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership."""
     targets = routing.targets_of(topic, partition)
     if progress is None or not progress.outlets:
-        return _decide_new(topic, targets, offsets, link, wish, copied)
+        return _decide_new(topic, targets, offsets, link, wish, copied, progress_lost)
     reason = _reason_to_stop(topic, progress)
     if reason is None:
         if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
@@ -145,15 +149,18 @@ def _decide_new(
     link: LinkSettings,
     wish: Wish,
     copied: Copied | None,
+    progress_lost: bool,
 ) -> Begin | Adopt | Stop:
     written = sum(offsets.target_ends[target] for target in targets)
     if copied is not None and written and len(targets) == 1 and not wish.acts:
         return _after_mirror_maker(topic, targets, offsets, copied)
-    if written and link.sole_writer and wish.start_from is None:
+    if written and (link.sole_writer or progress_lost) and wish.start_from is None:
         reason = (
             f"{topic.target} has data already ({written} offsets), but there is no progress "
             f"that says what of {topic.source} it holds"
         )
+        if progress_lost:
+            reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
             return Stop(reason=f"{reason} ({ACT})")
         if len(targets) == 1:

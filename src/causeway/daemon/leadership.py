@@ -6,6 +6,12 @@
               after which nothing of an older leader can come
     leading   renews the lease three times a lease
 
+A transactional id's epoch outlives the progress topic: one above 0 where the topic holds no lease
+tells that it was lost (deleted, or its disk), and not that this is the link's first start. So that
+two first drivers are not taken for that, each announces itself in the topic before it asks for its
+epoch, and the first in the log goes first. What was found stays in the leases from then on. Kafka
+forgets a transactional id that nobody used for a week, and then a loss looks like a first start.
+
 The broker's refusal keeps records of an older leader out; the lease only keeps two healthy drivers
 from taking the link from each other in turns.
 """
@@ -37,6 +43,7 @@ _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
 _REFRESH_S = 12 * 3600.0
 _KEPT_LEASES = 16  # records, of the newest
+_NOBODY = -1, -1  # no producer's id and epoch
 
 
 class Leadership:
@@ -59,6 +66,7 @@ class Leadership:
         self._written_at = 0.0
         self._taken_at = 0.0
         self._alone_at = 0.0
+        self._progress_lost: bool | None = None
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
@@ -69,9 +77,15 @@ class Leadership:
         """
         self._topic.ensure()
         contents = self._topic.read()
+        if not contents.leases:
+            self._progress_lost = None
+            self._announce(contents)
         if not self._wait_for_lease(contents, stop, on_standby):
             return None
         with self._lock:
+            # Else nobody has led since; what an attempt of ours that failed has found out stands.
+            if (lost := contents.leases[-1].progress_lost) is not None:
+                self._progress_lost = lost
             self._take()
             contents.update(self._topic.read(contents.end))
             # The epoch bars older leaders only if they have our producer id. Kafka gives out a new
@@ -92,6 +106,11 @@ class Leadership:
             self._alone_at = time.monotonic() + lease_s * MARGIN
         _log.info("lead link", extra={"link": self._link.name})
         return contents
+
+    @property
+    def progress_lost(self) -> bool:
+        """Whether the link has been led before the oldest of what its topic holds."""
+        return bool(self._progress_lost)
 
     @property
     def term(self) -> int | None:
@@ -152,6 +171,15 @@ class Leadership:
         with self._lock:
             self._writer = None
 
+    def _announce(self, contents: Contents) -> None:
+        """In a topic that nobody has led from yet: that we are about to. Of several who say so, the
+        first in the log goes first, and `contents` has it alone for the others to wait for."""
+        writer = ProgressWriter(self._topic, *_NOBODY)
+        writer.write([self._record(writer)])
+        contents.update(self._topic.read(contents.end))
+        led = [lease for lease in contents.leases if lease.progress_lost is not None]
+        contents.leases = led or contents.leases[:1]
+
     def _wait_for_lease(
         self,
         contents: Contents,
@@ -183,7 +211,9 @@ class Leadership:
         if self._link.delivery == "exactly-once":
             producer = self._cluster.init_transactional_id(f"causeway.{self._link.slug}")
         else:
-            producer = (-1, -1)
+            producer = _NOBODY
+        if self._progress_lost is None:
+            self._progress_lost = producer[1] > 0
         self._writer = ProgressWriter(self._topic, *producer)
         writing_at = time.monotonic()
         self._writer.write([self._record()])
@@ -208,4 +238,5 @@ class Leadership:
             producer_epoch=writer.producer_epoch,
             lease_s=self._lease_s,
             released=released,
+            progress_lost=self._progress_lost,
         )

@@ -14,7 +14,7 @@ MirrorMaker two underscores are an internal topic's, which a flow the other way 
     value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
     key    {"lease": "A->B"}
     value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
-            "released": false, "written_at": …}
+            "released": false, "progress_lost": false, "written_at": …}
 
 Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
 data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
@@ -83,7 +83,8 @@ class Progress:
 class LeaseRecord:
     """Who leads the link. It holds for `lease_s` seconds after its reader has seen it, unless
     `released`. `owner` names the driver for people; `process` tells whether it is one of this
-    machine that has ended, see daemon.leadership."""
+    machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
+    whether the topic was lost before: both see daemon.leadership."""
 
     link: str
     owner: str
@@ -92,6 +93,7 @@ class LeaseRecord:
     producer_epoch: int
     lease_s: float
     released: bool = False
+    progress_lost: bool | None = False
     written_at: int = -1
 
 
@@ -139,6 +141,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
             "producer_epoch": entry.producer_epoch,
             "lease_s": entry.lease_s,
             "released": entry.released,
+            "progress_lost": entry.progress_lost,
             "written_at": now_ms,
         }
     elif isinstance(entry, OffsetMapRecord):
@@ -198,6 +201,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 producer_epoch=fields["producer_epoch"],
                 lease_s=fields["lease_s"],
                 released=fields["released"],
+                progress_lost=fields.get("progress_lost", False),  # older ones lack it
                 written_at=fields["written_at"],
             )
         if "offsets" in name:

@@ -110,6 +110,21 @@ def test_a_target_with_data_and_no_progress_stops() -> None:
     )
 
 
+def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
+    """Others' data says nothing; that we have been here before does."""
+    shared = link(sole_writer=False)
+    first = decide(TOPIC, 0, None, BEGUN, shared, NOBODY)
+    assert first == Begin(start=0, targets=(0,))
+    lost = decide(TOPIC, 0, None, BEGUN, shared, NOBODY, progress_lost=True)
+    assert isinstance(lost, Stop)
+    assert "progress topic was lost" in lost.reason
+    assert decide(TOPIC, 0, None, EMPTY, shared, NOBODY, progress_lost=True) == first
+    assert decide(TOPIC, 0, None, BEGUN, shared, FROM, progress_lost=True) == first
+    adopted = decide(TOPIC, 0, None, BEGUN, shared, ADOPT, progress_lost=True)
+    assert isinstance(adopted, Adopt)
+    assert adopted.start is None
+
+
 @pytest.mark.parametrize(
     ("known", "topic", "offsets", "words", "adopted_start"),
     [

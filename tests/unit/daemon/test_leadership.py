@@ -57,6 +57,9 @@ class Broker:
         """As Kafka does when a transactional id was not used for long."""
         self.producer_id, self._epoch = self.producer_id + 1, -1
 
+    def lose_topic(self) -> None:
+        self.batches, self.end, self._next = [], 0, {}
+
     def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
         producer, epoch, sequence, count = struct.unpack_from(">qhii", batch, 43)
         with self.lock:
@@ -243,3 +246,67 @@ def test_who_is_fenced_or_lets_go_leads_no_more_at_once(
     with pytest.raises(LeadershipLostError):
         two.write([])
     assert two.term is None
+
+
+def test_a_link_that_has_been_led_before_knows_that_its_progress_was_lost(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    one.release()
+    acquire(two)
+    assert not one.progress_lost
+    assert not two.progress_lost
+    two.release()
+    broker.lose_topic()
+    for name in ("three", "four"):  # the loss is remembered
+        leader = driver(name)
+        acquire(leader)
+        assert leader.progress_lost
+        leader.release()
+
+
+def test_of_two_that_start_at_once_one_leads_and_nothing_seems_lost(
+    driver: Callable[[str], Leadership], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has read the topic while it was empty."""
+    one, two = driver("one"), driver("two")
+    produce = broker.produce_batch
+
+    def first_one(at: TopicPartition, batch: bytes) -> int:
+        monkeypatch.setattr(broker, "produce_batch", produce)
+        acquire(one)
+        return produce(at, batch)
+
+    monkeypatch.setattr(broker, "produce_batch", first_one)
+    waited_for: list[LeaseRecord] = []
+    stop = threading.Event()
+
+    def on_standby(lease: LeaseRecord) -> None:
+        waited_for.append(lease)
+        stop.set()
+
+    assert two.acquire(stop, on_standby) is None
+    assert "one" in waited_for[0].process
+    one.write([standing(1)])
+    assert not one.progress_lost
+
+
+def test_a_first_lease_that_could_not_be_written_makes_no_loss(
+    driver: Callable[[str], Leadership], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = driver("one")
+    produce = broker.produce_batch
+    gone = BrokerError("produce", code=19, name="NOT_ENOUGH_REPLICAS", retriable=True)
+
+    def announcements_only(at: TopicPartition, batch: bytes) -> int:
+        if broker.end:
+            raise gone
+        return produce(at, batch)
+
+    monkeypatch.setattr(broker, "produce_batch", announcements_only)
+    with pytest.raises(BrokerError):
+        acquire(one)
+    monkeypatch.setattr(broker, "produce_batch", produce)
+    acquire(one)
+    assert not one.progress_lost

@@ -59,7 +59,13 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
 
 
 @pytest.mark.parametrize(
-    "entry", [replace(standing(3), written_at=1234), replace(LEASE, written_at=1234), OFFSETS, TASK]
+    "entry",
+    [
+        replace(standing(3), written_at=1234),
+        replace(LEASE, progress_lost=True, written_at=1234),
+        OFFSETS,
+        TASK,
+    ],
 )
 def test_entries_survive_the_format(entry: Entry) -> None:
     key, value = progress.encode(entry, 1234)
