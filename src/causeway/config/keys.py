@@ -318,5 +318,6 @@ SECURITY = {
     "ssl.keystore.key": "Private key as PEM text.",
     "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
     "ssl.key.password": "Password of the private key.",
-    "ssl.endpoint.identification.algorithm": "https, or empty to accept any host name.",
+    "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
+    " host. Empty lets anybody pass for a broker who has any certificate that is trusted.",
 }

@@ -21,7 +21,8 @@ _HEAD = """# Configuration
 
 Causeway reads MirrorMaker 2's property files: Java's syntax, its keys, its precedence. `A->B.x`
 wins over `x`; `A.consumer.x`, `A.producer.x` and `A.admin.x` reach one client of cluster A, `A.x`
-all of them. Values may be `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}` or plain `${VAR}`.
+all of them. Values may be `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}` or plain `${VAR}`;
+a line end after such a value is no part of it.
 
 Keys that MirrorMaker 2, Connect or Kafka's clients know and this version does not act on are named
 in one warning, unknown keys in another; none is dropped in silence. All that is wrong with a file

@@ -132,8 +132,7 @@ def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[s
         if "ostname" in cause.verify_message or "IP address" in cause.verify_message:
             return (
                 f"the broker's certificate is not for {host}",
-                "use a name that is in the certificate, or set "
-                "ssl.endpoint.identification.algorithm to nothing",
+                "connect by a name that is in the certificate, or have one made for this name",
             )
         return (
             f"the broker's certificate is not trusted: {cause.verify_message}",
