@@ -37,7 +37,7 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
     """From the keys of a flow, names without any prefix."""
     keys = read(ControlKeys, own, problems)
     heartbeats = read(HeartbeatKeys, own, problems)
-    if keys.read_only_mirrors and keys.principal is None:
+    if keys.read_only_mirrors and "causeway.principal" not in own:
         # To deny writing to everybody would stop Causeway as well.
         problems.add(
             f"{own['causeway.read.only.mirrors'].place} needs causeway.principal,"
@@ -84,7 +84,7 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
     """From `causeway.*` among `entries`; intervals may be given in `.ms` or `.seconds`."""
     own = dict(entries)
     for seconds, millis in IN_SECONDS.items():
-        if seconds not in own:
+        if seconds not in own or own[seconds].missing:
             continue
         entry = own[seconds]
         if millis in own:

@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters
@@ -63,7 +64,7 @@ def load_mm1(
     """
     topics = filters.compile_mm1_include(include)
     problems = Problems(str(producer_config))
-    own = load_properties(producer_config, environment).entries
+    own = load_properties(producer_config, problems, environment).entries
     target = _client(own, TARGET_ALIAS, problems)
     options = {
         "causeway.lanes": num_streams,
@@ -78,10 +79,9 @@ def load_mm1(
     delivery = read(FlowKeys, own, problems).delivery
     problems.raise_if_any()
     warnings = _warnings(producer_config, own, "producer")
-    files = [(path, load_properties(path, environment).entries) for path in consumer_configs]
+    files = [_read(path, environment) for path in consumer_configs]
     links = []
-    for (path, entries), alias in zip(files, _aliases(files), strict=True):
-        problems = Problems(str(path))
+    for (path, entries, problems), alias in zip(files, _aliases(files), strict=True):
         source = _client(entries, alias, problems)
         read_keys = _consumer_keys(entries)
         fetch = fetch_settings(read_keys, problems)
@@ -116,6 +116,13 @@ def load_mm1(
     )
 
 
+def _read(
+    path: Path, environment: Mapping[str, str] | None
+) -> tuple[Path, Mapping[str, Entry], Problems]:
+    problems = Problems(str(path))
+    return path, load_properties(path, problems, environment).entries, problems
+
+
 def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings | None:
     for name, cause in _OLD_CLIENTS.items():
         if name in entries and "bootstrap.servers" not in entries:
@@ -129,13 +136,13 @@ def _consumer_keys(entries: Entries) -> dict[str, Entry]:
     key = "auto.offset.reset"
     entry = entries.get(key, Entry(key=key, value="latest", line=0))
     value = _OLD_RESETS.get(entry.value.strip().lower(), entry.value)
-    return {**entries, key: Entry(key=key, value=value, line=entry.line)}
+    return {**entries, key: replace(entry, value=value)}
 
 
 def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
     """New topics were found when the consumer's metadata was refreshed."""
     entry = entries.get("metadata.max.age.ms")
-    text = entry.value.strip() if entry else _METADATA_MAX_AGE_MS
+    text = entry.value.strip() if entry and not entry.missing else _METADATA_MAX_AGE_MS
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text) / 1000
     problems.add(
@@ -144,15 +151,15 @@ def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
     return 300
 
 
-def _aliases(files: Sequence[tuple[Path, Entries]]) -> list[str]:
+def _aliases(files: Sequence[tuple[Path, Entries, Problems]]) -> list[str]:
     """`source-<group.id>`: what names a link must not depend on addresses or file names. Groups of
     the same name (of two source clusters) are numbered in the order of their files."""
     groups = []
-    for path, entries in files:
+    for _, entries, problems in files:
         entry = entries.get("group.id")
         group = entry.value.strip() if entry else ""
-        if not group:
-            raise ConfigError("use", str(path), "it has no group.id, which names the mirror")
+        if not group and not (entry and entry.missing):
+            problems.add("it has no group.id, which names the mirror")
         groups.append(group)
     counts = Counter(groups)
     seen: Counter[str] = Counter()

@@ -44,10 +44,12 @@ _FILTERS = {
 def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
     """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
     effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
-    file = load_properties(path, environment)
     problems = Problems(str(path))
+    file = load_properties(path, problems, environment)
+    before = len(problems.lines)
     aliases = _aliases(file.entries, problems)
-    problems.raise_if_any()
+    if not aliases or len(problems.lines) > before:
+        problems.raise_if_any()  # nothing else can be judged
     _check_flow_names(file.entries, aliases, problems)
     links = _links(file.entries, aliases, problems)
     run = run_settings(file.entries, problems)
@@ -68,7 +70,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
 def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
     entry = entries.get("clusters")
     aliases = tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
-    if not aliases:
+    if not aliases and not (entry and entry.missing):
         problems.add("it names no clusters: set clusters = A, B")
     for alias in aliases:
         if not is_legal_name(alias):
@@ -106,7 +108,10 @@ def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> li
         found: list[str] = []
         keys = read(FlowKeys, own, here := Problems("", found))
         # What is wrong with the keys of a flow that does not run stops nobody.
-        if keys.enabled or ("enabled" in own and any("enabled" in line for line in here.lines)):
+        unclear = "enabled" in own and (
+            own["enabled"].missing or any("enabled" in line for line in here.lines)
+        )
+        if keys.enabled or unclear:
             enabled += 1
             for line in here.lines:
                 problems.add(line)
@@ -232,7 +237,7 @@ def _link(
 def _alias(own: Entries, name: str, alias: str, problems: Problems) -> str:
     """`source.cluster.alias` renames a cluster for a flow; its addresses stay under `alias`."""
     entry = own.get(name)
-    if entry is None:
+    if entry is None or entry.missing:
         return alias
     value = entry.value.strip()
     if not is_legal_name(value):
@@ -243,7 +248,9 @@ def _alias(own: Entries, name: str, alias: str, problems: Problems) -> str:
 
 def _check_classes(own: Entries, problems: Problems) -> None:
     for name, only in _FILTERS.items():
-        if name in own and own[name].value.strip().rsplit(".", 1)[-1] != only:
+        if name not in own or own[name].missing:
+            continue
+        if own[name].value.strip().rsplit(".", 1)[-1] != only:
             problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
     if "transforms" in own and own["transforms"].value.strip():
         # Passing them over in silence could let data out that they were to mask.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import javaproperties
@@ -32,12 +32,14 @@ _SECRET_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One property. `resolved` is set where the value came from outside the file."""
+    """One property. `resolved` is set where the value came from outside the file; `missing` where
+    it was to and could not be had: that has been told, and nothing that rests on it is judged."""
 
     key: str
     value: str = field(repr=False)
     line: int  # 1-based, of the key; 0 where there is no file
     resolved: bool = False
+    missing: bool = False
 
     @property
     def secret(self) -> bool:
@@ -83,13 +85,13 @@ def read_properties(path: Path) -> PropertyFile:
     return PropertyFile(path=path, entries=entries, repeated=tuple(repeated))
 
 
-def load_properties(path: Path, environment: Mapping[str, str] | None = None) -> PropertyFile:
-    """Reads `path` and resolves every reference. Raises one ConfigError that names each reference
-    that cannot be resolved, by key and line."""
+def load_properties(
+    path: Path, problems: Problems, environment: Mapping[str, str] | None = None
+) -> PropertyFile:
+    """Reads `path` and resolves every reference; those that cannot be go to `problems`, by key and
+    line. Raises ConfigError where there is nothing to read."""
     file = read_properties(path)
-    problems = Problems(str(path))
     resolved = resolve(file.entries, os.environ if environment is None else environment, problems)
-    problems.raise_if_any()
     return PropertyFile(path=path, entries=resolved, repeated=file.repeated)
 
 
@@ -149,11 +151,15 @@ class _Resolver:
     def entry(self, entry: Entry) -> Entry:
         if "${" not in entry.value:
             return entry
-        value = _REFERENCE.sub(lambda match: self._value(entry, match), entry.value)
-        changed = value != entry.value
-        return Entry(key=entry.key, value=value, line=entry.line, resolved=changed)
+        values = [self._value(entry, match) for match in _REFERENCE.finditer(entry.value)]
+        if None in values:
+            return replace(entry, value="", resolved=True, missing=True)
+        # What writes secrets to files and variables likes to end them with a line end.
+        told = iter([value.rstrip("\r\n") for value in values if value is not None])
+        value = _REFERENCE.sub(lambda _: next(told), entry.value)
+        return replace(entry, value=value, resolved=value != entry.value)
 
-    def _value(self, entry: Entry, match: re.Match[str]) -> str:
+    def _value(self, entry: Entry, match: re.Match[str]) -> str | None:
         name, path, key = match.group(1), match.group(2) or "", match.group(3)
         kind = "env" if name is None else self.providers.get(name, "")
         if kind == "env":
@@ -164,12 +170,11 @@ class _Resolver:
         elif kind == "dir":
             found, cause = self._from_directory(path, key)
         elif kind == "unsupported":
-            return ""
+            return None
         else:
             found, cause = None, f"there is no config provider called {name}"
         if found is None:
             self.problems.add(f"{entry.place}: {cause}")
-            return ""
         return found
 
     def _from_file(self, path: str, key: str) -> tuple[str | None, str]:

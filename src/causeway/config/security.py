@@ -47,9 +47,11 @@ def client_settings(
     client = read(ClientKeys, entries, problems)
     protocol = reader.protocol()
     bootstrap = reader.bootstrap()
-    tls = reader.tls() if protocol.endswith("SSL") else None
-    sasl = reader.sasl() if protocol.startswith("SASL") else None
-    if len(problems.lines) > before or not bootstrap or (protocol.startswith("SASL") and not sasl):
+    tls = reader.tls() if protocol.endswith("SSL") and reader.has_all("ssl.") else None
+    sasl = reader.sasl() if protocol.startswith("SASL") and reader.has_all("sasl.") else None
+    if len(problems.lines) > before or not (bootstrap and reader.has_all("")):
+        return None
+    if protocol.startswith("SASL") and not sasl:
         return None
     return ClientSettings(
         alias=alias,
@@ -91,7 +93,15 @@ class _Reader:
         entry = self.entries.get(key)
         return entry.place if entry else f"{key} of cluster {self.alias}"
 
+    def has_all(self, prefix: str) -> bool:
+        """Whether no value of the keys that begin so is missing."""
+        return not any(
+            entry.missing for key, entry in self.entries.items() if key.startswith(prefix)
+        )
+
     def _missing(self, key: str, why: str) -> None:
+        if key in self.entries and self.entries[key].missing:
+            return
         self.problems.add(f"cluster {self.alias} has no {key}: {why}")
 
     def bootstrap(self) -> tuple[tuple[str, int], ...]:

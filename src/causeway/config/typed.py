@@ -16,8 +16,12 @@ _Model = TypeVar("_Model", bound=Keys)
 
 def read(model: type[_Model], entries: Mapping[str, Entry], problems: Problems) -> _Model:
     """`entries` by key name; others are ignored. A value that does not fit goes to `problems`, and
-    its default stands in for it, so that later checks can go on."""
-    given = {name: entries[name] for name in model.names() if name in entries}
+    its default stands in for it, or for one that is missing, so that later checks can go on."""
+    given = {
+        name: entries[name]
+        for name in model.names()
+        if name in entries and not entries[name].missing
+    }
     while True:
         try:
             return model.model_validate({name: entry.value for name, entry in given.items()})

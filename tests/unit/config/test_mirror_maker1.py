@@ -157,3 +157,14 @@ def test_refusals_are_one_line(
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         load_mm1([tmp_path / "c"], tmp_path / "p", "x")
+
+
+def test_a_variable_that_is_not_set_hides_no_other_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, ("bootstrap.servers=${A}\ngroup.id=${B}\nfetch.min.bytes=x\n",))
+    _, *lines = str(raised.value).splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "bootstrap.servers",
+        "group.id",
+        "fetch.min.bytes",
+    ]

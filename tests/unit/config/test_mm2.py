@@ -321,3 +321,46 @@ def test_errors_hide_what_came_from_outside(tmp_path: Path) -> None:
 
 def test_the_shared_brokers_default_replication_factor(tmp_path: Path) -> None:
     assert link(tmp_path, "replication.factor=-1").replication_factor == -1
+
+
+def test_a_variable_that_is_not_set_hides_no_other_mistake(tmp_path: Path) -> None:
+    text = """
+clusters = A, B
+A.bootstrap.servers = ${env:A}
+B.bootstrap.servers = b
+A->B.enabled = ${env:ON}
+A->B.topics = (
+A->B.tasks.max = ${env:TASKS}
+replication.factor = ${env:COPIES}
+topic.filter.class = ${env:FILTER}
+source.cluster.alias = ${env:NAME}
+causeway.lease.seconds = ${env:LEASE}
+causeway.read.only.mirrors = true
+causeway.principal = ${env:WHO}
+A.security.protocol = SASL_SSL
+A.sasl.mechanism = PLAIN
+A.sasl.jaas.config = x.PlainLoginModule required username="u" password="${env:WORD}";
+A.ssl.truststore.location = /no/such.jks
+A.ssl.truststore.password = ${env:WORD}
+B.security.protocol = SASL_PLAINTEXT
+B.sasl.mechanism = ${env:HOW}
+offset.lag.max = many
+"""
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text)
+
+    first, *lines = str(raised.value).splitlines()
+    assert first.endswith("14 problems")
+    not_set = [line for line in lines if line.endswith("is not set")]
+    assert len(not_set) == 11
+    assert [line.strip().partition(": ")[0] for line in lines if line not in not_set] == [
+        "B.bootstrap.servers (line 4)",
+        "A->B.topics (line 6)",
+        "offset.lag.max (line 21) must be a whole number of at least 0, not 'many'",
+    ]
+
+
+def test_without_the_clusters_names_nothing_else_can_be_judged(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, "clusters = ${env:ALL}\nA->B.enabled = true\n")
+    assert str(raised.value).endswith("clusters (line 1): the environment variable ALL is not set")

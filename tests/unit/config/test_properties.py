@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from causeway.config.problems import Problems
 from causeway.config.properties import load_properties
 from causeway.errors import ConfigError
 
@@ -11,7 +12,8 @@ from causeway.errors import ConfigError
 def load(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
     path = tmp_path / "x.properties"
     path.write_bytes(text.encode("latin-1"))
-    file = load_properties(path, environment)
+    file = load_properties(path, problems := Problems(str(path)), environment)
+    problems.raise_if_any()
     return {name: entry.value for name, entry in file.entries.items()}
 
 
@@ -41,7 +43,7 @@ def test_syntax(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
 def test_lines_are_those_of_the_keys(tmp_path: Path) -> None:
     path = tmp_path / "x.properties"
     path.write_text("# comment\na=1\\\n  2\n\nb=3\na=4\n")
-    file = load_properties(path)
+    file = load_properties(path, Problems(""))
     assert {name: entry.line for name, entry in file.entries.items()} == {"b": 5, "a": 6}
     assert [entry.line for entry in file.repeated] == [2]
 
@@ -72,7 +74,7 @@ def test_declared_providers(tmp_path: Path) -> None:
 def test_what_came_from_outside_is_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "x.properties"
     path.write_text("a=${X}\nb=plain\nsasl.jaas.config=word\n")
-    entries = load_properties(path, {"X": "hunter2"}).entries
+    entries = load_properties(path, Problems(""), {"X": "hunter2"}).entries
     assert "hunter2" not in repr(entries)
     assert [entries[name].shown for name in ("a", "b", "sasl.jaas.config")] == [
         "(hidden)",
@@ -110,9 +112,9 @@ def test_refusals_are_one_line(tmp_path: Path, text: str, message: str) -> None:
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
-        load_properties(tmp_path / "nope")
+        load_properties(tmp_path / "nope", Problems(""))
     with pytest.raises(ConfigError, match="is a directory"):
-        load_properties(tmp_path)
+        load_properties(tmp_path, Problems(""))
 
 
 def test_all_that_is_missing_is_told_together(tmp_path: Path) -> None:
@@ -121,3 +123,23 @@ def test_all_that_is_missing_is_told_together(tmp_path: Path) -> None:
     assert "2 problems" in str(raised.value)
     assert "variable X" in str(raised.value)
     assert "variable Y" in str(raised.value)
+
+
+def test_a_line_end_after_a_value_from_outside_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "word").write_text("hunter2\n")
+    (tmp_path / "key.pem").write_text("-----BEGIN X-----\nabc\n-----END X-----\n")
+    (tmp_path / "secrets").write_text("word = hunter2\\r\\n\n")
+    text = (
+        f'a="${{dir:{tmp_path}:word}}"\n'
+        "b=${env:X}\n"
+        "c=${X}\n"
+        f"d=${{file:{tmp_path}/secrets:word}}\n"
+        f"e=${{dir:{tmp_path}:key.pem}}\n"
+    )
+    assert load(tmp_path, text, X="hunter2\n") == {
+        "a": '"hunter2"',
+        "b": "hunter2",
+        "c": "hunter2",
+        "d": "hunter2",
+        "e": "-----BEGIN X-----\nabc\n-----END X-----",
+    }
