@@ -76,6 +76,7 @@ def test_plan_then_run_then_status(
     run = causeway("run", file, "--until-caught-up")
 
     assert run.code == 0, run.err
+    assert 'event="lanes ready" lanes=2' in run.err
     assert "Traceback" not in run.err
     assert {at: len(records) for at, records in target.read(f"{prefix}a.{orders}").items()} == {
         0: 500,

@@ -23,12 +23,13 @@ FileArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
-def load(path: Path) -> Settings:
-    """The file's settings; its warnings are said once, on stderr."""
+def load(path: Path, *, quiet: bool = False) -> Settings:
+    """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
     from causeway.config.mm2 import load_mm2
 
     settings = load_mm2(path)
-    warn(settings.warnings)
+    if not quiet:
+        warn(settings.warnings)
     return settings
 
 

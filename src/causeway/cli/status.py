@@ -17,7 +17,8 @@ def command(file: FileArgument, as_json: JsonOption = False) -> None:
     """Show where each mirrored partition stands, by asking the clusters alone."""
     from causeway.operate import status
 
-    links = status.status(load(file))
+    # It is asked often; `plan` and `run` are where a person hears about the file.
+    links = status.status(load(file, quiet=True))
     if as_json:
         print_json(status.as_json(links))
         return

@@ -107,7 +107,7 @@ class Daemon:
         self._secret = secret
         self._server: ControlServer | None = None
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
-        self._launched = 0
+        self._launched = self._ready = 0
         heartbeats = [
             (each.name, heartbeat_task(each, self._clusters.open(each.target, needed=False)))
             for each in settings.heartbeat_links
@@ -189,6 +189,7 @@ class Daemon:
                 self._server = self._listen(spark)
             self._launch_lanes(spark, self._server)
         self._fleet.tick()
+        self._tell_ready()
         self._publish()
         return self._bounded and self._caught_up()
 
@@ -206,7 +207,7 @@ class Daemon:
 
     def _launch_lanes(self, spark: Spark, server: ControlServer) -> None:
         if spark is not self._lanes_of:
-            self._lanes_of, self._launched = spark, 0
+            self._lanes_of, self._launched, self._ready = spark, 0, 0
         wanted = min(spark.lanes, max(_FIRST_LANES, self._fleet.partitions))
         if wanted <= self._launched:
             return
@@ -214,6 +215,13 @@ class Daemon:
         for lane in range(self._launched, wanted):
             spark.launch(lane, server.host, server.port)
         self._launched = wanted
+
+    def _tell_ready(self) -> None:
+        """Once all lanes that were launched have come, and again where there are more."""
+        if self._ready < self._launched <= len(self._fleet.lanes()):
+            self._ready = self._launched
+            seconds = round(time.time() - self._started_at, 1)
+            _log.info("lanes ready", extra={"lanes": self._ready, "after_s": seconds})
 
     def _on_lane_ended(self, lane: int, reason: str, returned: bool) -> None:
         self._fleet.on_lane_ended(lane, reason, returned)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from causeway.cli.common import parse_timestamp
+from causeway.cli.common import load, parse_timestamp
 from causeway.cli.logs import Logfmt
 from causeway.cli.words import count, duration, number, size
 from causeway.errors import ConfigError
@@ -55,3 +56,20 @@ def test_a_log_line_can_be_read_by_machines() -> None:
         'time=1970-01-01T00:00:00.250Z level=warning event="partition failed" '
         'link=A->B reason="said \\"no\\""'
     )
+
+
+def test_what_is_odd_about_a_file_is_said_unless_it_was_said_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\nA->B.no.such.key = 1\n"
+    )
+
+    load(file)
+    first = capsys.readouterr().err
+    load(file, quiet=True)
+
+    assert first == "causeway: warning: unknown keys: A->B.no.such.key (line 5)\n"
+    assert capsys.readouterr().err == ""
