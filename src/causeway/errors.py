@@ -10,6 +10,7 @@
     ├── DivergedError             7   source and target no longer fit together; a person decides
     ├── BrokerError               8   a broker answered with another Kafka error code
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
+        └── TooLargeError         7   a batch that would take too much memory unpacked
 
 Each says which operation failed, on what, why, what to do about it, and whether trying again can
 help. An error's text never holds a secret.
@@ -110,6 +111,10 @@ class BrokerError(CausewayError):
 
 class ProtocolError(CausewayError):
     exit_code = 1
+
+
+class TooLargeError(ProtocolError):
+    exit_code = 7
 
 
 class DivergedError(CausewayError):

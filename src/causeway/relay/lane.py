@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from causeway.errors import CausewayError, DivergedError
+from causeway.errors import CausewayError, DivergedError, TooLargeError
 from causeway.model import State, TopicPartition
 from causeway.relay import flow as flows
 from causeway.relay.connections import Connections
@@ -43,8 +43,7 @@ from causeway.relay.messages import (
 )
 from causeway.relay.reader import SourceConnection
 from causeway.relay.recovery import Resumption, recover
-from causeway.relay.route import route
-from causeway.relay.source import keep
+from causeway.relay.route import take
 from causeway.relay.survey import Request
 from causeway.relay.target import Answer, TargetConnection
 from causeway.wire import codes
@@ -429,10 +428,10 @@ class Lane:
                 flow.failures = 0
             return
         try:
-            kept = keep(
-                fetched.records, flow.position, fetched.aborted if committed else (), flow.subject
-            )
-            touched = [outlet for batch in kept.batches for outlet in route(flow, batch)]
+            kept, touched = take(flow, fetched)
+        except TooLargeError as error:
+            self._stop(flow, f"{error} (start with --from a time after it to go on without it)")
+            return
         except CausewayError as error:
             self._doubt(flow, str(error))
             return

@@ -331,7 +331,7 @@ def _last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clus
     append_times = bool(fields[5] & LOG_APPEND_TIME)
     try:
         found = decode(raw)
-    except ProtocolError:  # what our codec can't read (a header's name that is no UTF-8)
+    except ProtocolError:  # too large to be unpacked: lanes relay it as it is
         return _LastOfOurs(count, -1, None, foreign, append_times)
     missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
     return _LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)

@@ -1,4 +1,4 @@
-"""Which target partition each record goes to."""
+"""What of a fetch answer is relayed, and which target partition each record goes to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ from kafka.partitioner.default import murmur2
 
 from causeway.relay.flow import Flow, OutletState
 from causeway.relay.messages import Assignment
+from causeway.relay.source import Kept, keep
 from causeway.wire.batches import Batch
-from causeway.wire.records import Record, build, records_of
+from causeway.wire.fetch import Fetched
+from causeway.wire.records import UNPACKED_BYTES, Record, build, records_of
+from causeway.wire.unpack import unpacked_total
 
 KEYLESS_RUN = 128  # source offsets without a key that stay together, so that batches stay large
+
+
+def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
+    """Put what `fetched` brings to the outlets it is for: what was kept, and those outlets.
+
+    As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked.
+    Raises what `keep` does.
+    """
+    aborted = fetched.aborted if flow.assignment.read_committed else ()
+    kept = keep(fetched.records, flow.position, aborted, flow.subject)
+    touched: list[OutletState] = []
+    most_unpacked = unpacked_total() + UNPACKED_BYTES
+    for batch in kept.batches:
+        touched += route(flow, batch)
+        if unpacked_total() >= most_unpacked:
+            return Kept(batch.next, kept.batches, batch.leader_epoch), touched
+    return kept, touched
 
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:

@@ -33,12 +33,14 @@ from causeway.wire.records import (
     MERGED_BYTES,
     MERGED_RECORDS,
     SMALL_BATCH,
+    UNPACKED_BYTES,
     as_is,
     decode,
     decode_legacy,
     densify,
     join,
 )
+from causeway.wire.unpack import unpacked_total
 
 _CONTROL_KEY = Struct(">hh")  # version, type
 _ABORT = 0
@@ -64,8 +66,10 @@ def keep(
     """Walk a Fetch response's records from source offset `position` on.
 
     `aborted` is the response's list of (producer id, first offset), empty when uncommitted data
-    is wanted. A partial batch at the end is ignored. Raises ProtocolError for a wrong CRC, naming
-    `subject` and the offset: a corrupt batch is never passed on.
+    is wanted. A partial batch at the end is ignored, and what follows once UNPACKED_BYTES have been
+    unpacked is left to the next fetch: no log takes the lane from the others for long. Raises,
+    naming `subject` and the offset, ProtocolError for a wrong CRC: a corrupt batch is never passed
+    on; TooLargeError for a batch that must be unpacked and takes too much room.
     """
     kept = Kept(position)
     batches = kept.batches
@@ -73,7 +77,8 @@ def keep(
     aborting: set[int] = set()
     unpack = HEADER.unpack_from
     at, end = 0, len(data)
-    while end - at >= LENGTH_OVERHEAD:
+    most_unpacked = unpacked_total() + UNPACKED_BYTES
+    while end - at >= LENGTH_OVERHEAD and unpacked_total() < most_unpacked:
         length = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
         stop = at + LENGTH_OVERHEAD + length
         if stop > end:
@@ -84,7 +89,7 @@ def keep(
                 at = after
                 continue
         if data[at + MAGIC_AT] != MAGIC:
-            _keep_legacy(data[at:stop], kept)
+            _keep_legacy(data[at:stop], kept, subject)
             at = stop
             continue
         (
@@ -118,7 +123,7 @@ def keep(
             pass
         elif count != last_delta + 1 or base < kept.position or attributes & LOG_APPEND_TIME:
             dense = densify(
-                decode(data[at:stop]),
+                decode(data[at:stop], _batch_at(base, subject)),
                 kept.position,
                 codec=attributes & CODEC_MASK,
                 next=last + 1,
@@ -154,10 +159,10 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
     keep_raw = raws.append
     unpack = _SMALL_HEADER.unpack_from
     at, end = start, len(data)
-    codec = first = -1
-    following, records, gapless, leader_epoch = kept.position, 0, True, -1
+    codec = -1
+    following, records = kept.position, 0
     while end - at >= HEADER_SIZE and at - start < MERGED_BYTES and records < MERGED_RECORDS:
-        base, length, epoch, magic, crc, attributes, last_delta, count = unpack(data, at)
+        base, length, _, magic, crc, attributes, last_delta, count = unpack(data, at)
         stop = at + LENGTH_OVERHEAD + length
         if (
             length > SMALL_BATCH
@@ -169,39 +174,26 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
         ):
             break
         if not raws:
-            codec, first = attributes & CODEC_MASK, base
+            codec = attributes & CODEC_MASK
         elif attributes & CODEC_MASK != codec:
             break
-        elif base != following:
-            gapless = False
         if crc32c(bytes(data[at + CRC_START : stop])) != crc:
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         keep_raw(data[at:stop])
         following = base + count
         records += count
-        leader_epoch = epoch
         at = stop
     if not raws:
         return start
-    try:
-        kept.batches.append(
-            join(
-                raws,
-                codec=codec,
-                first=first,
-                next=following,
-                leader_epoch=leader_epoch,
-                gapless=gapless,
-            )
-            if len(raws) > 1
-            else as_is(raws[0])
-        )
-    except ProtocolError:
-        # What our codec can't read (a header's name that is no UTF-8) needs no merging.
-        kept.batches += [as_is(raw) for raw in raws]
-    kept.position = following
-    kept.leader_epoch = leader_epoch
-    return at
+    batch, taken = join(raws) if len(raws) > 1 else (as_is(raws[0]), 1)
+    kept.batches.append(batch)
+    kept.position = batch.next
+    kept.leader_epoch = batch.leader_epoch
+    return start + sum(map(len, raws[:taken]))
+
+
+def _batch_at(offset: int, subject: str) -> str:
+    return f"{subject}, the batch at offset {offset}"
 
 
 def _is_abort(raw: memoryview) -> bool:
@@ -214,8 +206,9 @@ def _is_abort(raw: memoryview) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == _ABORT)
 
 
-def _keep_legacy(raw: memoryview, kept: Kept) -> None:
-    records = decode_legacy(raw, raw[MAGIC_AT])
+def _keep_legacy(raw: memoryview, kept: Kept, subject: str) -> None:
+    offset = _OFFSET_AND_LENGTH.unpack_from(raw)[0]
+    records = decode_legacy(raw, raw[MAGIC_AT], _batch_at(offset, subject))
     if not records or records[-1].offset < kept.position:
         return
     following = records[-1].offset + 1

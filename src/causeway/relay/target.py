@@ -183,7 +183,7 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
     """The outlet's next batch: a run of small neighbours as one, one that is too large in parts.
 
     A single record that is too large goes out as it is: the broker's refusal names the reason. So
-    does what our codec can't read (a header's name that is no UTF-8): the broker judges it.
+    does what cannot be unpacked: the broker judges it.
     """
     batch = outlet.take()
     if batch.size > max_message_bytes and batch.records > 1:
@@ -213,12 +213,9 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
         run.append(outlet.take())
     if len(run) == 1:
         return batch
-    try:
-        merged = merge(run)
-    except ProtocolError:
-        merged = None
-    if merged is not None and merged.size <= max_message_bytes:
-        return merged
-    for one in reversed(run[1:]):  # compressed anew they may take more room than before
+    merged, taken = merge(run)
+    if merged.size > max_message_bytes:  # compressed anew they may take more room than before
+        merged, taken = batch, 1
+    for one in reversed(run[taken:]):
         outlet.put_back(one)
-    return batch
+    return merged

@@ -5,6 +5,7 @@ formats, larger than the target takes, and by runs of small ones, which are merg
 compiled codec does the work on records; nothing here runs for a batch on the fast path.
 
 Key, value, headers (order, repeats, null values) and timestamps survive exactly. The codec stays.
+What batches unpack to is bounded, since whoever may write to a topic decides what is in them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
+from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
-from causeway.errors import ProtocolError
+from causeway.errors import ProtocolError, TooLargeError
+from causeway.wire import plain_records
 from causeway.wire.batches import (
     CODEC_MASK,
     HEADER,
@@ -26,12 +29,22 @@ from causeway.wire.batches import (
     NO_PRODUCER,
     Batch,
 )
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.unpack import unpack
 
 _NO_SIZE_LIMIT = 2**31 - 1
+_PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
+_ATTRIBUTES_AT = 22  # their lower byte
+_COUNT_AT = 57
+_LEGACY_ATTRIBUTES_AT = 17
+_RECORD_BYTES = 200  # what a record costs in memory besides what it holds
+_TIMES = 4  # so often its size a batch may take where that is more: who allows such has the room
 
 SMALL_BATCH = 2048  # bytes; up to here neighbours are merged: see docs/decisions/0003-merging.md
 MERGED_BYTES = 128 * 1024
 MERGED_RECORDS = 4096
+MERGED_UNPACKED = 1024 * 1024  # bytes, not compressed
+UNPACKED_BYTES = 32 * 1024 * 1024  # a larger batch can only be relayed as it is
 
 
 class Record(Protocol):
@@ -49,22 +62,50 @@ class Record(Protocol):
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
 
-def decode(raw: bytes | memoryview) -> list[Record]:
+def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Record]:
     """The records of one whole batch (header included), with absolute offsets. In a LogAppendTime
-    batch every record has the append time, as a consumer would see it. Raises ProtocolError."""
+    batch every record has the append time, as a consumer would see it.
+
+    Raises ProtocolError; TooLargeError for one that takes more memory unpacked than UNPACKED_BYTES.
+    """
+    most = max(UNPACKED_BYTES, _TIMES * len(raw))
+    plain = _unpacked(memoryview(raw), most, subject)
+    records = int.from_bytes(plain[_COUNT_AT:HEADER_SIZE], "big", signed=True)
+    if records * _RECORD_BYTES > most:
+        raise TooLargeError("decode", subject, f"{records} records are too many to unpack")
+    return _read(plain, subject)
+
+
+def _unpacked(raw: memoryview, most: int, subject: str) -> memoryview:
+    """The same batch without compression; good until the next one is unpacked."""
+    if len(raw) < HEADER_SIZE or not (codec := raw[_ATTRIBUTES_AT] & CODEC_MASK):
+        return raw
+    plain = unpack(codec, raw[:HEADER_SIZE], raw[HEADER_SIZE:], most, subject)
+    plain[_ATTRIBUTES_AT] ^= codec
+    return plain
+
+
+def _read(plain: memoryview, subject: str) -> list[Record]:
     try:
-        return list(DefaultRecordBatch(bytes(raw)))
+        try:
+            return list(DefaultRecordBatch(plain))
+        except UnicodeDecodeError:
+            return list(plain_records.decode(plain))
     except Exception as error:
-        raise ProtocolError("decode", "record batch", str(error) or type(error).__name__) from error
+        raise ProtocolError("decode", subject, str(error) or type(error).__name__) from error
 
 
-def decode_legacy(raw: bytes | memoryview, magic: int) -> list[Record]:
+def decode_legacy(raw: bytes | memoryview, magic: int, subject: str = "") -> list[Record]:
     """The records of one message of format 0 or 1 (a compressed one holds several)."""
-    subject = f"message of format {magic}"
+    subject = subject or f"message of format {magic}"
     try:
         batch = LegacyRecordBatch(bytearray(raw), magic)
         intact = batch.validate_crc()  # before the records are read: that replaces the bytes
+        if intact:
+            _refuse_large_legacy(memoryview(raw), magic, subject)
         records: list[Record] = list(batch) if intact else []
+    except ProtocolError:
+        raise
     except Exception as error:
         raise ProtocolError("decode", subject, str(error) or type(error).__name__) from error
     if not intact:
@@ -72,8 +113,23 @@ def decode_legacy(raw: bytes | memoryview, magic: int) -> list[Record]:
     return records
 
 
+def _refuse_large_legacy(raw: memoryview, magic: int, subject: str) -> None:
+    """aiokafka unpacks such a message without a bound, so it is unpacked here before."""
+    codec = raw[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
+    if not codec:
+        return
+    at = _LEGACY_ATTRIBUTES_AT + (9 if magic else 1)
+    key_size = int.from_bytes(raw[at : at + 4], "big", signed=True)
+    packed = raw[at + 8 + max(0, key_size) :]
+    unpack(codec, raw[:0], packed, max(UNPACKED_BYTES, _TIMES * len(raw)), subject)
+
+
 def records_of(batch: Batch) -> list[Record]:
     """The records of a batch, with offsets from 0 on: index them into `batch.source_offset`."""
+    return decode(_raw_of(batch))
+
+
+def _raw_of(batch: Batch) -> bytes:
     header = HEADER.pack(
         0,
         batch.size - LENGTH_OVERHEAD,
@@ -89,7 +145,7 @@ def records_of(batch: Batch) -> list[Record]:
         -1,
         batch.records,
     )
-    return decode(header + batch.payload)
+    return header + batch.payload
 
 
 def build(
@@ -102,27 +158,43 @@ def build(
     offsets: Sequence[int] | None,
 ) -> Batch:
     """One dense batch of `records` (at least one), in order; the rest as in `Batch`."""
-    # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
-    # runs are built shifted to 0 and the header's two absolute timestamps shifted back.
     timestamps = [-1 if r.timestamp is None else r.timestamp for r in records]
-    shift = -min(0, *timestamps)
-    builder = DefaultRecordBatchBuilder(MAGIC, codec, 0, NO_PRODUCER, -1, -1, _NO_SIZE_LIMIT)
-    append = builder.append
-    for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True)):
-        append(index, timestamp + shift, record.key, record.value, record.headers)
-    built = bytes(builder.build())
-    fields = HEADER.unpack_from(built)
+    try:
+        payload, codec = _encode(records, timestamps, codec)
+    except UnicodeEncodeError:
+        payload = _encode_plain(records, timestamps, codec)
     return Batch(
-        payload=built[HEADER_SIZE:],
-        codec=fields[5],
-        base_timestamp=fields[7] - shift,
-        max_timestamp=fields[8] - shift,
+        payload=payload,
+        codec=codec,
+        base_timestamp=timestamps[0],
+        max_timestamp=max(timestamps),
         records=len(records),
         first=first,
         next=next,
         leader_epoch=leader_epoch,
         offsets=offsets,
     )
+
+
+def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) -> tuple[bytes, int]:
+    """What follows a batch's header, and its codec: none where compression gains nothing."""
+    # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
+    # runs are built shifted to 0.
+    shift = -min(0, *timestamps)
+    builder = DefaultRecordBatchBuilder(MAGIC, codec, 0, NO_PRODUCER, -1, -1, _NO_SIZE_LIMIT)
+    append = builder.append
+    for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True)):
+        append(index, timestamp + shift, record.key, record.value, record.headers)
+    built = bytes(builder.build())
+    return built[HEADER_SIZE:], built[_ATTRIBUTES_AT] & CODEC_MASK
+
+
+def _encode_plain(records: Sequence[Record], timestamps: Sequence[int], codec: int) -> bytes:
+    payload = plain_records.encode(
+        PlainRecord(index, timestamp, record.key, record.value, record.headers)
+        for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+    )
+    return _PACK[codec](payload) if codec else payload
 
 
 def densify(
@@ -157,32 +229,32 @@ def as_is(raw: bytes | memoryview) -> Batch:
     )
 
 
-def join(
-    raws: Sequence[memoryview],
-    *,
-    codec: int,
-    first: int,
-    next: int,
-    leader_epoch: int,
-    gapless: bool,
-) -> Batch:
-    """Dense batches of one codec, headers included, as one batch; `gapless`: no source offset
-    between them was dropped."""
-    records: list[Record] = []
-    try:
-        for raw in raws:
-            records += DefaultRecordBatch(raw)
-    except Exception as error:
-        raise ProtocolError("decode", "record batch", str(error) or type(error).__name__) from error
-    offsets = None if gapless else [record.offset for record in records]
-    return build(
-        records, codec=codec, first=first, next=next, leader_epoch=leader_epoch, offsets=offsets
+def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
+    """Dense batches of one codec, headers included, as one batch, and how many of them it holds:
+    those up to the first that cannot be read, or is too much unpacked, but at least the first."""
+    records, taken = _read_together(raws)
+    if taken < 2:
+        return as_is(raws[0]), 1
+    first, next = records[0].offset, records[-1].offset + 1
+    fields = HEADER.unpack_from(raws[taken - 1])
+    gapless = next - first == len(records)
+    batch = build(
+        records,
+        codec=fields[5] & CODEC_MASK,
+        first=first,
+        next=next,
+        leader_epoch=fields[2],
+        offsets=None if gapless else [record.offset for record in records],
     )
+    return batch, taken
 
 
-def merge(batches: Sequence[Batch]) -> Batch:
-    """Neighbours of one codec as one batch."""
-    records = [record for batch in batches for record in records_of(batch)]
+def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
+    """As `join`, for neighbours that were kept already."""
+    records, taken = _read_together(memoryview(_raw_of(batch)) for batch in batches)
+    if taken < 2:
+        return batches[0], 1
+    batches = batches[:taken]
     contiguous = all(b.offsets is None for b in batches) and all(
         a.first + a.records == b.first for a, b in pairwise(batches)
     )
@@ -191,7 +263,7 @@ def merge(batches: Sequence[Batch]) -> Batch:
         if contiguous
         else [batch.source_offset(i) for batch in batches for i in range(batch.records)]
     )
-    return build(
+    batch = build(
         records,
         codec=batches[0].codec,
         first=batches[0].first,
@@ -199,6 +271,24 @@ def merge(batches: Sequence[Batch]) -> Batch:
         leader_epoch=batches[-1].leader_epoch,
         offsets=offsets,
     )
+    return batch, taken
+
+
+def _read_together(raws: Iterable[memoryview]) -> tuple[list[Record], int]:
+    """The records of the first so many of `raws` that unpack to MERGED_UNPACKED together."""
+    records: list[Record] = []
+    room, taken = MERGED_UNPACKED, 0
+    for raw in raws:
+        try:
+            plain = _unpacked(raw, room, "record batch")
+            records += _read(plain, "record batch")
+        except ProtocolError:
+            break
+        room -= len(plain)
+        taken += 1
+        if room <= 0:
+            break
+    return records, taken
 
 
 def split(batch: Batch, start: int, stop: int) -> Batch:

@@ -260,13 +260,15 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
         assert found.pair == Pair(source=7, target=8, sequence=7)
 
 
-def test_a_record_that_our_codec_cannot_read_is_counted() -> None:
-    """A header's name that is no UTF-8: lanes relay it as it is."""
+@pytest.mark.parametrize("size", [1, 40 * 1024 * 1024])
+def test_a_record_that_cannot_be_unpacked_is_counted(size: int) -> None:
+    """Lanes relay it as it is. One with a header's name that is not UTF-8 is compared."""
     records = [Rec(offset=i, headers=[("\udcff", b"x")]) for i in range(5)]
+    records[2] = dataclasses.replace(records[2], value=b"\0" * size)
     world = plain_world(5, 3)
     world.source, world.targets[0] = Log(), Log()
-    world.source.append(records)
-    world.targets[0].append(records[:3], producer_id=OURS, epoch=0, sequence=0)
+    world.source.append(records, compressed=True)
+    world.targets[0].append(records[:3], compressed=True, producer_id=OURS, epoch=0, sequence=0)
 
     (found,) = _resumed(world.recover(START)).outlets
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from causeway.model import Pair
 from causeway.relay.flow import Flow
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.route import KEYLESS_RUN, partition_of, route, shares
+from causeway.relay.route import KEYLESS_RUN, partition_of, route, shares, take
 from causeway.wire.batches import Batch
+from causeway.wire.fetch import Fetched
 from causeway.wire.records import as_is, records_of
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -145,3 +148,18 @@ def test_below_the_offset_where_keys_begin_to_decide_all_stays_together(
     }
     if first + len(keys) <= keys_from:
         assert parts[0] is whole  # not even decoded
+
+
+def test_what_is_unpacked_to_be_routed_is_left_to_the_next_fetch_once_it_is_much() -> None:
+    flow = _flow(0, 0)
+    record = Rec(offset=0, key=b"k", value=b"\0" * 20 * 1024 * 1024)
+    data = b"".join(raw_batch([replace(record, offset=i)], compressed=True) for i in range(4))
+
+    kept, touched = take(flow, _fetched(data))
+
+    assert kept.position == 2
+    assert sum(len(outlet.pending) for outlet in dict.fromkeys(touched)) == 2
+
+
+def _fetched(data: bytes) -> Fetched:
+    return Fetched(b"t", 0, 0, 4, 4, 0, [], memoryview(data), None)

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
-from causeway.errors import ProtocolError
+from causeway.errors import ProtocolError, TooLargeError
 from causeway.relay.source import Kept, keep
 from causeway.wire.batches import Batch
 from causeway.wire.records import records_of
+from causeway.wire.unpack import unpacked_total
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker, raw_batch
 
 
@@ -248,18 +249,86 @@ def test_only_neighbours_of_one_codec_are_merged_and_large_ones_are_not() -> Non
     assert [offset for offset, _ in _rows(kept)] == [0, 1, 2, 3, 4]
 
 
-def test_small_batches_that_the_codec_cannot_read_go_as_they_are() -> None:
-    """A header name need not be UTF-8 for a broker."""
-    odd = raw_batch([Rec(offset=1, headers=[("ab", b"1")])])
-    body = odd[61:].replace(b"ab", b"\xffb")
-    header = raw_batch([Rec(offset=1, headers=[("ab", b"1")])])[:61]
-    crc = calc_crc32c(header[21:] + body).to_bytes(4, "big")
-    odd = header[:17] + crc + header[21:] + body
+def test_small_batches_that_cannot_be_read_go_as_they_are() -> None:
+    odd = raw_batch([Rec(offset=1, value=b"odd")])
+    body = odd[61:].replace(b"odd", b"odd" * 5)  # longer than the record's own length has it
+    checked = odd[21:61] + body
+    length = (len(body) + 49).to_bytes(4, "big")
+    odd = odd[:8] + length + odd[12:17] + calc_crc32c(checked).to_bytes(4, "big") + checked
 
     kept = _kept(raw_batch(_recs(0, 1)) + odd + raw_batch(_recs(2, 1)))
 
     assert [batch.payload for batch in kept.batches][1] == body
     assert [(b.first, b.next) for b in kept.batches] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["small", "gaps", "append times", "from its middle"])
+def test_a_header_name_that_is_not_utf_8_passes_unchanged(kind: str) -> None:
+    """Brokers take any bytes."""
+    odd = [Rec(offset=i, headers=[("\udcff\udcfe", b"1"), ("é", None)]) for i in range(3)]
+    if kind == "small":
+        data = raw_batch(_recs(0, 1)) + raw_batch(odd[1:2]) + raw_batch(_recs(2, 1))
+    elif kind == "gaps":
+        data = raw_batch([odd[0], odd[2]])
+    elif kind == "append times":
+        data = raw_batch(odd, append_time=1_800_000_000_000)
+    else:
+        data = raw_batch(odd, compressed=True)
+
+    (batch,) = _kept(data, 1 if kind == "from its middle" else 0).batches
+
+    names = [r.headers for r in records_of(batch)]
+    assert (
+        names
+        == {
+            "small": [[], odd[0].headers, []],
+            "gaps": [odd[0].headers] * 2,
+            "append times": [odd[0].headers] * 3,
+            "from its middle": [odd[0].headers] * 2,
+        }[kind]
+    )
+
+
+# -- what unpacks to too much ----------------------------------------------------------------------
+
+
+def _zeros(first: int, mib: int, *, append_time: int | None = None) -> bytes:
+    """A batch of some kB whose one record is so large."""
+    record = Rec(offset=first, value=b"\0" * (mib * 1024 * 1024))
+    return raw_batch([record], compressed=True, append_time=append_time)
+
+
+def test_a_batch_that_is_only_relayed_is_never_unpacked() -> None:
+    data = b"".join(_zeros(offset, 40) for offset in range(3)) + raw_batch(_recs(3, 1))
+    before = unpacked_total()
+    assert [batch.records for batch in _kept(data).batches] == [1, 1, 1, 1]
+    assert unpacked_total() == before
+
+
+def test_small_batches_are_not_merged_beyond_what_they_unpack_to() -> None:
+    """Each takes 1,300 bytes and is 1 MiB: merged they would take a lane's memory."""
+    data = b"".join(_zeros(offset, 1) for offset in range(50))
+    before = unpacked_total()
+
+    kept = _kept(data)
+
+    assert len(data) < 100_000
+    assert [batch.records for batch in kept.batches] == [1] * len(kept.batches)
+    assert kept.position == len(kept.batches) > 20
+    assert unpacked_total() - before < 34 * 1024 * 1024  # the next fetch goes on from here
+
+
+def test_a_batch_that_must_be_unpacked_and_is_too_large_says_so() -> None:
+    data = raw_batch(_recs(0, 1)) + _zeros(1, 40, append_time=1_800_000_000_000)
+    assert _kept(data[: len(data) // 2]).position == 1
+    with pytest.raises(TooLargeError, match=r"A\.t-0, the batch at offset 1: its \d+ bytes unpack"):
+        _kept(data)
+
+
+def test_what_must_be_unpacked_is_left_to_the_next_fetch_once_it_is_much() -> None:
+    data = b"".join(_zeros(o, 20, append_time=1_800_000_000_000) for o in range(4))
+    assert _kept(data).position == 2
+    assert _kept(data, 2).position == 4
 
 
 # -- damage and old formats ------------------------------------------------------------------------

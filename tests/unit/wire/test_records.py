@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
+from dataclasses import replace
 
+import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -11,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
-from causeway.errors import ProtocolError
+from causeway.errors import ProtocolError, TooLargeError
 from causeway.wire.batches import Batch, header
 from causeway.wire.records import (
     as_is,
@@ -24,6 +27,7 @@ from causeway.wire.records import (
     records_of,
     split,
 )
+from causeway.wire.unpack import unpacked_total
 from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch
 
 ODD = [
@@ -118,7 +122,8 @@ def test_every_codec_is_kept(codec: int) -> None:
     assert read.compression_type == codec
     assert [(r.timestamp, r.key, r.value, r.headers) for r in read] == [r.content for r in ODD]
     half = split(batch, 2, 4)
-    whole = merge([split(batch, 0, 2), half])
+    whole, taken = merge([split(batch, 0, 2), half])
+    assert taken == 2
     assert (half.codec, whole.codec) == (codec, codec)
     assert _contents(whole) == [r.content for r in ODD]
 
@@ -137,8 +142,9 @@ def test_parts_make_the_whole_again(records: list[Rec], data: st.DataObject) -> 
     cut = data.draw(st.integers(1, len(records) - 1))
 
     parts = [split(batch, 0, cut), split(batch, cut, len(records))]
-    whole = merge(parts)
+    whole, taken = merge(parts)
 
+    assert taken == 2
     assert parts[0].next == parts[1].first == records[cut].offset
     assert parts[1].next == batch.next
     assert _contents(parts[0]) + _contents(parts[1]) == [r.content for r in records]
@@ -151,9 +157,9 @@ def test_neighbours_without_gaps_need_no_list_of_offsets() -> None:
     one = as_is(raw_batch([Rec(offset=5), Rec(offset=6)]))
     two = as_is(raw_batch([Rec(offset=7)], leader_epoch=3))
     far = as_is(raw_batch([Rec(offset=9)]))
-    assert merge([one, two]).offsets is None
-    assert merge([one, two]).leader_epoch == 3
-    assert _offsets(merge([one, two, far])) == [5, 6, 7, 9]
+    assert merge([one, two])[0].offsets is None
+    assert merge([one, two])[0].leader_epoch == 3
+    assert _offsets(merge([one, two, far])[0]) == [5, 6, 7, 9]
 
 
 def test_as_is_is_the_same_payload() -> None:
@@ -177,8 +183,9 @@ def test_join_is_one_batch_of_all(runs: list[list[Rec]]) -> None:
         records += dense
         base += len(run)
 
-    batch = join(raws, codec=0, first=0, next=base, leader_epoch=2, gapless=True)
+    batch, taken = join(raws)
 
+    assert taken == len(raws)
     assert _contents(batch) == [r.content for r in records]
     assert batch.offsets is None
     assert (batch.records, batch.first, batch.next) == (base, 0, base)
@@ -186,15 +193,41 @@ def test_join_is_one_batch_of_all(runs: list[list[Rec]]) -> None:
 
 def test_join_with_gaps_knows_its_source_offsets() -> None:
     raws = [memoryview(raw_batch([Rec(offset=o)])) for o in (3, 7)]
-    batch = join(raws, codec=0, first=3, next=8, leader_epoch=2, gapless=False)
+    batch, _ = join(raws)
     assert _offsets(batch) == [3, 7]
+    assert (batch.first, batch.next) == (3, 8)
 
 
-def test_a_header_name_that_is_no_text_is_refused_not_changed() -> None:
-    raw = bytearray(raw_batch([Rec(offset=0, headers=[("ab", b"1")])]))
-    raw[raw.index(b"ab")] = 0xFF
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("append_time", [None, 1_800_000_000_000])
+def test_a_header_name_that_is_not_utf_8_is_kept(codec: int, append_time: int | None) -> None:
+    odd = Rec(offset=12, key=b"k", value=None, headers=[("\udcff\udc80", b"1"), ("é", None)])
+    records = [Rec(offset=10, timestamp=-1), odd, Rec(offset=2000, value=b"x" * 200)]
+    read = decode(raw_batch(records, append_time=append_time))
+    contents = [
+        (r.timestamp if append_time is None else append_time, r.key, r.value, r.headers)
+        for r in records
+    ]
+    assert [r.offset for r in read] == [10, 12, 2000]
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in read] == contents
+
+    batch = densify(read, 0, codec=codec, next=2001, leader_epoch=0)
+
+    assert batch is not None
+    assert batch.codec == codec
+    assert _contents(batch) == contents
+    by_hand = [
+        replace(r, offset=i, timestamp=c[0])
+        for i, (r, c) in enumerate(zip(records, contents, strict=True))
+    ]
+    if codec == 0:
+        assert batch.payload == raw_batch(by_hand, base=0)[61:]
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_damaged_batch_with_such_a_name_is_refused(cut: int) -> None:
     with pytest.raises(ProtocolError):
-        decode(bytes(raw))
+        decode(raw_batch([Rec(offset=0, headers=[("\udcff", b"12345678")])])[:-cut])
 
 
 @pytest.mark.parametrize(
@@ -239,3 +272,93 @@ def test_build_takes_records_of_any_batch() -> None:
     batch = build(records, codec=0, first=1, next=9, leader_epoch=0, offsets=[1, 3, 5, 8])
     assert _contents(batch) == [r.content for r in ODD]
     assert _offsets(batch) == [1, 3, 5, 8]
+
+
+# -- what unpacks to too much ----------------------------------------------------------------------
+
+ZEROS = b"\0" * (40 * 1024 * 1024)
+PACKED_CODECS = {name: codec for name, codec in CODECS.items() if codec}
+
+
+def _bomb(codec: int, count: int = 1, value: bytes = ZEROS) -> Batch:
+    return build(
+        [Rec(offset=i, value=value) for i in range(count)],
+        codec=codec,
+        first=0,
+        next=count,
+        leader_epoch=0,
+        offsets=None,
+    )
+
+
+@pytest.mark.parametrize("codec", PACKED_CODECS.values(), ids=PACKED_CODECS)
+def test_a_batch_that_unpacks_to_too_much_is_refused_before_it_takes_the_room(codec: int) -> None:
+    bomb = _bomb(codec)
+    if bomb.size * 4 > len(ZEROS):  # no compression to speak of
+        pytest.skip("this codec makes no bombs")
+    before, peak = unpacked_total(), _peak_bytes()
+
+    with pytest.raises(TooLargeError, match=r"unpack to more than 33554432"):
+        records_of(bomb)
+
+    assert unpacked_total() - before <= 32 * 1024 * 1024
+    assert _peak_bytes() - peak < 48 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", PACKED_CODECS.values(), ids=PACKED_CODECS)
+@pytest.mark.parametrize("size", [1, 1024 * 1024, 9 * 1024 * 1024])
+def test_what_has_room_is_unpacked(codec: int, size: int) -> None:
+    (record,) = records_of(_bomb(codec, value=ZEROS[:size]))
+    assert record.value == ZEROS[:size]
+
+
+def test_a_bare_snappy_block_is_unpacked_too() -> None:
+    """librdkafka writes it without Java's framing."""
+    raw = raw_batch(ODD)
+    packed = bytes(cramjam.snappy.compress_raw(raw[61:]))
+    header = bytearray(raw[:61])
+    header[22] = CODECS["snappy"]
+    assert [r.value for r in decode(bytes(header) + packed)] == [r.value for r in ODD]
+    bomb = bytes(cramjam.snappy.compress_raw(ZEROS))
+    with pytest.raises(TooLargeError):
+        decode(bytes(header) + bomb)
+
+
+@pytest.mark.parametrize("codec", PACKED_CODECS.values(), ids=PACKED_CODECS)
+def test_damaged_compression_is_refused(codec: int) -> None:
+    batch = _bomb(codec, value=bytes(range(256)) * 10)
+    with pytest.raises(ProtocolError):
+        records_of(batch._replace(payload=batch.payload[: len(batch.payload) // 2]))
+    with pytest.raises(ProtocolError):
+        records_of(batch._replace(payload=b"no such frame" * 9))
+
+
+def test_more_records_than_memory_is_meant_for_are_refused() -> None:
+    with pytest.raises(TooLargeError, match="200000 records"):
+        records_of(_bomb(CODECS["zstd"], 200_000, b""))
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, 1), (1, 1), (1, 2), (1, 3)])
+def test_an_old_message_that_unpacks_to_too_much_is_refused(magic: int, codec: int) -> None:
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 30)
+    builder.append(0, 1_500_000_000_000, b"k", ZEROS)
+    with pytest.raises(TooLargeError):
+        decode_legacy(bytes(builder.build()), magic)
+
+
+def test_merging_stops_before_what_unpacks_to_too_much() -> None:
+    zstd = CODECS["zstd"]
+    small = [_bomb(zstd, value=b"x" * 500)._replace(first=i, next=i + 1) for i in range(3)]
+    bomb = _bomb(zstd, value=ZEROS[: 2 * 1024 * 1024])
+    before = unpacked_total()
+
+    assert merge([*small[:2], bomb, small[2]])[1] == 2
+    assert merge([bomb, *small]) == (bomb, 1)
+    large = _bomb(zstd, value=ZEROS[: 400 * 1024])
+    assert merge([large] * 5)[1] == 2
+
+    assert unpacked_total() - before < 5 * 1024 * 1024
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

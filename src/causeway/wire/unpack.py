@@ -1,0 +1,87 @@
+"""Decompression with a bound: a few kB of somebody else's may unpack to many GiB."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+
+from causeway.errors import ProtocolError, TooLargeError
+
+_SCRATCH: Final = 1024 * 1024
+# cramjam's words for an output that is too short; snappy has its own.
+_FULL: Final = ("failed to write whole buffer", "is smaller than required")
+_XERIAL: Final = b"\x82SNAPPY\0"  # Java's framing of snappy: 16 bytes, then blocks with lengths
+_XERIAL_HEADER: Final = 16
+_LENGTH: Final = 4
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(_SCRATCH))
+        self.total = 0
+
+
+_thread = _Thread()
+
+
+def unpacked_total() -> int:
+    """Bytes that this thread has unpacked so far, in vain or not: what its work is measured by."""
+    return _thread.total
+
+
+def unpack(
+    codec: int, front: memoryview, packed: memoryview, most: int, subject: str
+) -> memoryview:
+    """`front`, then what `packed` holds, if that is no more than `most` bytes.
+
+    The view is good until this thread's next call. Memory taken: no more than is unpacked, times
+    eight, and never more than `most`. Raises TooLargeError, or ProtocolError for what is no data of
+    this codec, both naming `subject`.
+    """
+    into = _CODECS.get(codec)
+    if into is None:
+        raise ProtocolError("decode", subject, f"there is no codec {codec}")
+    start = len(front)
+    stop = start + most
+    buffer = _thread.scratch
+    while True:
+        try:
+            size = into(packed, buffer[start:stop])
+            break
+        except (cramjam.DecompressionError, ValueError) as error:
+            cause = str(error)
+            if not any(full in cause for full in _FULL):
+                raise ProtocolError("decode", subject, cause) from error
+        if len(buffer) >= stop:
+            _thread.total += most
+            cause = f"its {len(packed)} bytes unpack to more than {most}"
+            raise TooLargeError("decode", subject, cause)
+        buffer = memoryview(bytearray(min(stop, 8 * len(buffer))))
+    _thread.total += size
+    buffer[:start] = front
+    return buffer[: start + size]
+
+
+def _snappy(packed: memoryview, out: memoryview) -> int:
+    into = cramjam.snappy.decompress_raw_into
+    if bytes(packed[: len(_XERIAL)]) != _XERIAL:
+        return into(packed, out)
+    at, size = _XERIAL_HEADER, 0
+    while at < len(packed):
+        begin = at + _LENGTH
+        at = begin + max(0, int.from_bytes(packed[at:begin], "big", signed=True))
+        if at > len(packed):
+            raise ValueError("its last block is cut off")
+        size += into(packed[begin:at], out[size:])
+    return size
+
+
+_CODECS: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
+    1: cramjam.gzip.decompress_into,
+    2: _snappy,
+    3: cramjam.lz4.decompress_into,
+    4: cramjam.zstd.decompress_into,
+}
