@@ -41,7 +41,12 @@ class ControlPlane:
         self._term = term
         self._sides = sides
         self._registry = registry
-        self.translator = Translator(sides, registry, read_committed=link.fetch.read_committed)
+        self.translator = Translator(
+            sides,
+            registry,
+            read_committed=link.fetch.read_committed,
+            go_on=lambda: term() is not None,
+        )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term)
         alias = link.source.alias

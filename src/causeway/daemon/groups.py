@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
@@ -19,13 +20,15 @@ from causeway.daemon.translation import Place, Translator
 from causeway.errors import CausewayError
 from causeway.model import Spread, TopicPartition
 from causeway.relay.topic_log import TopicLog
-from causeway.wire.cluster import GroupListing, OffsetAt
+from causeway.wire.cluster import CommitResults, GroupListing, OffsetAt
 from causeway.wire.offsets import LATEST
 
 # What a person should know of; the other reasons are as the file has it.
 _WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
 # A consumer may come and go on the target between what we read of its group and our commit.
 _FRESH_S = 30.0
+_TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
+_PATIENCE_S = 3.0  # with partitions that have no leader
 _EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
 
 Places = Mapping[TopicPartition, Mapping[int, Place]]
@@ -61,6 +64,9 @@ class Groups:
         # Of the last time that offsets were committed: why some were not, and what failed.
         self._not_committed: Mapping[str, str] = {}
         self._commit_failures: Mapping[str, str] = {}
+        self._slow: frozenset[str] = (
+            frozenset()
+        )  # groups that did not answer in time, on the target
 
     @property
     def interval_s(self) -> float | None:
@@ -83,16 +89,20 @@ class Groups:
         followed = groups.follow(found, self._link)
         places = self._translator.translate(_wanted(followed))
         translated = _by_group(followed, places)
+        # What cannot be told now may be told soon, and then it is due.
+        unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
                 self._write_checkpoints(followed, places, translated, read_at)
-                self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
+                if not unfinished:
+                    self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
                 failure = error  # is no reason to leave out the commits
         if control.sync_group_offsets_enabled and now >= self._commits_due:
             self._not_committed, self._commit_failures = self._commit(followed, translated)
-            if not self._commit_failures:
+            unfinished |= bool(self._slow or self._commit_failures)
+            if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
         if failure is not None:
             raise failure
@@ -103,7 +113,7 @@ class Groups:
                 **_inexact(followed, places),
                 **self._not_committed,
             },
-            unfinished=bool(self._commit_failures),
+            unfinished=unfinished,
         )
 
     def hurry(self) -> None:
@@ -184,30 +194,54 @@ class Groups:
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Why groups were left as they are, and what could not be committed."""
         target = self._sides.target_admin
-        asked_at = time.monotonic()
-        listing = target.list_groups()
-        there = target.committed_offsets_of(list(followed.commits))
         places = {followed.target(at) for offsets in translated.values() for at in offsets}
-        ends = {
-            at: end.offset
-            for at, end in target.list_offsets(list(places), LATEST).items()
-            if isinstance(end, OffsetAt)
-        }
-        planned = groups.commits(followed, translated, listing, there, ends, self._link)
-        failed = {}
-        self._still_leading("commit offsets")
-        if time.monotonic() - asked_at > _FRESH_S:
-            raise CausewayError(
-                "commit offsets", self._link.name, "the target's answers are old", retriable=True
+        # Before anything that grows old: a log's end only moves on.
+        asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
+        ends = {at: end.offset for at, end in asked.items() if isinstance(end, OffsetAt)}
+        listing = target.list_groups()
+        left_out: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        slow: set[str] = set()
+        # Those that were slow the last time come last: they hold up each other only.
+        names = sorted(followed.commits, key=lambda group: group in self._slow)
+        for at in range(0, len(names), _TOGETHER):
+            some = {group: followed.commits[group] for group in names[at : at + _TOGETHER]}
+            asked_at = time.monotonic()
+            there = target.committed_offsets_of(list(some))
+            planned = groups.commits(
+                replace(followed, commits=some), translated, listing, there, ends, self._link
             )
-        for group, answer in target.commit_offsets(planned.commits).items():
-            if isinstance(answer, CausewayError):
-                failed[group] = str(answer)
-                continue
-            for at, error in answer.items():
-                if error is not None:
-                    failed[f"{group} on {at}"] = str(error)
-        return _reasons(planned.left_out), failed
+            left_out |= _reasons(planned.left_out)
+            answers: Mapping[str, CommitResults | CausewayError] = {}
+            self._still_leading("commit offsets")
+            if time.monotonic() - asked_at > _FRESH_S:
+                failed |= dict.fromkeys(planned.commits, "what the target says of it is old by now")
+            else:
+                answers = target.commit_offsets(planned.commits)
+            failed |= _failures(answers)
+            slow |= {
+                group
+                for group, each in [*there.items(), *answers.items()]
+                if _may_answer_soon(each)
+            }
+        self._slow = frozenset(slow)
+        return left_out, failed
+
+
+def _may_answer_soon(answer: object) -> bool:
+    return isinstance(answer, CausewayError) and answer.retriable
+
+
+def _failures(answers: Mapping[str, CommitResults | CausewayError]) -> dict[str, str]:
+    failed = {}
+    for group, answer in answers.items():
+        if isinstance(answer, CausewayError):
+            failed[group] = str(answer)
+            continue
+        for at, error in answer.items():
+            if error is not None:
+                failed[f"{group} on {at}"] = str(error)
+    return failed
 
 
 def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:

@@ -24,13 +24,14 @@ _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
     """A partition with one outlet, for the control plane. `newest`: source and target offset of
-    the newest record that is known to be on both sides."""
+    the newest record that is known to be on both sides. `rewinds`: of its offset map."""
 
     source: TopicPartition
     outlet: Outlet
     position: int
     newest: tuple[int, int] | None
     stopped: bool
+    rewinds: int = 0
 
     @property
     def target(self) -> TopicPartition:
@@ -157,18 +158,23 @@ class Registry:
             for row in dirty:
                 row.dirty = False
             now = time.monotonic()
-            if final or now - self._maps_written_at > _MAPS_S:
+            due = final or now - self._maps_written_at > _MAPS_S
+            if due:
                 self._maps_written_at = now
-                for row in self._rows.values():
-                    if row.map is not None and row.map.changed:
-                        row.map.changed = False
-                        entries.append(row.map_record())
+            # A map that was rewound must not be found by the next leader as it was before.
+            for row in self._rows.values() if due else dirty:
+                known = row.map
+                if known and known.changed and (due or known.rewinds != row.rewinds_written):
+                    known.changed, row.rewinds_written = False, known.rewinds
+                    entries.append(row.map_record())
             return dirty, entries
 
     def give_back(self, rows: Iterable[Row]) -> None:
         with self._lock:
             for row in rows:
                 row.dirty = True
+                if row.map is not None and row.map.rewinds:
+                    row.map.changed, row.rewinds_written = True, -1
 
     def soil(self) -> None:
         """All of it has to be written anew."""
@@ -205,6 +211,7 @@ class Registry:
                     position=row.progress.position,
                     newest=row.newest,
                     stopped=row.progress.state is State.STOPPED,
+                    rewinds=0 if row.map is None else row.map.rewinds,
                 )
                 for at, row in self._rows.items()
                 if len(row.progress.outlets) == 1

@@ -36,6 +36,7 @@ class Row:
     bytes_per_s: float = 0.0
     heard_at: float = 0.0
     map: OffsetMap | None = None
+    rewinds_written: int = 0  # of the map, as far as the progress topic knows
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
@@ -72,10 +73,9 @@ class Row:
         self.newest = report.newest or self.newest
         if self.map is None:
             return
-        points = [*report.breaks, report.outlets[0].pair]
-        if report.state in (State.RUNNING, State.DONE):
-            self.map.rewind(points[-1])
-        for point in points:
+        if report.resumed is not None:
+            self.map.rewind(report.resumed)
+        for point in (*report.breaks, report.outlets[0].pair):
             self.map.add(point)
 
     def map_record(self) -> OffsetMapRecord:

@@ -50,8 +50,9 @@ class OutletState:
     Up to `remembered_until` (monotonic) the broker is known to hold our last sequence, so that
     several batches may be in flight.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
-    gap; `straight_to`: up to where it has not changed since. `newest`: source and target offset of
-    the newest record acknowledged.
+    gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
+    last report after its place was looked for, the lowest such pair. `newest`: source and target
+    offset of the newest record acknowledged.
     """
 
     spec: Outlet
@@ -68,6 +69,7 @@ class OutletState:
     append_times: bool = False
     breaks: list[Pair] = field(default_factory=list)
     straight_to: Pair | None = None
+    resumed: Pair | None = None
     newest: tuple[int, int] | None = None
     idempotent: bool = field(init=False)
     by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
@@ -136,6 +138,13 @@ class OutletState:
         self.newest = sent.last, base_offset + sent.records - 1
         if self.idempotent:
             self._note_breaks(sent, base_offset)
+
+    def resume(self, pair: Pair) -> None:
+        """Its place was looked for, and is at `pair`: what was acknowledged after that is lost."""
+        self.pair = self.straight_to = pair
+        self.breaks = [b for b in self.breaks if b.source <= pair.source]
+        if self.resumed is None or pair.source < self.resumed.source:
+            self.resumed = pair
 
     def _note_breaks(self, sent: Sent, base_offset: int) -> None:
         start = Pair(sent.first, base_offset, sent.sequence)
@@ -246,10 +255,11 @@ class Flow:
         ages, self.ages = self.ages, None
         latencies, self.latencies = self.latencies, None
         breaks: tuple[Pair, ...] = ()
-        newest = None
+        resumed = newest = None
         if len(self.outlets) == 1:
             breaks, newest = tuple(self.outlets[0].breaks), self.outlets[0].newest
             self.outlets[0].breaks.clear()
+            resumed, self.outlets[0].resumed = self.outlets[0].resumed, None
         return PartitionReport(
             link=assignment.link,
             topic=assignment.topic,
@@ -262,6 +272,7 @@ class Flow:
             last_timestamp=self.last_timestamp,
             outlets=tuple(outlet.report() for outlet in self.outlets),
             breaks=breaks,
+            resumed=resumed,
             newest=newest,
             ages=ages,
             latencies=latencies,

@@ -348,8 +348,7 @@ class Lane:
         for outlet, place in zip(flow.outlets, found.outlets, strict=True):
             # What was appended and never answered counts as relayed, too.
             flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
-            outlet.pair = place.pair
-            outlet.straight_to = place.pair
+            outlet.resume(place.pair)
             outlet.sequence = place.pair.sequence
             outlet.start = place.pair.source
             outlet.end = place.end

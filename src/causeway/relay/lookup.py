@@ -5,15 +5,20 @@ lanes count them. Where nobody else writes to the target, so many before the spa
 the place; where others do, it is where the record with that sequence lies. Either way the record
 found must be the same as the source's, else nothing is said: compaction may have taken records
 away since they were relayed, and then counts mislead.
+
+Each log is read once, for all offsets of the span.
 """
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import walk
 from causeway.relay.offset_map import Span
@@ -22,6 +27,9 @@ from causeway.wire.batches import HEADER, SEQUENCE_SPACE, Batch, distance
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 from causeway.wire.records import Record, decode, records_of
+
+# Offsets of the target: to pass over so many costs less than to ask once more.
+_NEAR = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,41 +45,65 @@ class Sought:
     offsets: Sequence[int]
 
 
-def find(sought: Sought, source: Cluster, target: Cluster) -> dict[int, int]:
+class _Counted(NamedTuple):
+    """The first relayed record from a source offset on: how many are `left` from it to the span's
+    end, and what is in it."""
+
+    left: int
+    digest: bytes
+
+
+class _Written(NamedTuple):
+    """A batch of ours in the target."""
+
+    base: int
+    last_delta: int
+    sequence: int
+    raw: memoryview
+
+    def position(self, sequence: int) -> int:
+        return distance(self.sequence, sequence)
+
+
+def find(
+    sought: Sought, source: Cluster, target: Cluster, go_on: Callable[[], bool] = lambda: True
+) -> dict[int, int]:
     """The target offset of the first relayed record from each source offset on; those that the
     logs do not tell for certain are missing. Reads the source from the first offset to the end of
-    the span. Raises CausewayError."""
+    the span; asks `go_on` before each batch whether anybody still wants to know. Raises
+    CausewayError."""
     try:
-        counted = _count(sought, source)
-        return {
-            offset: place
-            for offset, (left, first) in counted.items()
-            if (place := _place(sought, target, left, first)) is not None
-        }
+        counted = _count(sought, source, go_on)
+        return _places(sought, counted, target, go_on)
     except BrokerError as error:
         if error.code == OFFSET_OUT_OF_RANGE:
             return {}  # a log no longer holds what would have to be seen
         raise
 
 
-def _count(sought: Sought, source: Cluster) -> dict[int, tuple[int, Record | None]]:
-    """For each offset: the relayed records from there to the span's end, and the first of them."""
+def _count(
+    sought: Sought, source: Cluster, go_on: Callable[[], bool]
+) -> dict[int, _Counted | None]:
+    """For each offset; None where no relayed record comes before the span's end."""
     end = sought.span.end.source
-    waiting = list(sought.offsets)
-    begun: dict[int, tuple[int, Record]] = {}  # how many records come before, and the record
+    waiting = deque(sought.offsets)
+    begun: dict[int, tuple[int, bytes]] = {}  # how many records come before it
     count = 0
     for batch in walk.relayed(
         source, sought.source, waiting[0], read_committed=sought.read_committed, end=end
     ):
+        _check(go_on, sought.source)
         if batch.first >= end:
             break
+        records: Sequence[Record] = ()
         while waiting and (index := _index(batch, waiting[0])) < batch.records:
-            begun[waiting.pop(0)] = count + index, records_of(batch)[index]
+            records = records or records_of(batch)
+            begun[waiting.popleft()] = count + index, _digest(records[index])
         count += _index(batch, end)
-    found: dict[int, tuple[int, Record | None]] = {
-        offset: (count - before, record) for offset, (before, record) in begun.items()
-    }
-    return found | dict.fromkeys(waiting, (0, None))
+    found: dict[int, _Counted | None] = dict.fromkeys(waiting)
+    for offset, (before, digest) in begun.items():
+        found[offset] = _Counted(count - before, digest) if count > before else None
+    return found
 
 
 def _index(batch: Batch, offset: int) -> int:
@@ -81,20 +113,58 @@ def _index(batch: Batch, offset: int) -> int:
     return max(0, min(offset - batch.first, batch.records))
 
 
-def _place(sought: Sought, target: Cluster, left: int, first: Record | None) -> int | None:
-    """Where `first` lies on the target, with `left` records from it to the span's end."""
+def _places(
+    sought: Sought,
+    counted: Mapping[int, _Counted | None],
+    target: Cluster,
+    go_on: Callable[[], bool],
+) -> dict[int, int]:
+    """Where each lies on the target. Offsets ascend, and so do their places."""
     span = sought.span
-    if first is None or left <= 0:
-        return span.end.target
-    sequence = (span.end.sequence - left) % SEQUENCE_SPACE
-    start = span.start.target if span.foreign else span.end.target - left
-    for raw in walk.raw_batches(target, sought.target, start, span.end.target):
+    found: dict[int, int] = {}
+    batches: Iterator[_Written] | None = None
+    batch: _Written | None = None
+    decoded: tuple[_Written | None, dict[int, Record]] = (None, {})
+    for offset, record in sorted(counted.items()):
+        if record is None:
+            found[offset] = span.end.target
+            continue
+        sequence = (span.end.sequence - record.left) % SEQUENCE_SPACE
+        start = span.start.target if span.foreign else span.end.target - record.left
+        far = batch is None or start > batch.base + batch.last_delta + _NEAR
+        if batches is None or (far and not span.foreign):
+            batches = _written(sought, target, start, go_on)
+            batch = next(batches, None)
+        while (
+            batch is not None and batch.last_delta < batch.position(sequence) < SEQUENCE_SPACE // 2
+        ):
+            batch = next(batches, None)  # it comes before
+        if batch is None or batch.position(sequence) > batch.last_delta:
+            continue
+        if decoded[0] is not batch:
+            decoded = batch, {each.offset: each for each in decode(batch.raw)}
+        place = batch.base + batch.position(sequence)
+        there = decoded[1].get(place)
+        if there is not None and _digest(there) == record.digest:
+            found[offset] = place
+    return found
+
+
+def _written(
+    sought: Sought, target: Cluster, start: int, go_on: Callable[[], bool]
+) -> Iterator[_Written]:
+    for raw in walk.raw_batches(target, sought.target, start, sought.span.end.target):
+        _check(go_on, sought.target)
         fields = HEADER.unpack_from(raw)
-        base, last_delta, producer_id = int(fields[0]), fields[6], fields[9]
-        index = distance(fields[11], sequence)
-        if producer_id == sought.producer_id and index <= last_delta:
-            found = [record for record in decode(raw) if record.offset == base + index]
-            if found and content_of(found[0]) == content_of(first):
-                return base + index
-            return None
-    return None
+        if fields[9] == sought.producer_id:
+            yield _Written(int(fields[0]), fields[6], fields[11], raw)
+
+
+def _digest(record: Record) -> bytes:
+    """Of what makes two records the same: many are kept at once, and they may be large."""
+    return hashlib.blake2b(repr(content_of(record)).encode(), digest_size=16).digest()
+
+
+def _check(go_on: Callable[[], bool], at: TopicPartition) -> None:
+    if not go_on():
+        raise CausewayError("look up offsets in", str(at), "nobody asks any more", retriable=True)

@@ -123,6 +123,8 @@ class PartitionReport(_Message):
     last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
     outlets: tuple[Outlet, ...]  # with the newest true pairs
     breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
+    # Where it went on after its place was looked for, since the last report: the lowest such pair.
+    resumed: Pair | None = None
     newest: tuple[int, int] | None = None  # source and target offset of the newest record
     ages: Spread | None = None  # ms, of each batch's newest record when it was fetched
     latencies: Spread | None = None  # ms, of the same when the target had acknowledged it

@@ -58,12 +58,14 @@ class Span(NamedTuple):
 class OffsetMap:
     """Of one source partition that feeds one target partition. Not thread-safe.
 
-    `changed`: more than its end has moved since the owner last set this to False.
+    `changed`: more than its end has moved since the owner last set this to False. `rewinds`: how
+    often what it had said of some offsets was true no more.
     """
 
     def __init__(self, points: Iterable[Pair] = (), *, most: int = MOST_POINTS) -> None:
         self._points: list[Pair] = []
         self._most = most
+        self.rewinds = 0
         for point in points:
             self.add(point)
         self.changed = False
@@ -96,10 +98,12 @@ class OffsetMap:
     def rewind(self, point: Pair) -> None:
         """The target has lost what it had acknowledged after `point`; it gets it again, perhaps at
         other offsets."""
-        points = self._points
+        points, before = self._points, len(self._points)
         while points and (points[-1].source > point.source or points[-1].target > point.target):
             points.pop()
+        if len(points) < before:
             self.changed = True
+            self.rewinds += 1
 
     def trim(self, log_start: int) -> None:
         """Forget what lies below the source's log start: nobody can ask for it."""

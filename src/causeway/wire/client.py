@@ -320,9 +320,13 @@ class Client:
         *,
         topic_of: Callable[[K], str] = str,
         unknown_topic_grace_s: float = UNKNOWN_TOPIC_GRACE_S,
+        patience_s: float | None = None,
     ) -> dict[K, T | CausewayError]:
-        """Runs `attempt` on what is left of the items until each has a value or a final error."""
+        """Runs `attempt` on what is left of the items until each has a value or a final error. One
+        that still fails after `patience_s` (the request timeout) keeps its error: the others have
+        waited for it."""
         deadline = Deadline(self.timeout_s)
+        patience = deadline if patience_s is None else Deadline(patience_s)
         grace = Deadline(unknown_topic_grace_s)
         results: dict[K, T | CausewayError] = {}
         left = list(items)
@@ -343,7 +347,7 @@ class Client:
                 if code != UNKNOWN_TOPIC_OR_PARTITION or not grace.passed():
                     again.append(item)
             left = again
-            if left and not self._pause(failures, deadline):
+            if left and (patience.passed() or not self._pause(failures, deadline)):
                 break
             failures += 1
         return results

@@ -44,10 +44,15 @@ class Cluster(Client):
     """What Client finds, and all that can be asked with it."""
 
     def list_offsets(
-        self, tps: Collection[TopicPartition], timestamp: int, read_committed: bool = False
+        self,
+        tps: Collection[TopicPartition],
+        timestamp: int,
+        read_committed: bool = False,
+        *,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, OffsetAt | CausewayError]:
         """See offsets.list_offsets."""
-        return offsets.list_offsets(self, tps, timestamp, read_committed)
+        return offsets.list_offsets(self, tps, timestamp, read_committed, patience_s)
 
     def log_ends(
         self, tps: Collection[TopicPartition]

@@ -24,13 +24,13 @@ GROUP = 0
 GROUPS_A_REQUEST = 500
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
-# A transaction of the group's may be about to commit offsets; one that hangs must not hold up all.
-STABLE_WITHIN_S = 5.0
+# So long a group may keep the others waiting: its coordinator moves, or a transaction of its own
+# is about to commit offsets. What was read of the others grows old meanwhile.
+PATIENCE_S = 5.0
 
 _COORDINATOR_NOT_AVAILABLE = 15
 _UNKNOWN_MEMBER_ID = 25
 _GROUP_ID_NOT_FOUND = 69
-_UNSTABLE_OFFSET_COMMIT = 88
 # Codes of a partition in a commit's answer that speak of the whole group.
 _OF_GROUP = frozenset((14, 15, 16, 22, 24, 25, 27, 30, 69, 82, 110, 113))
 
@@ -108,17 +108,15 @@ def committed_offsets(cluster: Client, group: str) -> dict[TopicPartition, int]:
 
 
 def committed_offsets_of(
-    cluster: Client, groups: Collection[str], stable_within_s: float = STABLE_WITHIN_S
+    cluster: Client, groups: Collection[str], patience_s: float = PATIENCE_S
 ) -> dict[str, Offsets | CausewayError]:
     """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
     is no such group.
 
-    Where a transaction is about to commit over an older offset, it is waited for, then the group
-    answers UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
-    AuthorizationError without DESCRIBE on the group.
+    A group that can't be told is waited for `patience_s`. Where a transaction is about to commit
+    over an older offset, it then answers UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is
+    seen once it is done. AuthorizationError without DESCRIBE on the group.
     """
-    patience = Deadline(stable_within_s)
-    unstable: dict[str, CausewayError] = {}
 
     def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError]:
         by_node, errors = _coordinators(cluster, left, deadline)
@@ -128,18 +126,10 @@ def committed_offsets_of(
                 results |= _fetch(cluster, node_id, names, deadline)
             except CausewayError as error:
                 results |= dict.fromkeys(names, error)
-        if patience.passed():
-            unstable.update(
-                {
-                    name: error
-                    for name, error in results.items()
-                    if isinstance(error, BrokerError) and error.code == _UNSTABLE_OFFSET_COMMIT
-                }
-            )
-        return results | {name: {} for name in unstable}  # so that they are not tried again
+        return results
 
     names = list(dict.fromkeys(groups))
-    return cluster.retry_each(names, attempt, unknown_topic_grace_s=0) | unstable
+    return cluster.retry_each(names, attempt, unknown_topic_grace_s=0, patience_s=patience_s)
 
 
 def _fetch(
@@ -148,7 +138,7 @@ def _fetch(
     with cluster.lease(node_id, deadline) as connection:
         bulk = connection.api_version(OffsetFetchRequest.API_KEY, 8) == 8
         chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
-        answers = connection.call_many([_fetch_request(c) for c in chunks], deadline.left())
+        answers = connection.call_many([_fetch_request(c) for c in chunks], _share(deadline))
     return {
         name: _offsets(cluster, name, answer)
         for chunk, whole in zip(chunks, answers, strict=True)
@@ -197,7 +187,8 @@ def commit_offsets(
 
     A group with members is left as it is and answers UNKNOWN_MEMBER_ID (25). AuthorizationError
     without READ on the group; for single partitions without READ on the topic. A commit whose
-    answer got lost is not sent again: by then a consumer may have come, read on and gone.
+    answer got lost is not sent again: by then a consumer may have come, read on and gone. For the
+    same reason none is tried for longer than PATIENCE_S.
     """
     doubtful: dict[str, CausewayError] = {}
 
@@ -219,7 +210,10 @@ def commit_offsets(
             results |= future.result()
         return results | {name: {} for name in doubtful}  # so that they are not tried again
 
-    return cluster.retry_each(list(commits), attempt, unknown_topic_grace_s=0) | doubtful
+    results = cluster.retry_each(
+        list(commits), attempt, unknown_topic_grace_s=0, patience_s=PATIENCE_S
+    )
+    return results | doubtful
 
 
 def _commit(
@@ -312,7 +306,7 @@ def _coordinators(
             )
             for chunk in chunks
         ]
-        answers = connection.call_many(requests, deadline.left())
+        answers = connection.call_many(requests, _share(deadline))
     for chunk, whole in zip(chunks, answers, strict=True):
         for group, found in [(c.key, c) for c in whole.coordinators] or [(chunk[0], whole)]:
             if found.error_code:
@@ -326,6 +320,11 @@ def _coordinators(
             else:
                 by_node[found.node_id].append(group)
     return by_node, errors
+
+
+def _share(deadline: Deadline) -> float:
+    """As Client.once: half of the time, so that one frozen broker leaves the others some."""
+    return max(0.05, min(deadline.left(), deadline.seconds / 2))
 
 
 def _cut(items: Sequence[str], size: int) -> Iterator[list[str]]:

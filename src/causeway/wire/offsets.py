@@ -60,20 +60,21 @@ def list_offsets(
     tps: Collection[TopicPartition],
     timestamp: int,
     read_committed: bool = False,
+    patience_s: float | None = None,
 ) -> dict[TopicPartition, OffsetAt | CausewayError]:
     """The end of each log (LATEST), its start (EARLIEST), or the first record at or after a time.
 
     `timestamp` in milliseconds since 1970 for the last of these. With `read_committed`, LATEST is
     the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
-    a few seconds.
+    a few seconds, any other that cannot be told its error after `patience_s` (the request timeout).
     """
-
     return _at_leaders(
         cluster,
         tps,
         lambda node_id, wanted, deadline: _ask(
             cluster, node_id, wanted, timestamp, read_committed, deadline
         ),
+        patience_s,
     )
 
 
@@ -98,6 +99,7 @@ def _at_leaders(
         [int, list[tuple[TopicPartition, int]], Deadline],
         Mapping[TopicPartition, T | CausewayError],
     ],
+    patience_s: float | None = None,
 ) -> dict[TopicPartition, T | CausewayError]:
     """What `ask` says of the partitions, with their leader epochs, that a broker leads."""
 
@@ -117,7 +119,9 @@ def _at_leaders(
                 results.update(ask(node_id, chunk, deadline))
         return results
 
-    return cluster.retry_each(list(dict.fromkeys(tps)), attempt, topic_of=lambda tp: tp.topic)
+    return cluster.retry_each(
+        list(dict.fromkeys(tps)), attempt, topic_of=lambda tp: tp.topic, patience_s=patience_s
+    )
 
 
 def _ask(

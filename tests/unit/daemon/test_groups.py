@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.daemon import groups as module
 from causeway.daemon.discovery import Sides
 from causeway.daemon.groups import Groups
 from causeway.daemon.translation import Place, Translator
-from causeway.errors import AuthorizationError, CausewayError
+from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
@@ -43,7 +44,9 @@ class FakeCluster:
     ) -> dict[str, dict[TopicPartition, Committed]]:
         return {name: self.committed.get(name, {}) for name in names}
 
-    def list_offsets(self, places: Collection[TopicPartition], _: int) -> dict[Any, OffsetAt]:
+    def list_offsets(
+        self, places: Collection[TopicPartition], _: int, **__: Any
+    ) -> dict[Any, OffsetAt]:
         return {at: OffsetAt(offset=100, timestamp=-1, leader_epoch=-1) for at in places}
 
     def commit_offsets(
@@ -53,8 +56,36 @@ class FakeCluster:
         return {group: dict.fromkeys(offsets) for group, offsets in commits.items()}
 
 
+class SlowCluster(FakeCluster):
+    """Asking for `dark` partitions' offsets, or for `slow` groups, takes as long as a request may,
+    by a clock of its own."""
+
+    dark: Collection[TopicPartition] = ()
+    slow: Collection[str] = ()
+    now = 0.0
+
+    def list_offsets(self, places: Collection[TopicPartition], _: int, **__: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = super().list_offsets(places, _)
+        for at in set(places) & set(self.dark):
+            self.now += 31.0
+            found[at] = TIMED_OUT
+        return found
+
+    def committed_offsets_of(self, names: Collection[str]) -> dict[str, Any]:
+        found: dict[str, Any] = dict(super().committed_offsets_of(names))
+        for group in set(names) & set(self.slow):
+            self.now += 31.0
+            found[group] = TIMED_OUT
+        return found
+
+
+TIMED_OUT = BrokerError("ask", "B", code=7, name="REQUEST_TIMED_OUT", retriable=True)
+
+
 class AsItIs:
     """Every offset is the same on both sides."""
+
+    unfinished = False
 
     def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> dict[Any, Any]:
         return {at: {offset: Place(offset) for offset in wanted[at]} for at in wanted}
@@ -122,3 +153,32 @@ def test_what_was_read_before_another_driver_led_is_not_written() -> None:
             groups.work()
 
         assert target.committed == {}
+
+
+def test_a_partition_without_a_leader_and_a_slow_group_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was read of the others is not old because of them."""
+    names = ("billing", "hanging", "shipping", "taxes")
+    source, target = FakeCluster(**dict.fromkeys(names, "Stable")), SlowCluster()
+    source.committed = {name: {SOURCE: Committed(offset=7)} for name in names}
+    dark = TopicPartition("dark", 0)
+    source.committed["taxes"][dark] = Committed(offset=3)
+    target.dark, target.slow = [TopicPartition("A.dark", 0)], ["hanging"]
+    monkeypatch.setattr("time.monotonic", lambda: target.now)
+    monkeypatch.setattr(module, "_TOGETHER", 1)
+    groups = groups_of(source, target, emit_checkpoints_enabled=False)
+
+    outcome = groups.work()
+
+    done = {TARGET: Committed(offset=7)}
+    assert target.committed == {"billing": done, "shipping": done, "taxes": done}
+    assert outcome.items == {"hanging": str(TIMED_OUT)}
+    assert outcome.unfinished, "so that it is tried again soon"
+
+    # Next time it keeps nobody waiting but itself, together with others though it is.
+    monkeypatch.setattr(module, "_TOGETHER", 3)
+    source.committed = {name: {SOURCE: Committed(offset=9)} for name in names}
+    groups.work()
+    done = {TARGET: Committed(offset=9)}
+    assert target.committed == {"billing": done, "shipping": done, "taxes": done}

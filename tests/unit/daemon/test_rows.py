@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causeway.control.topics import MirroredTopic
+from causeway.daemon.registry import Registry
 from causeway.daemon.rows import Row
 from causeway.daemon.tracked import Standing
 from causeway.model import Pair, State
 from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.progress import Progress
+from causeway.relay.offset_map import OffsetMap
+from causeway.relay.progress import OffsetMapRecord, Progress
 
 
 def row(state: State = State.WAITING) -> Row:
@@ -118,3 +120,31 @@ def test_a_lane_of_an_older_claim_is_not_believed() -> None:
     assert it.progress.outlets == (claimed,)
     assert it.progress.position == 10
     assert not it.dirty
+
+
+def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since() -> None:
+    """By everybody: the next leader would find the old map with a later position."""
+    it = row(State.RUNNING)
+    it.map = OffsetMap([Pair(0, 0, 0), Pair(40, 40, 40)])
+    registry = Registry("A->B")
+    registry.add([it])
+    registry.take_dirty()
+    it.map.changed = False
+
+    report = says(State.RUNNING, 60).report.model_copy(
+        update={"resumed": Pair(30, 30, 30), "breaks": (Pair(30, 33, 30),)}
+    )
+    registry.hear([replace(says(State.RUNNING, 60), report=report)])
+
+    places = registry.place(it.progress.source, [20, 35, 60])
+    assert places is not None
+    assert places[35] != 35
+    assert [m.rewinds for m in registry.mirrored()] == [1]
+    rows, entries = registry.take_dirty()
+    assert any(isinstance(entry, OffsetMapRecord) for entry in entries)
+    registry.give_back(rows)
+    _, entries = registry.take_dirty()
+    assert any(isinstance(entry, OffsetMapRecord) for entry in entries)
+    it.dirty = it.map.changed = True
+    _, entries = registry.take_dirty()
+    assert not any(isinstance(entry, OffsetMapRecord) for entry in entries), "once is enough"

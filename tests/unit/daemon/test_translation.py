@@ -1,16 +1,26 @@
-"""Translation of many offsets at once: a partition whose logs cannot be read holds up no other."""
+"""Translation of many offsets at once: a partition whose logs cannot be read, or take long to
+read, holds up no other, and what was read is remembered for as long as it is true."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, cast
 
+import pytest
+
+from causeway.daemon import translation as module
 from causeway.daemon.discovery import Sides
 from causeway.daemon.registry import Mirrored, Registry
 from causeway.daemon.translation import Place, Translator
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
+from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import OffsetMap
+from causeway.wire.offsets import OffsetAt
+from tests.harness.waiting import await_until
 
 DARK, LIGHT = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -31,6 +41,10 @@ NO_LEADER = BrokerError("fetch", "orders-0", code=5, name="LEADER_NOT_AVAILABLE"
 class Mapped:
     """A registry of two partitions whose source has gaps between offsets 0 and 10."""
 
+    def __init__(self, *, exclusive: bool = True) -> None:
+        self.exclusive = exclusive
+        self.rewinds = 0
+
     def mirrored(self) -> list[Mirrored]:
         return [
             Mirrored(
@@ -42,10 +56,12 @@ class Mapped:
                     producer_id=1,
                     producer_epoch=0,
                     pair=Pair(source=20, target=15, sequence=15),
+                    exclusive=self.exclusive,
                 ),
                 position=20,
                 newest=None,
                 stopped=False,
+                rewinds=self.rewinds,
             )
             for at in (DARK, LIGHT)
         ]
@@ -68,3 +84,78 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() ->
     assert found[LIGHT] == {12: Place(7), 25: Place(15, mirrored=False)}
     assert found[DARK][7].target is None
     assert "cannot be looked up" in (found[DARK][7].note or "")
+
+
+class LitLogs:
+    """Both clusters; logs begin at 0."""
+
+    def list_offsets(self, places: list[TopicPartition], *_: Any, **__: Any) -> dict[Any, Any]:
+        return {at: OffsetAt(offset=0, timestamp=-1, leader_epoch=0) for at in places}
+
+
+class LookUps:
+    """Half of each offset is its place. `held`: partitions that take long to read."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[TopicPartition, tuple[int, ...]]] = Counter()
+        self.held: set[TopicPartition] = set()
+        self.release = threading.Event()
+
+    def __call__(self, sought: Sought, *_: Any) -> dict[int, int]:
+        self.asked[sought.source, tuple(sought.offsets)] += 1
+        if sought.source in self.held:
+            assert self.release.wait(60)
+        return {offset: offset // 2 for offset in sought.offsets}
+
+
+@pytest.fixture
+def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[LookUps]:
+    them = LookUps()
+    monkeypatch.setattr("causeway.relay.lookup.find", them)
+    yield them
+    them.release.set()
+
+
+def translator_of(registry: Mapped) -> Translator:
+    logs = cast(Any, LitLogs())
+    sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
+    return Translator(sides, cast(Registry, registry), read_committed=True)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_what_was_looked_up_is_remembered_until_the_target_has_lost_something(
+    look_ups: LookUps, exclusive: bool
+) -> None:
+    """Also where others write to the target, as with the identity policy."""
+    registry = Mapped(exclusive=exclusive)
+    translator = translator_of(registry)
+    for _ in range(3):
+        assert translator.translate({DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+    assert look_ups.asked == {(DARK, (6, 8)): 1}, "once, and in one pass"
+
+    registry.rewinds += 1
+    assert translator.translate({DARK: {8}})[DARK] == {8: Place(4)}
+    assert look_ups.asked[DARK, (8,)] == 1
+    assert translator.translate({DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+    assert look_ups.asked[DARK, (6,)] == 1, "what nobody asks for is forgotten"
+
+
+def test_a_long_look_up_goes_on_while_the_others_are_answered(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    look_ups.held = {DARK}
+    translator = translator_of(Mapped())
+
+    found = translator.translate({DARK: {8}, LIGHT: {6}})
+    assert found[LIGHT] == {6: Place(3)}
+    assert found[DARK][8].target == 0, "at or before the true place"
+    assert "being looked up" in (found[DARK][8].note or "")
+    assert translator.unfinished
+
+    look_ups.release.set()
+    await_until(
+        lambda: translator.translate({DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+    )
+    assert look_ups.asked[DARK, (8,)] == 1
+    assert not translator.unfinished

@@ -102,3 +102,18 @@ def test_an_acknowledged_batch_is_the_newest_pair() -> None:
     outlet.acknowledged(sent, 500)
     assert outlet.pair == Pair(source=13, target=503, sequence=10)
     assert flow.idle
+
+
+def test_a_target_that_lost_records_is_reported_though_it_has_got_more_since() -> None:
+    flow = _flow(10)
+    (outlet,) = flow.outlets
+    outlet.acknowledged(outlet.sent(_batch(12, 2)), 500)
+    outlet.resume(Pair(source=10, target=500, sequence=7))
+    outlet.resume(outlet.pair)  # an end that is no loss
+    outlet.sequence = 7
+    outlet.acknowledged(outlet.sent(_batch(12, 20)), 600)
+    report = flow.report()
+    assert report.resumed == Pair(source=10, target=500, sequence=7)
+    assert report.breaks[0] == report.resumed
+    assert all(point.target >= 600 for point in report.breaks[1:]), "nothing of what was lost"
+    assert flow.report().resumed is None

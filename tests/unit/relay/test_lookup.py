@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections import Counter
+from typing import Any, cast
 
 import pytest
 from hypothesis import assume, given, settings
@@ -14,6 +15,7 @@ from causeway.relay import lookup
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
 from causeway.wire.cluster import Cluster
+from tests.harness.raw_batches import Rec
 from tests.harness.world import (
     OURS,
     SOURCE,
@@ -70,6 +72,34 @@ def test_a_source_that_does_not_show_all_of_it_yet() -> None:
     for shown in range(9):
         with pytest.raises(CausewayError, match=f"shows it up to offset {shown} only"):
             find(world, 0, shown)
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_each_log_is_read_once_for_all_offsets(
+    foreign: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where others write to the target, so that only reading it tells the places."""
+    world = plain_world(40, 40)
+    world.source, world.targets[0], world.places[0] = Log(), Log(), []
+    for index, record in enumerate(world.series):
+        world.source.append([record])
+        if foreign:
+            world.targets[0].append([Rec(offset=world.targets[0].end)], producer_id=-1)
+        place = world.targets[0].end
+        there = Rec(offset=place, value=record.value)
+        world.targets[0].append([there], producer_id=OURS, epoch=0, sequence=index)
+        world.places[0].append(place)
+    fetches: list[str] = []
+    fetch = FakeCluster.fetch
+
+    def counted(cluster: FakeCluster, *args: Any, **kwargs: Any) -> Any:
+        fetches.append(cluster.topic)
+        return fetch(cluster, *args, **kwargs)
+
+    monkeypatch.setattr(FakeCluster, "fetch", counted)
+    assert find(world, 0) == {offset: truth(world, offset) for offset in range(40)}
+    batches = {"t": 40, TARGET: 80 if foreign else 40}  # two of them come with each answer
+    assert Counter(fetches) == {topic: pytest.approx(n / 2, abs=1) for topic, n in batches.items()}
 
 
 @MANY

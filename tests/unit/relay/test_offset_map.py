@@ -114,6 +114,9 @@ def test_what_the_target_has_lost_is_forgotten() -> None:
         known.add(point)
 
     assert list(known.points) == [Pair(0, 0, 0), Pair(10, 8, 8), *again]
+    assert known.rewinds == 1
+    known.rewind(Pair(20, 18, 15))
+    assert known.rewinds == 1, "nothing was lost"
 
 
 def test_trimmed_below_the_log_start() -> None:

@@ -178,6 +178,16 @@ def test_an_unknown_topic_is_given_little_time(
     assert 1 < script.count(ListOffsetsRequest) < 10
 
 
+def test_a_partition_without_a_leader_holds_up_nobody_for_long(
+    script: Script, cluster: Cluster
+) -> None:
+    script.errors = [5] * 100
+    error = cluster.list_offsets([TP], -1, patience_s=0.2)[TP]
+    assert isinstance(error, BrokerError)
+    assert error.code == 5
+    assert 1 < script.count(ListOffsetsRequest) < 10
+
+
 def test_a_lost_answer_is_asked_for_again(script: Script, cluster: Cluster) -> None:
     script.errors = ["hang up"]
     assert cluster.list_offsets([TP], -1)[TP] == OffsetAt(offset=42, timestamp=-1, leader_epoch=7)

@@ -196,10 +196,27 @@ def test_each_group_has_its_own_error(script: Script, cluster: Cluster) -> None:
 
 def test_a_hanging_transaction_holds_up_nobody_for_long(script: Script, cluster: Cluster) -> None:
     script.errors = {"g1": [88] * 100}
-    found = committed_offsets_of(cluster, GROUPS, stable_within_s=0.2)
+    found = committed_offsets_of(cluster, GROUPS, patience_s=0.2)
     assert code(found.pop("g1")) == 88
     assert found == {group: {TP: AT} for group in GROUPS if group != "g1"}
     assert 1 < script.count(OffsetFetchRequest) < 10
+
+
+def test_nor_does_a_coordinator_that_moves(
+    script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then what was read of the others would be too old to commit by."""
+    script.errors = {"g1": [14] * 100}
+    found = committed_offsets_of(cluster, GROUPS, patience_s=0.2)
+    assert code(found.pop("g1")) == 14
+    assert found == {group: {TP: AT} for group in GROUPS if group != "g1"}
+
+    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    asked = len(script.errors["g1"])
+    results = cluster.commit_offsets({group: {TP: AT} for group in GROUPS})
+    assert code(results.pop("g1")) == 14
+    assert results == {group: {TP: None} for group in GROUPS if group != "g1"}
+    assert asked - len(script.errors["g1"]) < 10
 
 
 def test_commits_have_an_answer_each(script: Script, cluster: Cluster) -> None:
