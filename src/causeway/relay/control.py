@@ -1,16 +1,19 @@
 """The control socket between the driver and its lanes, both ends.
 
     connection  = 16 random bytes each way, then frames
-    frame       = 4-byte big-endian length, Fernet token of (session, number, message)
+    frame       = 4-byte big-endian length, Fernet token of (session, number, more, piece)
 
 `session` is the two ends' random bytes and the direction, `number` counts the frames of one
-direction. So a frame can be neither read nor made without the key, nor replayed, in this
-connection or in another. The key is made for each driver process and reaches the lanes through the
-environment variable `CAUSEWAY_CONTROL_SECRET`, never through a closure, an argument or a file.
+direction, `more` tells that the message goes on in the next frame. So a frame can be neither read
+nor made without the key, nor replayed, in this connection or in another; and frames are small, so
+that nobody without it makes an end hold much. The key is made for each driver process and reaches
+lanes through the environment variable `CAUSEWAY_CONTROL_SECRET`, never through a closure, an
+argument or a file.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import selectors
@@ -19,18 +22,24 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from cryptography.fernet import Fernet, InvalidToken
 
 from causeway.relay.messages import Hello, ToDriver, ToLane, decode, encode
 
 SECRET_VARIABLE = "CAUSEWAY_CONTROL_SECRET"  # noqa: S105  the variable's name
+_log = logging.getLogger("causeway.control")
 _NONCE = 16
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
-_FIRST_FRAME_LIMIT = 64 * 1024  # what the driver buffers for a peer that has proved nothing yet
-_FRAME_LIMIT = 1 << 30
+_PIECE_BYTES = 32 * 1024  # of a message in a frame
+_FRAME_LIMIT = 64 * 1024
+_LAST, _MORE = b".", b"+"
 _HELLO_TIMEOUT_S = 10.0
+_STRANGERS = 64  # connections that have not proved yet that they have the key
+_ACCEPT_PAUSE_S = 1.0  # after the system had no room for another connection
+_TELL_S = 60.0  # so often it is said that strangers were shut out
 _TO_LANE, _TO_DRIVER = b"l", b"d"
 
 
@@ -58,6 +67,7 @@ class Channel:
         self._sent = self._received = 0
         self._out = bytearray(self._nonce)
         self._in = bytearray()
+        self._begun = bytearray()  # a message whose last piece is not here yet
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
@@ -74,11 +84,6 @@ class Channel:
         return self._received > 0
 
     @property
-    def _frame_limit(self) -> int:
-        wary = self._outgoing == _TO_LANE and not self.authenticated
-        return _FIRST_FRAME_LIMIT if wary else _FRAME_LIMIT
-
-    @property
     def wants_write(self) -> bool:
         return bool(self._out)
 
@@ -86,11 +91,13 @@ class Channel:
         """Queues `message` and sends what the socket takes now; `flush` sends the rest."""
         body = encode(message)
         with self._lock:
-            head = self._session + self._outgoing + _NUMBER.pack(self._sent)
-            token = self._fernet.encrypt(head + body)
-            self._sent += 1
-            self._out += _LENGTH.pack(len(token))
-            self._out += token
+            for at in range(0, len(body), _PIECE_BYTES):
+                more = _MORE if at + _PIECE_BYTES < len(body) else _LAST
+                head = self._session + self._outgoing + _NUMBER.pack(self._sent) + more
+                token = self._fernet.encrypt(head + body[at : at + _PIECE_BYTES])
+                self._sent += 1
+                self._out += _LENGTH.pack(len(token))
+                self._out += token
         self.flush()
 
     def flush(self) -> bool:
@@ -114,7 +121,11 @@ class Channel:
         closed = self._read()
         messages = []
         while (frame := self._next_frame()) is not None:
-            messages.append(decode(self._open(frame)))
+            more, piece = self._open(frame)
+            self._begun += piece
+            if more == _LAST:
+                messages.append(decode(bytes(self._begun)))
+                self._begun.clear()
         if closed and not messages:
             raise ConnectionResetError("control socket: closed by the other end")
         return messages
@@ -133,7 +144,7 @@ class Channel:
             if not data:
                 return True
             self._in += data
-            if len(self._in) > self._frame_limit:
+            if len(self._in) > _FRAME_LIMIT:
                 return False  # what is here is judged first, the rest stays in the socket
 
     def _take_greeting(self) -> bool:
@@ -154,7 +165,7 @@ class Channel:
         if len(self._in) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._in)
-        if length > self._frame_limit:
+        if length > _FRAME_LIMIT:
             raise ConnectionAbortedError(f"control socket: a frame of {length} bytes")
         end = _LENGTH.size + length
         if len(self._in) < end:
@@ -163,7 +174,8 @@ class Channel:
         del self._in[:end]
         return frame
 
-    def _open(self, frame: bytes) -> bytes:
+    def _open(self, frame: bytes) -> tuple[bytes, bytes]:
+        """Whether the message goes on (`_MORE` or `_LAST`), and its piece."""
         try:
             text = self._fernet.decrypt(frame)
         except InvalidToken:
@@ -172,7 +184,7 @@ class Channel:
         if not text.startswith(head):
             raise ConnectionAbortedError("control socket: a frame of another session")
         self._received += 1
-        return text[len(head) :]
+        return text[len(head) : len(head) + 1], text[len(head) + 1 :]
 
 
 class ControlClient(Channel):
@@ -206,9 +218,10 @@ class LaneConnection:
     """The driver's end of one lane's connection. `send` may be called from any thread; where the
     lane is gone it does nothing: `on_closed` tells."""
 
-    def __init__(self, channel: Channel, wake: Callable[[], None]) -> None:
+    def __init__(self, channel: Channel, wake: Callable[[], None], peer: str) -> None:
         self._channel = channel
         self._wake = wake
+        self._peer = peer
         self._opened = time.monotonic()
         self._dead = False
         self.hello: Hello | None = None
@@ -236,6 +249,10 @@ class ControlServer:
     each later message, `on_closed(connection)` once for each that said hello. The callbacks run in
     the server's thread, one at a time, and must not block. Where one raises, the server closes and
     `failure` holds the exception.
+
+    Whoever reaches the port may connect. Of those that have not proved that they have the key, at
+    most `_STRANGERS` are kept, each for a few seconds, and the oldest goes first: a lane needs
+    milliseconds. That some were shut out stands in the log.
     """
 
     def __init__(
@@ -262,6 +279,8 @@ class ControlServer:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._connections: set[LaneConnection] = set()
         self._closing = False
+        self._accept_at: float | None = None  # while the listener rests
+        self._shut_out, self._told_at = 0, -_TELL_S
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
 
@@ -276,10 +295,8 @@ class ControlServer:
             self._thread.join()
 
     def _wake(self) -> None:
-        try:
+        with suppress(OSError):  # it has not seen the last one yet, or is closed
             self._waker.send(b"w")
-        except (BlockingIOError, OSError):
-            pass  # it has not seen the last one yet, or is closed
 
     def _serve(self) -> None:
         try:
@@ -305,23 +322,32 @@ class ControlServer:
                 self._receive(key.data)
         for connection in list(self._connections):
             self._tend(connection)
+        if self._accept_at is not None and time.monotonic() >= self._accept_at:
+            self._accept_at = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _accept(self) -> None:
         try:
-            sock, _ = self._listener.accept()
-        except OSError:
+            sock, address = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
             return  # it gave up between the two calls
+        except OSError as error:  # out of descriptors or memory: trying at once again would spin
+            _log.warning("no room for a lane's connection", extra={"reason": error.strerror})
+            self._selector.unregister(self._listener)
+            self._accept_at = time.monotonic() + _ACCEPT_PAUSE_S
+            return
         channel = Channel(sock, self._key, outgoing=_TO_LANE, incoming=_TO_DRIVER)
-        connection = LaneConnection(channel, self._wake)
+        connection = LaneConnection(channel, self._wake, str(address[0]))
         self._connections.add(connection)
         self._selector.register(channel, selectors.EVENT_READ, connection)
+        strangers = [other for other in self._connections if not other._channel.authenticated]
+        if len(strangers) > _STRANGERS:
+            self._close(min(strangers, key=lambda other: other._opened))
 
     def _drain_wakes(self) -> None:
-        try:
+        with suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
-        except BlockingIOError:
-            pass
 
     def _receive(self, connection: LaneConnection) -> None:
         try:
@@ -356,5 +382,17 @@ class ControlServer:
         self._connections.discard(connection)
         self._selector.unregister(connection._channel)
         connection._channel.close()
+        if not connection._channel.authenticated and not self._closing:
+            self._tell(connection)
         if connection.hello is not None:
             self._on_closed(connection)
+
+    def _tell(self, connection: LaneConnection) -> None:
+        self._shut_out += 1
+        now = time.monotonic()
+        if now - self._told_at >= _TELL_S:
+            _log.warning(
+                "connections without the control key were closed",
+                extra={"number": self._shut_out, "last": connection._peer, "port": self.port},
+            )
+            self._shut_out, self._told_at = 0, now

@@ -24,9 +24,17 @@ from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError, BrokerError, ProtocolError, UnreachableError
 from causeway.wire import codes
 from causeway.wire.deadline import Deadline
-from causeway.wire.frames import Buffer, FrameReader, Outbox, wait
+from causeway.wire.frames import (
+    MAX_FRAME_BYTES,
+    STRANGERS_FRAME_BYTES,
+    Buffer,
+    FrameReader,
+    Outbox,
+    wait,
+)
 from causeway.wire.handshake import authenticate
 from causeway.wire.sockets import connect, describe_loss
+from causeway.wire.varint import skip_tags, walking
 
 _API_VERSIONS = 18
 # kafka-python makes the class for a version of an answer when it is first asked for, and keeps a
@@ -75,10 +83,12 @@ class Connection:
         deadline = Deadline(timeout_s)
         sock = connect(settings, host, port, deadline, user_timeout_s)
         connection = cls(settings, host, port, sock)
+        connection._reader.limit = STRANGERS_FRAME_BYTES
         try:
             connection._negotiate(deadline)
             if settings.protocol.startswith("SASL"):
                 connection.reauthenticate(timeout_s=deadline.left())
+            connection._reader.limit = MAX_FRAME_BYTES
         except BaseException:
             connection.close()
             raise
@@ -279,30 +289,11 @@ def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, whe
         )
     body = frame[4:]
     if kind.API_KEY != _API_VERSIONS and kind.flexible_version_q(version):
-        body = _skip_tags(body)
+        with walking(f"an answer from {where}"):
+            body = body[skip_tags(body, 0) :]
     try:
         return kind.decode(body, version=version)
     except Exception as error:
         raise ProtocolError(
             "read an answer", f"from {where}", f"{kind.name} v{version} can't be decoded: {error}"
         ) from error
-
-
-def _skip_tags(body: memoryview) -> memoryview:
-    count, body = _varint(body)
-    for _ in range(count):
-        _, body = _varint(body)
-        size, body = _varint(body)
-        body = body[size:]
-    return body
-
-
-def _varint(body: memoryview) -> tuple[int, memoryview]:
-    value = shift = at = 0
-    while True:
-        byte = body[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        shift += 7
-        if byte < 0x80:
-            return value, body[at:]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from causeway.wire.varint import put_uvarint, skip_tags, uvarint
+from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
 
 API_KEY = 1
 LOWEST_VERSION = 12
@@ -133,7 +133,12 @@ class FetchSession:
         return bytes(out)
 
     def parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
-        """The response's error code and its partitions. Any error starts a new session."""
+        """The response's error code and its partitions. Any error starts a new session. Raises
+        ProtocolError."""
+        with walking("a fetch answer"):
+            return self._parse(frame)
+
+    def _parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
         at = 4  # correlation id
         at = skip_tags(frame, at)
         _, error, session = _RESPONSE.unpack_from(frame, at)

@@ -8,10 +8,14 @@ scratch buffer, and are copied out of it; a frame that does not fit is given a b
 size as soon as its length is known, and the kernel writes the rest straight into that. The buffer
 serves again once nobody looks at the frame any more. Over TLS the same, with one buffer a read,
 and small buffers joined to full TLS records before they are sent.
+
+A length is only a claim: what one read takes, and what a frame may have, are small until the reader
+is told to trust its peer, and pages of a very big frame are taken as they are written.
 """
 
 from __future__ import annotations
 
+import mmap
 import select
 import socket
 import ssl
@@ -23,6 +27,8 @@ from causeway.errors import AuthenticationError, ProtocolError
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
+# Of a peer that has not said who it is: ApiVersions and SASL need about one.
+STRANGERS_FRAME_BYTES = 16 * 1024
 SPARE_BYTES = 20 * 1024 * 1024  # the largest buffer that is kept for a next frame
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 8 * 1024 * 1024
@@ -140,14 +146,12 @@ def _is_free(buffer: bytearray) -> bool:
 class FrameReader:
     """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held."""
 
-    def __init__(
-        self, sock: socket.socket, peer: str, max_frame_bytes: int = MAX_FRAME_BYTES
-    ) -> None:
+    def __init__(self, sock: socket.socket, peer: str) -> None:
         """`peer`: for errors."""
         self._peer = peer
         self._sock = sock
         self._ssl = sock if isinstance(sock, ssl.SSLSocket) else None
-        self._max = max_frame_bytes
+        self.limit = MAX_FRAME_BYTES  # of one frame, and of one read where that is less
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._kept = 0  # bytes of an unfinished length at the scratch's start
         self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
@@ -163,7 +167,7 @@ class FrameReader:
         a TLS alert comes first.
         """
         frames: list[memoryview] = []
-        budget = READ_BUDGET_BYTES
+        budget = min(READ_BUDGET_BYTES, self.limit)
         while budget > 0 or (self._ssl is not None and self._ssl.pending()):
             asked = SCRATCH_BYTES - self._kept
             if self._rest is not None:
@@ -205,9 +209,9 @@ class FrameReader:
 
     def _room(self, size: int) -> memoryview:
         """For a big frame. New memory costs as much as a copy: its pages are found, and cleared
-        twice."""
+        twice. Where it is not kept, the kernel finds them as they are written."""
         if size > SPARE_BYTES:
-            return memoryview(bytearray(size))
+            return memoryview(mmap.mmap(-1, size))
         if size > len(self._spare) or not _is_free(self._spare):
             self._spare = bytearray(size)
         return memoryview(self._spare)[:size]
@@ -226,7 +230,7 @@ class FrameReader:
                     "the port speaks TLS",
                     remedy="set security.protocol to SSL or SASL_SSL",
                 )
-            if size < 4 or size > self._max:
+            if size < 4 or size > self.limit:
                 raise ProtocolError(
                     "read an answer",
                     f"from {self._peer}",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from causeway.wire.varint import put_uvarint, skip_tags, uvarint
+from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
 
 API_KEY = 0
 LOWEST_VERSION = 9
@@ -82,7 +82,12 @@ def build(
 
 
 def parse(frame: memoryview, version: int) -> list[Produced]:
-    """The result of each partition in a response's frame."""
+    """The result of each partition in a response's frame. Raises ProtocolError."""
+    with walking("a produce answer"):
+        return _parse(frame, version)
+
+
+def _parse(frame: memoryview, version: int) -> list[Produced]:
     results = []
     at = skip_tags(frame, 4)
     topics, at = uvarint(frame, at)

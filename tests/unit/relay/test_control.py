@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import select
+import selectors
 import socket
 import threading
 import time
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.model import State
+from causeway.relay import control
 from causeway.relay.control import ControlClient, ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (
     Drain,
@@ -148,6 +151,88 @@ def test_a_recorded_conversation_cannot_be_played_again(recorded: Recorded) -> N
     for sock in (real, accepted[0], listener):
         sock.close()
     client.close()
+
+
+def test_connections_without_the_key_are_bounded_and_a_lane_still_gets_in(
+    recorded: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = ("127.0.0.1", recorded.server.port)
+    idle = [socket.create_connection(address) for _ in range(200)]
+    client = ControlClient(*address, KEY)
+    idle += [socket.create_connection(address) for _ in range(20)]
+    hello(client)
+    assert recorded.next()[0] == "hello"
+    for sock in idle:
+        sock.settimeout(60)
+        assert len(sock.recv(16, socket.MSG_WAITALL)) == 16
+    kept = 0
+    for sock in idle:
+        sock.setblocking(False)
+        try:
+            sock.recv(1)
+        except BlockingIOError:
+            kept += 1
+        sock.close()
+    assert kept <= 64
+    client.close()
+    assert [r for r in caplog.records if "without the control key" in r.message]
+
+
+def test_a_server_out_of_descriptors_rests_and_goes_on(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = []
+
+    class Full:
+        """The listener of a process that has no descriptor left, for a while."""
+
+        def __init__(self, listener: socket.socket) -> None:
+            self._listener = listener
+
+        def accept(self) -> tuple[socket.socket, object]:
+            calls.append(1)
+            if len(calls) < 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self._listener.accept()
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._listener, name)
+
+    monkeypatch.setattr(control, "_ACCEPT_PAUSE_S", 0.2)
+    server = ControlServer(
+        "127.0.0.1", KEY, on_hello=lambda _: None, on_message=lambda *_: None, on_closed=print
+    )
+    full = Full(server._listener)
+    server._selector.unregister(server._listener)
+    monkeypatch.setattr(server, "_listener", full)
+    server._selector.register(full, selectors.EVENT_READ)  # type: ignore[arg-type]
+    server.start()
+    ControlClient("127.0.0.1", server.port, KEY).close()
+    server.close()
+    assert len(calls) == 3
+    assert "no room for a lane's connection" in caplog.text
+
+
+def test_an_impostor_of_the_driver_gets_little_memory() -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def claim() -> None:
+            with listener.accept()[0] as sock:
+                sock.sendall(b"n" * 16)
+                sock.recv(17, socket.MSG_WAITALL)  # its random bytes, and that it goes on
+                sock.sendall((1 << 29).to_bytes(4) + b"x")
+                over.wait(60)
+
+        thread = threading.Thread(target=claim)
+        thread.start()
+        client = ControlClient("127.0.0.1", listener.getsockname()[1], KEY)
+        hello(client)
+        with pytest.raises(ConnectionError, match="a frame of 536870912 bytes"):
+            receive(client, 1)
+        client.close()
+        over.set()
+        thread.join()
 
 
 def test_closing_the_server_ends_the_lanes(recorded: Recorded) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from causeway.config.settings import ClientSettings
+from causeway.config.settings import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, ProtocolError, UnreachableError
 from causeway.wire.connection import Connection
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
@@ -59,6 +60,24 @@ def test_an_old_broker_answers_api_versions_in_version_0(broker: ScriptedBroker)
     broker.versions[18] = (0, 2)
     with open_to(broker) as connection:
         assert connection.call(ask()).controller_id == 0
+
+
+def test_nothing_big_is_taken_from_a_peer_before_it_has_said_who_it_is(
+    broker: ScriptedBroker,
+) -> None:
+    handshake = response_class(SaslHandshakeRequest)
+    broker.handlers[SaslHandshakeRequest] = lambda *_: handshake(error_code=0, mechanisms=["PLAIN"])
+    broker.handlers[SaslAuthenticateRequest] = lambda *_: (1 << 30).to_bytes(4) + b"x"
+    sasl = SaslSettings(mechanism="PLAIN", username="u", password=Secret("p"))
+    with pytest.raises(ProtocolError, match="a frame of 1073741824 bytes"):
+        open_to(broker, protocol="SASL_PLAINTEXT", sasl=sasl)
+    answer = response_class(SaslAuthenticateRequest)
+    broker.handlers[SaslAuthenticateRequest] = lambda *_: answer(error_code=0, auth_bytes=b"")
+    broker.handlers[MetadataRequest] = lambda *_: MetadataResponse(
+        brokers=[], cluster_id="c" * 30_000, controller_id=1, topics=[]
+    )
+    with open_to(broker, protocol="SASL_PLAINTEXT", sasl=sasl) as connection:
+        assert len(connection.call(ask()).cluster_id) == 30_000
 
 
 def test_pipelined_answers_come_in_order(broker: ScriptedBroker) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,6 +133,41 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
         fourth = next_frame(bodies[1]).obj
         assert bytes(part) == b"AAAA"
         assert [first is second, second is third, third is fourth] == [False, False, True]
+
+
+def test_a_frame_too_big_to_keep_a_buffer_for() -> None:
+    body = random.Random(0).randbytes(frames.SPARE_BYTES + 70_000)
+    with plain_pair() as (ours, theirs):
+        sender = threading.Thread(target=theirs.sendall, args=(framed(body) + framed(b"next"),))
+        sender.start()
+        assert read_all(ours, 2) == [body, b"next"]
+        sender.join()
+
+
+def test_a_claim_takes_no_memory() -> None:
+    with plain_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        before = psutil.Process().memory_info().rss
+        theirs.sendall((1 << 30).to_bytes(4) + b"x")
+        assert reader.read() == []
+        assert psutil.Process().memory_info().rss - before < 100 << 20
+
+
+def test_a_stranger_sends_small_frames_and_few_at_once() -> None:
+    with plain_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        reader.limit = frames.STRANGERS_FRAME_BYTES
+        flood = threading.Thread(target=theirs.sendall, args=(framed(b"tiny") * 100_000,))
+        flood.start()
+        assert wait(ours, write=False, timeout_s=60)
+        assert len(reader.read()) <= frames.SCRATCH_BYTES // 8
+        reader.limit = frames.MAX_FRAME_BYTES
+        while reader.read() or flood.is_alive():
+            pass
+        reader.limit = frames.STRANGERS_FRAME_BYTES
+        theirs.sendall(framed(b"x" * (frames.STRANGERS_FRAME_BYTES + 1)))
+        with pytest.raises(ProtocolError, match="a frame of 16385 bytes"):
+            reader.read()
 
 
 def test_frames_before_the_end_are_handed_out_before_the_error() -> None:
