@@ -1,6 +1,6 @@
 """Which topics a flow mirrors, and why the others are left out.
 
-Patterns are whole-name Java regular expressions (see java_regex.py for what is translated).
+Patterns are whole-name Java regular expressions (see patterns.py for how they are matched).
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from causeway.errors import ConfigError
-from causeway.java_regex import translate
 from causeway.naming import MAX_TOPIC_LENGTH, ReplicationPolicy
+from causeway.patterns import TIME_LIMIT_S, Pattern, compile_pattern
 
-Pattern = re.Pattern[str]
 _SEPARATOR = re.compile(r"\s*,\s*")
 
 
@@ -24,6 +23,7 @@ class Verdict(StrEnum):
     MIRRORED = "mirrored"
     NOT_INCLUDED = "not-included"
     EXCLUDED = "excluded"
+    UNDECIDED = "undecided"
     HEARTBEATS_OFF = "heartbeats-off"
     INTERNAL = "internal"
     CYCLE = "cycle"
@@ -58,7 +58,7 @@ def compile_patterns(value: str) -> tuple[Pattern, ...]:
     patterns = []
     flags = ""
     for item in split_list(value):
-        pattern, flags = _compile(item, flags)
+        pattern, flags = compile_pattern(item, flags)
         patterns.append(pattern)
     return tuple(patterns)
 
@@ -69,12 +69,43 @@ def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
     text = value.strip().strip("\"'").replace(" ", "").replace(",", "|").strip("|")
     if not text:
         raise ConfigError("read the include pattern", repr(value), "it is empty")
-    return (_compile(".*" if text == "*" else text, "")[0],)
+    return (compile_pattern(".*" if text == "*" else text)[0],)
 
 
-def first_match(patterns: Iterable[Pattern], name: str) -> Pattern | None:
-    """The first pattern that matches the whole of `name`."""
-    return next((pattern for pattern in patterns if pattern.fullmatch(name)), None)
+def excludes(patterns: Iterable[Pattern], name: str) -> bool:
+    """Whether one of `patterns` matches `name`, or cannot be told not to."""
+    return any(pattern.matches(name) is not False for pattern in patterns)
+
+
+def by_name(
+    name: str, include: Iterable[Pattern], exclude: Iterable[Pattern], key: str
+) -> tuple[Verdict, str]:
+    """Whether `name` is asked for by `include`, the value of `key`, and not by `exclude`: MIRRORED,
+    or why not, with a reason for people. A name about which a pattern gives no answer in time is
+    left out, whichever list it stands in."""
+    for pattern in exclude:
+        answer = pattern.matches(name)
+        if answer is None:
+            return Verdict.UNDECIDED, _undecided(f"{key}.exclude", pattern)
+        if answer:
+            return Verdict.EXCLUDED, f"excluded by {key}.exclude pattern {pattern.pattern}"
+    undecided = None
+    for pattern in include:
+        answer = pattern.matches(name)
+        if answer:
+            return Verdict.MIRRORED, f"matched by {key}"
+        if answer is None:
+            undecided = pattern
+    if undecided is not None:
+        return Verdict.UNDECIDED, _undecided(key, undecided)
+    return Verdict.NOT_INCLUDED, f"not matched by {key}"
+
+
+def _undecided(key: str, pattern: Pattern) -> str:
+    return (
+        f"the {key} pattern {pattern.pattern} takes more than {TIME_LIMIT_S:g} s to match this name"
+        " (without look-around, back-references and possessive quantifiers it would take none)"
+    )
 
 
 def decide_topic(
@@ -92,16 +123,13 @@ def decide_topic(
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     """
     heartbeats = policy.is_heartbeats_topic(name)
-    excluded_by = first_match(topics_exclude, name)
-    selected = excluded_by is None and first_match(topics, name) is not None
-    if not selected and not (heartbeats and heartbeats_replication_enabled):
-        if heartbeats:
+    verdict, reason = by_name(name, topics, topics_exclude, "topics")
+    if verdict is not Verdict.MIRRORED and heartbeats:
+        if not heartbeats_replication_enabled:
             return _left_out(Verdict.HEARTBEATS_OFF, "heartbeats.replication.enabled is false")
-        if excluded_by is not None:
-            return _left_out(
-                Verdict.EXCLUDED, f"excluded by topics.exclude pattern {excluded_by.pattern}"
-            )
-        return _left_out(Verdict.NOT_INCLUDED, "not matched by topics")
+        reason = "a heartbeats topic"
+    elif verdict is not Verdict.MIRRORED:
+        return _left_out(verdict, reason)
     if policy.is_internal_topic(name):
         return _left_out(Verdict.INTERNAL, "an internal topic of Kafka, Connect or a mirror")
     original = policy.cycle_source(name, target_alias)
@@ -117,17 +145,8 @@ def decide_topic(
             f"its name on {target_alias} would have {len(target_name)} characters,"
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
         )
-    reason = "a heartbeats topic" if heartbeats and not selected else "matched by topics"
     return TopicDecision(verdict=Verdict.MIRRORED, target_name=target_name, reason=reason)
 
 
 def _left_out(verdict: Verdict, reason: str) -> TopicDecision:
     return TopicDecision(verdict=verdict, target_name=None, reason=reason)
-
-
-def _compile(item: str, flags: str) -> tuple[Pattern, str]:
-    text, flags = translate(item, flags)
-    try:
-        return re.compile(text, re.ASCII), flags
-    except re.error as error:
-        raise ConfigError("read the pattern", item, error.msg) from None

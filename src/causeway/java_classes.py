@@ -1,6 +1,7 @@
-r"""Java's escapes and character classes, such as `\p{Alpha}` and `[a-z&&[^x]]`, for Python's `re`.
+r"""Java's escapes and character classes, such as `\p{IsAlphabetic}` and `[a-z&&[^x]]`, computed as
+sets of characters.
 
-Topic names hold ASCII characters only, so that classes are translated by their ASCII part.
+`\d`, `\w`, `\s` and `\p{Alpha}` are ASCII, as in Java, unless `(?U)` makes them Unicode's.
 """
 
 from __future__ import annotations
@@ -8,68 +9,120 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import regex
+
+from causeway.code_points import (
+    ASCII,
+    EVERYTHING,
+    Points,
+    having,
+    ignoring_ascii_case,
+    ignoring_case,
+    same_letter,
+)
 from causeway.errors import ConfigError
 
-_LOWER, _UPPER, _DIGIT = "a-z", "A-Z", "0-9"
-_PUNCT = r"!-/:-@\[-`{-~"
-_CLASSES = {
-    "Lower": _LOWER,
-    "Upper": _UPPER,
-    "ASCII": r"\x00-\x7f",
-    "Alpha": _LOWER + _UPPER,
-    "Digit": _DIGIT,
-    "Alnum": _LOWER + _UPPER + _DIGIT,
-    "Punct": _PUNCT,
-    "Graph": "!-~",
-    "Print": " -~",
-    "Blank": r" \t",
-    "Cntrl": r"\x00-\x1f\x7f",
-    "XDigit": "0-9a-fA-F",
-    "Space": r" \t\n\x0b\f\r",
-    "L": _LOWER + _UPPER,
-    "Ll": _LOWER,
-    "Lu": _UPPER,
-    "N": _DIGIT,
-    "Nd": _DIGIT,
-    "P": r"!-#%-*,-/:;?@\[-\]_{}",
-    "Pd": r"\-",
-    "Pc": "_",
-    "S": r"$+<-> ^`|~".replace(" ", ""),
-    "Alphabetic": _LOWER + _UPPER,
-    "Letter": _LOWER + _UPPER,
-    "Lowercase": _LOWER,
-    "Uppercase": _UPPER,
-    "Punctuation": r"!-#%-*,-/:;?@\[-\]_{}",
-    "White_Space": r" \t\n\x0b\f\r",
-    "javaLowerCase": _LOWER,
-    "javaUpperCase": _UPPER,
-    "javaLetter": _LOWER + _UPPER,
-    "javaDigit": _DIGIT,
-    "javaLetterOrDigit": _LOWER + _UPPER + _DIGIT,
-}
-_SHORT_CLASSES = {
+_SHORT = {
     "h": r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000",
     "v": r"\n\x0b\f\r\x85\u2028\u2029",
     "d": "0-9",
     "w": "a-zA-Z0-9_",
     "s": r" \t\n\x0b\f\r",
 }
-# A class that means the same in both languages.
-_SAME_CLASS = re.compile(
-    r"\[\^?+(?!\])(?:\\[dDwWsS](?!-)|\\[.\-_+*?|()\[\]{}^$/]|(?!&&|--|\|\||~~)[^\\\[\]])+\]"
+_POSIX = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7f",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "Cntrl": r"\x00-\x1f\x7f",
+    "XDigit": "0-9a-fA-F",
+    "Space": _SHORT["s"],
+}
+_NOT_GRAPH = r"\p{White_Space}\p{Cc}\p{Cn}"
+_LINES = r"\n\x0b\f\r\x85\p{Zl}\p{Zp}"
+# With (?U). What begins with ^ is the inverse.
+_UNICODE_POSIX = {
+    "Lower": r"\p{Lowercase}",
+    "Upper": r"\p{Uppercase}",
+    "Alpha": r"\p{Alphabetic}",
+    "Digit": r"\p{Nd}",
+    "Alnum": r"\p{Alphabetic}\p{Nd}",
+    "Punct": r"\p{P}",
+    "Graph": f"^{_NOT_GRAPH}",
+    "Cntrl": r"\p{Cc}",
+    "XDigit": r"\p{Nd}\p{Hex_Digit}",
+    "Space": r"\p{White_Space}",
+}
+_UNICODE_SHORT = {
+    "d": r"\p{Nd}",
+    "w": r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d",
+    "s": r"\p{White_Space}",
+}
+# General categories and their groups, `\p{Lu}`; the names that stand after `Is` or alone.
+_CATEGORIES = {
+    **{
+        name: rf"\p{{{name}}}"
+        for group in ("L ulmto", "M nec", "N dlo", "Z slp", "C cfon", "P dsecoif", "S mcko")
+        for name in (group[0], *(group[0] + kind for kind in group[2:]))
+    },
+    "Cs": "",
+    "LC": r"\p{Lu}\p{Ll}\p{Lt}",
+    "LD": r"\p{L}\p{Nd}",
+    "L1": r"\x00-\xff",
+}
+_BINARY = {
+    "ALPHABETIC": r"\p{Alphabetic}",
+    "LETTER": r"\p{L}",
+    "IDEOGRAPHIC": r"\p{Ideographic}",
+    "LOWERCASE": r"\p{Lowercase}",
+    "UPPERCASE": r"\p{Uppercase}",
+    "TITLECASE": r"\p{Lt}",
+    "WHITE_SPACE": r"\p{White_Space}",
+    "CONTROL": r"\p{Cc}",
+    "PUNCTUATION": r"\p{P}",
+    "HEX_DIGIT": r"\p{Nd}\p{Hex_Digit}",
+    "ASSIGNED": r"^\p{Cn}",
+    "NONCHARACTER_CODE_POINT": r"\p{Noncharacter_Code_Point}",
+    "JOIN_CONTROL": r"\u200c\u200d",
+}
+_BINARY |= {name.replace("_", ""): _BINARY[name] for name in tuple(_BINARY)}
+_CHARACTER = {  # java.lang.Character's own
+    "javaLowerCase": r"\p{Lowercase}",
+    "javaUpperCase": r"\p{Uppercase}",
+    "javaAlphabetic": r"\p{Alphabetic}",
+    "javaIdeographic": r"\p{Ideographic}",
+    "javaTitleCase": r"\p{Lt}",
+    "javaDigit": r"\p{Nd}",
+    "javaDefined": r"^\p{Cn}",
+    "javaLetter": r"\p{L}",
+    "javaLetterOrDigit": r"\p{L}\p{Nd}",
+    "javaSpaceChar": r"\p{Z}",
+    "javaISOControl": r"\p{Cc}",
+    "javaMirrored": r"\p{Bidi_Mirrored}",
+}
+_CASED = frozenset(
+    {"Lower", "Upper", "Lu", "Ll", "Lt", "LOWERCASE", "UPPERCASE", "TITLECASE"}
+    | {"javaLowerCase", "javaUpperCase", "javaTitleCase"}
 )
-_ASCII = frozenset(chr(code) for code in range(128))
 _CODE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))"
 )
+_PROPERTY = re.compile(r"\\[pP](?:\{([^}]*)\}|([^{]))")
 
 
 @dataclass(slots=True)
 class Scanner:
-    """A place `at` in a Java pattern, and the Python pattern written so far in `out`."""
+    """A place `at` in a Java pattern, the flags in force there, and what was written so far."""
 
     pattern: str
     at: int = 0
+    flags: str = ""
     out: list[str] = field(default_factory=list)
 
     def _emit(self, text: str, consumed: int = 1) -> None:
@@ -79,6 +132,12 @@ class Scanner:
     def _refuse(self, cause: str) -> ConfigError:
         return ConfigError("read the pattern", self.pattern, f"{cause} (position {self.at + 1})")
 
+    def _one(self, char: str) -> Points:
+        """The characters that `char` stands for under the flags in force."""
+        if "i" not in self.flags:
+            return Points.chars(char)
+        return same_letter(char) if "u" in self.flags else ignoring_ascii_case(Points.chars(char))
+
     # -- escapes
 
     def _quoted(self) -> str:
@@ -87,22 +146,64 @@ class Scanner:
         self.at = len(self.pattern) if end < 0 else end + 2
         return self.pattern[start:] if end < 0 else self.pattern[start:end]
 
-    def _class_escape(self) -> tuple[str, bool] | None:
-        r"""Consumes `\d`, `\H`, `\p{..}` and the like: members for a class, and whether negated."""
+    def _class_escape(self) -> Points | None:
+        r"""Consumes `\d`, `\H`, `\p{..}` and the like."""
         char = self.pattern[self.at + 1]
-        if char.lower() in _SHORT_CLASSES:
+        if char.lower() in _SHORT:
             self.at += 2
-            return _SHORT_CLASSES[char.lower()], char.isupper()
-        if char not in "pP":
+            unicode = _UNICODE_SHORT if "U" in self.flags else {}
+            found = having(unicode.get(char.lower(), _SHORT[char.lower()]))
+        elif char in "pP":
+            match = _PROPERTY.match(self.pattern, self.at)
+            name = (match.group(1) or match.group(2) or "") if match else ""
+            members = self._property(name)
+            if match is None or members is None:
+                raise self._refuse(f"the class \\{char}{{{name}}} is not known, or not supported")
+            found = members
+            self.at += len(match.group())
+        else:
             return None
-        match = re.compile(r"\\[pP](?:\{([^}]*)\}|(\w))").match(self.pattern, self.at)
-        name = (match.group(1) or match.group(2) or "") if match else ""
-        name = re.sub(r"^(general_category|gc)=", "", name)
-        members = _CLASSES.get(name) or _CLASSES.get(name.removeprefix("Is"))
-        if match is None or members is None:
-            raise self._refuse(f"the class \\{char}{{{name}}} is not supported")
-        self.at += len(match.group())
-        return members, char == "P"
+        return ~found if char.isupper() else found
+
+    def _property(self, name: str) -> Points | None:
+        kind, equals, value = name.partition("=")
+        if equals:
+            kind = kind.lower()
+            if kind in ("gc", "general_category"):
+                return self._named(value)
+            if kind in ("sc", "script"):
+                return _script(value)
+            return _block(value) if kind in ("blk", "block") else None
+        if name.startswith("In"):
+            return _block(name[2:])
+        if name.startswith("Is"):
+            return self._binary(name[2:]) or self._named(name[2:]) or _script(name[2:])
+        if "U" in self.flags and (found := _unicode_posix(name)) is not None:
+            return self._any_case(name, found)
+        return self._named(name)
+
+    def _named(self, name: str) -> Points | None:
+        members = {**_POSIX, **_CATEGORIES, **_CHARACTER, "all": r"\s\S"}.get(name)
+        if members is None:
+            return None
+        return self._any_case(name, having(members) if members else Points())
+
+    def _binary(self, name: str) -> Points | None:
+        """What is known as `Is…`, in any case: Unicode's properties, and POSIX's by Unicode."""
+        name = name.upper()
+        posix = next((posix for posix in _POSIX if posix.upper() == name), "")
+        members = _BINARY.get(name)
+        found = _unicode_posix(posix) if members is None else having(members)
+        return None if found is None else self._any_case(posix or name, found)
+
+    def _any_case(self, name: str, found: Points) -> Points:
+        """With (?i) a class of one case stands for all three."""
+        if "i" not in self.flags or name not in _CASED:
+            return found
+        if found.ranges[-1][1] < 128:
+            return having("a-zA-Z")
+        cased = r"\p{Lowercase}\p{Uppercase}\p{Lt}"
+        return having(r"\p{Lu}\p{Ll}\p{Lt}" if name in _CATEGORIES else cased)
 
     def _char_escape(self) -> str:
         """Consumes an escape that stands for one character."""
@@ -110,7 +211,7 @@ class Scanner:
         if (match := _CODE.match(self.pattern, self.at)) is not None:
             hexadecimal = match.group(1) or match.group(2) or match.group(3)
             code = int(hexadecimal, 16) if hexadecimal else int(match.group(4), 8)
-            if code > 0x10FFFF:
+            if code not in EVERYTHING:
                 raise self._refuse("there is no such character")
             self.at += len(match.group())
             return chr(code)
@@ -122,84 +223,62 @@ class Scanner:
             self.at += 2
             return named[char]
         if char.isascii() and char.isalnum():
-            raise self._refuse(f"the escape \\{char} is not known")
+            raise self._refuse(f"the escape \\{char} is not known, or not supported")
         self.at += 2
         return char
 
     # -- character classes
 
-    def _character_class(self, ignore_case: bool) -> None:
-        """A plain class stays a class. With `&&` or a class inside, it is computed: as the set of
-        its ASCII members, and whether it has all the others."""
-        start = self.at
-        if (same := _SAME_CLASS.match(self.pattern, start)) is not None:
-            self._emit(same.group(), len(same.group()))
-            return
-        plain = self._plain_class()
-        if plain is not None:
-            self.out.append(plain)
-            return
-        self.at = start
-        members, others = self._class_set(ignore_case)
-        if others:
-            rest = "".join(_in_class(chr(code)) for code in range(128) if chr(code) not in members)
-            self.out.append(f"[^{rest}]" if rest else r"[\s\S]")
-        else:
-            text = "".join(_in_class(char) for char in sorted(members))
-            self.out.append(f"[{text}]" if text else r"(?!)")
-
-    def _plain_class(self) -> str | None:
-        """The class at `at`, None where it holds `&&`, another class or a negated escape."""
+    def _character_class(self) -> Points:
+        """Consumes the class at `at`, with `&&` and the classes inside."""
         self.at += 1
-        out = ["["]
-        if self.pattern.startswith("^", self.at):
-            out.append("^")
-            self.at += 1
-        first = True
+        negated = self.pattern.startswith("^", self.at)
+        self.at += negated
+        found, operand, first = EVERYTHING, Points(), True
         while not self._ends_class(first):
+            if self.pattern.startswith("&&", self.at):
+                if first or self.pattern[self.at + 2 : self.at + 3] in ("&", "]", ""):
+                    raise self._refuse("&& needs something before and after it")
+                found, operand = found & operand, Points()
+                self.at += 2
+                continue
             first = False
-            if self.pattern[self.at] == "[" or self.pattern.startswith("&&", self.at):
-                return None
-            item = self._class_item()
-            if isinstance(item, str):
-                out.append(item)
-            elif item is None:
-                return None
-            else:
-                low, high = item
-                out.append(_in_class(low) if low == high else f"{_in_class(low)}-{_in_class(high)}")
+            operand |= self._class_item()
         self.at += 1
-        return "".join(out) + "]"
+        found &= operand
+        return ~found if negated else found
 
     def _ends_class(self, first: bool) -> bool:
         if self.at >= len(self.pattern):
             raise self._refuse("a '[' is not closed")
         return self.pattern[self.at] == "]" and not first
 
-    def _class_item(self) -> str | tuple[str, str] | None:
-        """Consumes a range or a character (as a pair), or a class escape (as its members, None if
-        negated). `\\Q..\\E` with more than one character yields them as members."""
+    def _class_item(self) -> Points:
+        """Consumes a class inside, quoted text, a class escape, a range or a character."""
+        if self.pattern[self.at] == "[":
+            return self._character_class()
         if self.pattern.startswith("\\Q", self.at):
             quoted = self._quoted()
             if self.pattern.startswith("-", self.at):
                 raise self._refuse("a range cannot begin with quoted text")
-            return "".join(_in_class(char) for char in quoted)
+            return Points.of(span for char in quoted for span in self._one(char).ranges)
         if self.pattern[self.at] == "\\":
             if self.at + 1 == len(self.pattern):
                 raise self._refuse("a '[' is not closed")
             if (members := self._class_escape()) is not None:
-                return None if members[1] else members[0]
+                return members
         low = self._class_char()
         following = self.pattern[self.at : self.at + 2]
         if len(following) < 2 or following[0] != "-" or following[1] in "][":
-            return low, low
-        if following[1] == "&" and self.pattern.startswith("&&", self.at + 1):
-            return low, low
+            return self._one(low)
         self.at += 1
         high = self._class_char()
         if high < low:
             raise self._refuse(f"the range {low}-{high} runs backwards")
-        return low, high
+        span = Points.of([(ord(low), ord(high))])
+        if "i" not in self.flags:
+            return span & EVERYTHING
+        return ignoring_case(span) if "u" in self.flags else ignoring_ascii_case(span)
 
     def _class_char(self) -> str:
         if self.pattern[self.at] == "\\":
@@ -207,59 +286,31 @@ class Scanner:
         self.at += 1
         return self.pattern[self.at - 1]
 
-    def _class_set(self, ignore_case: bool) -> tuple[frozenset[str], bool]:
-        """The class at `at`: its ASCII members, and whether it has the non-ASCII ones."""
-        self.at += 1
-        negated = self.pattern.startswith("^", self.at)
-        self.at += negated
-        result: tuple[frozenset[str], bool] | None = None  # of the operands of && so far
-        members: frozenset[str] = frozenset()
-        others, first = False, True
-        while not self._ends_class(first):
-            if self.pattern.startswith("&&", self.at):
-                if first or self.pattern.startswith("&&&", self.at):
-                    raise self._refuse("&& needs something before and after it")
-                result = _intersect(result, (members, others))
-                members, others = frozenset(), False
-                self.at += 2
-                if self.pattern[self.at : self.at + 1] == "]":
-                    raise self._refuse("&& needs something before and after it")
-                continue
-            first = False
-            more, more_others = self._set_item(ignore_case)
-            members, others = members | more, others or more_others
-        self.at += 1
-        members, others = _intersect(result, (members, others))
-        return (_ASCII - members, not others) if negated else (members, others)
 
-    def _set_item(self, ignore_case: bool) -> tuple[frozenset[str], bool]:
-        if self.pattern[self.at] == "[":
-            return self._class_set(ignore_case)
-        if self.pattern[self.at] == "\\" and self.at + 1 < len(self.pattern):
-            escape = None if self.pattern[self.at + 1] == "Q" else self._class_escape()
-            if escape is not None:
-                text, negated = escape
-                found = re.compile(f"[{text}]", re.ASCII)
-                members = frozenset(char for char in _ASCII if found.match(char))
-                return (_ASCII - members, True) if negated else (members, False)
-        item = self._class_item()
-        if isinstance(item, str):
-            found = re.compile(f"[{item}]" if item else "(?!)")
-            chars = frozenset(char for char in _ASCII if found.match(char))
-        elif item is not None and item[1].isascii():
-            chars = frozenset(chr(code) for code in range(ord(item[0]), ord(item[1]) + 1))
-        else:
-            raise self._refuse("non-ASCII characters in a computed class are not supported")
-        if ignore_case:
-            chars |= {char.swapcase() for char in chars}
-        return chars, False
+def _unicode_posix(name: str) -> Points | None:
+    if name == "ASCII":
+        return ASCII
+    blank = having(r"\p{White_Space}") & ~having(_LINES)
+    if name == "Blank":
+        return blank
+    if name == "Print":
+        return (~having(_NOT_GRAPH) | blank) & ~having(r"\p{Cc}")
+    members = _UNICODE_POSIX.get(name)
+    return None if members is None else having(members)
 
 
-def _intersect(
-    left: tuple[frozenset[str], bool] | None, right: tuple[frozenset[str], bool]
-) -> tuple[frozenset[str], bool]:
-    return right if left is None else (left[0] & right[0], left[1] and right[1])
+def _script(name: str) -> Points | None:
+    return _lookup("Script", name)
 
 
-def _in_class(char: str) -> str:
-    return "\\" + char if char in "\\]^-[&|~" else char
+def _block(name: str) -> Points | None:
+    return _lookup("Block", name)
+
+
+def _lookup(kind: str, name: str) -> Points | None:
+    if not re.fullmatch("[A-Za-z0-9 _-]+", name):
+        return None
+    try:
+        return having(rf"\p{{{kind}={name}}}")
+    except regex.error:
+        return None

@@ -54,11 +54,10 @@ def test_a_comma_always_ends_a_pattern() -> None:
 
 
 def test_a_flag_holds_for_the_patterns_after_it() -> None:
-    assert [pattern.pattern for pattern in compile_patterns("a, (?i)b, c")] == [
-        "a",
-        "(?i:b)",
-        "(?i:c)",
-    ]
+    patterns = compile_patterns("a, (?i)b, c")
+    assert [pattern.pattern for pattern in patterns] == ["a", "(?i)b", "c"]
+    assert [pattern.matches("C") for pattern in patterns] == [False, False, True]
+    assert compile_patterns("c")[0].matches("C") is False
 
 
 @pytest.mark.parametrize(
@@ -163,3 +162,15 @@ def test_exactly_the_mirrored_have_a_target_name(name: str) -> None:
     decision = decide(name)
     assert (decision.verdict is Verdict.MIRRORED) == decision.mirrored
     assert decision.reason
+
+
+@pytest.mark.parametrize(
+    ("topics", "exclude"), [(r"(?!_)(a|aa)+\.", ""), (".*", r"(?!_)(a|aa)+\.")]
+)
+def test_a_name_that_a_pattern_takes_too_long_for_is_left_out_with_the_reason(
+    topics: str, exclude: str
+) -> None:
+    decision = decide("a" * 200, topics=topics, exclude=exclude)
+    assert decision.verdict is Verdict.UNDECIDED
+    assert f"{'topics.exclude' if exclude else 'topics'} pattern (?!_)" in decision.reason
+    assert decide("aa.", topics=topics, exclude=exclude).mirrored is bool(topics != ".*")

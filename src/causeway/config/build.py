@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway import filters
 from causeway.config.keys import IN_SECONDS, ConsumerKeys, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import ControlSettings, FetchSettings, RunSettings
 from causeway.config.typed import read
 from causeway.errors import ConfigError
+from causeway.filters import compile_patterns
+from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]
 
@@ -68,12 +69,10 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
     )
 
 
-def patterns(
-    own: Entries, name: str, value: str, problems: Problems
-) -> tuple[filters.Pattern, ...]:
+def patterns(own: Entries, name: str, value: str, problems: Problems) -> tuple[Pattern, ...]:
     """The list of regular expressions that key `name` has, as Kafka's filters read it."""
     try:
-        return filters.compile_patterns(value)
+        return compile_patterns(value)
     except ConfigError as error:
         entry = own.get(name)
         problems.add(f"{entry.place if entry else name}: {error}")

@@ -31,6 +31,11 @@ is said at once.
 This page is made of the table in the code: `python -m causeway.config.reference`.
 """
 
+_PATTERNS = """
+Patterns are Java's, and match whole names: a comma ends one, a flag such as `(?i)` holds for those
+after it. One that needs look-around, back-references or possessive quantifiers gets 0.1 s a name;
+a name that it cannot decide in that time is left out, and `plan` says so."""
+
 
 def markdown() -> str:
     """The whole page."""
@@ -45,6 +50,7 @@ def _page() -> Iterator[str]:
     yield "\n## Flows\n"
     yield "Written `A->B.key`, or `key` for all flows:\n"
     yield from _table(_rows(FlowKeys))
+    yield _PATTERNS
     yield "\nGroups, offset syncs, checkpoints and ACLs of a flow, written the same way:\n"
     yield from _table(_rows(ControlKeys))
     yield "\nHeartbeats, written the same way, of every pair of clusters, also if no flow runs:\n"

@@ -7,13 +7,13 @@ trust stores are converted to PEM text on the driver, so that no file is read on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from causeway.filters import TopicDecision, compile_patterns, decide_topic
 from causeway.naming import HEARTBEATS, ReplicationPolicy
+from causeway.patterns import Pattern
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -96,10 +96,8 @@ class ControlSettings:
     """What a link mirrors besides records. Defaults are MirrorMaker 2's; a replication factor of -1
     is the broker's default."""
 
-    groups: tuple[re.Pattern[str], ...] = compile_patterns(".*")
-    groups_exclude: tuple[re.Pattern[str], ...] = compile_patterns(
-        "console-consumer-.*, connect-.*, __.*"
-    )
+    groups: tuple[Pattern, ...] = compile_patterns(".*")
+    groups_exclude: tuple[Pattern, ...] = compile_patterns("console-consumer-.*, connect-.*, __.*")
     refresh_groups_enabled: bool = True
     refresh_groups_interval_s: float = 600
     emit_checkpoints_enabled: bool = True
@@ -147,9 +145,9 @@ class LinkSettings:
     source_admin: ClientSettings
     target_admin: ClientSettings
     policy: ReplicationPolicy
-    topics: tuple[re.Pattern[str], ...]
-    topics_exclude: tuple[re.Pattern[str], ...]
-    config_properties_exclude: tuple[re.Pattern[str], ...]
+    topics: tuple[Pattern, ...]
+    topics_exclude: tuple[Pattern, ...]
+    config_properties_exclude: tuple[Pattern, ...]
     use_defaults_from: Literal["source", "target"] = "target"
     replication_factor: int = 2  # -1: the target broker's default
     refresh_topics_enabled: bool = True

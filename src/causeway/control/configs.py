@@ -17,7 +17,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.errors import CausewayError, ConfigError
-from causeway.filters import first_match
+from causeway.filters import excludes
 from causeway.wire.admin import ConfigEntry
 from causeway.wire.cluster import Cluster
 
@@ -97,7 +97,7 @@ def _wanted(
             and upstream.default
             and name not in copied
             and not (upstream.read_only or upstream.sensitive)
-            and first_match(link.config_properties_exclude, name) is None
+            and not excludes(link.config_properties_exclude, name)
         ):
             wanted[name] = None
     return {name: value for name, value in wanted.items() if name not in limits.LIMIT_NAMES}

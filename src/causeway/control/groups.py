@@ -18,7 +18,7 @@ from enum import StrEnum
 from causeway.config.settings import LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.errors import CausewayError
-from causeway.filters import Verdict, first_match
+from causeway.filters import Verdict, by_name
 from causeway.model import TopicPartition
 from causeway.naming import is_legal_name
 from causeway.wire.cluster import Committed, GroupListing
@@ -37,6 +37,7 @@ class Why(StrEnum):
 
     NOT_INCLUDED = "not-included"
     EXCLUDED = "excluded"
+    UNDECIDED = "undecided"
     NOT_CONSUMERS = "not-consumers"
     UNREADABLE = "unreadable"
     NOTHING_MIRRORED = "nothing-mirrored"
@@ -107,11 +108,11 @@ def _named(link: LinkSettings) -> dict[str, GroupListing]:
 
 
 def _refused(listed: GroupListing, link: LinkSettings) -> LeftOutGroup | None:
-    excluded_by = first_match(link.control.groups_exclude, listed.name)
-    if excluded_by is not None:
-        code, reason = Why.EXCLUDED, f"excluded by groups.exclude pattern {excluded_by.pattern}"
-    elif first_match(link.control.groups, listed.name) is None:
-        code, reason = Why.NOT_INCLUDED, "not matched by groups"
+    verdict, reason = by_name(
+        listed.name, link.control.groups, link.control.groups_exclude, "groups"
+    )
+    if verdict is not Verdict.MIRRORED:
+        code = Why(verdict.value)
     elif listed.protocol_type not in _CONSUMERS:
         code, reason = Why.NOT_CONSUMERS, _no_consumers(listed, link.source.alias)
     else:

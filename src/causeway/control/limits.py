@@ -7,11 +7,11 @@ the target's broker pack every batch anew).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from causeway.filters import first_match
+from causeway.filters import excludes
+from causeway.patterns import Pattern
 from causeway.wire.admin import ConfigEntry
 
 LONG_MAX: Final = 2**63 - 1
@@ -38,7 +38,7 @@ BROKER_DEFAULTS: Final[Mapping[str, str]] = {
 
 def copied(
     source: Mapping[str, ConfigEntry],
-    exclude: Sequence[re.Pattern[str]],
+    exclude: Sequence[Pattern],
     use_defaults_from: Literal["source", "target"],
 ) -> dict[str, str]:
     """The source's configs that a new mirror is created with, by MirrorMaker 2's rules."""
@@ -50,7 +50,7 @@ def copied(
         and not entry.sensitive
         and entry.source != "STATIC_BROKER_CONFIG"
         and (not entry.default or use_defaults_from == "source")
-        and first_match(exclude, name) is None
+        and not excludes(exclude, name)
     }
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import limits
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, ConfigError
+from causeway.filters import Verdict
 from causeway.model import NO_TOPIC_ID
 from causeway.naming import is_legal_name
 from causeway.wire.admin import ConfigEntry, NewTopic
@@ -159,6 +160,9 @@ def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
         verdict = link.decide_topic(name)
         if verdict.target_name is None:
             left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
+            if verdict.verdict is Verdict.UNDECIDED:
+                error = ConfigError("decide on topic", name, verdict.reason)
+                problems.append(Problem(topic=name, error=error))
             continue
         decision = _plan_topic(topic, verdict.target_name, observed, link)
         if decision.mirrored is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
 from causeway.control.topics import LeftOut, Problem, TopicPlan
 from causeway.errors import CausewayError
+from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.operate.plan import LinkPlan
 from causeway.operate.status import LinkStatus, PartitionStatus
@@ -31,7 +31,7 @@ def link() -> LinkSettings:
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
+        topics=compile_patterns(".*"),
         topics_exclude=(),
         config_properties_exclude=(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from causeway.config.settings import ClientSettings, ControlSettings, LinkSettin
 from causeway.control.acls import EVERYBODY, AclPlan, Observed, apply, observe, plan
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, UnreachableError
+from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.wire.acls import AclBinding, SecurityDisabled
 
@@ -33,7 +33,7 @@ def link(control: ControlSettings = PLAIN) -> LinkSettings:
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
+        topics=compile_patterns(".*"),
         topics_exclude=(),
         config_properties_exclude=(),
         control=control,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, p
 from causeway.control.limits import LIMIT_NAMES
 from causeway.control.topics import MirroredTopic
 from causeway.errors import AuthorizationError, CausewayError, UnreachableError
+from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.wire.admin import ConfigEntry
 
@@ -30,9 +30,9 @@ def link(**changes: Any) -> LinkSettings:
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
+        topics=compile_patterns(".*"),
         topics_exclude=(),
-        config_properties_exclude=(re.compile(r"segment\..*"),),
+        config_properties_exclude=compile_patterns(r"segment\..*"),
     )
     return replace(settings, **changes)
 

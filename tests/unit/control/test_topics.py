@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from causeway.control.topics import (
     plan,
 )
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
+from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID
 from causeway.naming import ReplicationPolicy
 from causeway.wire.admin import ConfigEntry, NewTopic
@@ -45,9 +45,9 @@ def link(**changes: Any) -> LinkSettings:
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
-        topics_exclude=(re.compile("secret.*"),),
-        config_properties_exclude=(re.compile(r"min\.insync\.replicas"),),
+        topics=compile_patterns(".*"),
+        topics_exclude=compile_patterns("secret.*"),
+        config_properties_exclude=compile_patterns(r"min\.insync\.replicas"),
         replication_factor=1,
     )
     return replace(settings, **changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from causeway.daemon.claims import (
     claim,
     decide,
 )
+from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
@@ -52,7 +52,7 @@ def link(**changes: Any) -> LinkSettings:
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
+        topics=compile_patterns(".*"),
         topics_exclude=(),
         config_properties_exclude=(),
     )

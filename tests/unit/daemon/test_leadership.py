@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 import threading
 import time
@@ -15,6 +14,7 @@ from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
 from causeway.errors import BrokerError
+from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
@@ -119,7 +119,7 @@ def driver(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], L
         source_admin=a,
         target_admin=b,
         policy=ReplicationPolicy(source_alias="A"),
-        topics=(re.compile(".*"),),
+        topics=compile_patterns(".*"),
         topics_exclude=(),
         config_properties_exclude=(),
     )
