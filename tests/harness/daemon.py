@@ -17,7 +17,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.daemon import run as daemon
-from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot
+from causeway.daemon.status import LinkStatus, Look, PartitionStatus, Role, Snapshot
 from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
@@ -140,8 +140,8 @@ class RunningDaemon:
         except BaseException as error:
             self.result = error
 
-    def _see(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+    def _see(self, look: Look) -> None:
+        self.snapshot = look()
 
     def stop(self) -> None:
         """Drains and ends it, as SIGTERM would."""

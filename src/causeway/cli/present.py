@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from causeway.daemon.status import Snapshot
+    from causeway.daemon.status import Look, Snapshot
 
-Show = Callable[["Snapshot"], None]
+Show = Callable[["Look"], None]
 
 _LOG_EVERY_S = 10.0
+_REST = 20.0  # times what showing took: the table takes no more than a twentieth of a core
 
 _log = logging.getLogger("causeway.run")
 
 
 @contextmanager
 def presenter(*, bounded: bool) -> Iterator[Show]:
-    """What to call with each snapshot while the block lasts; sets logging up to fit."""
+    """What to call several times a second while the block lasts; it looks when it has something to
+    show. Sets logging up to fit."""
     if sys.stdout.isatty():
         with _terminal(bounded=bounded) as show:
             yield show
@@ -35,7 +37,7 @@ def presenter(*, bounded: bool) -> Iterator[Show]:
         yield _Logged() if bounded else _nothing
 
 
-def _nothing(_: Snapshot) -> None:
+def _nothing(_: Look) -> None:
     """The daemon logs what changes; that all goes well needs no lines."""
 
 
@@ -45,11 +47,11 @@ class _Logged:
     def __init__(self) -> None:
         self._next = time.monotonic() + _LOG_EVERY_S
 
-    def __call__(self, snapshot: Snapshot) -> None:
+    def __call__(self, look: Look) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOG_EVERY_S
-        done, total = share(snapshot)
+        done, total = share(look())
         _log.info("catching up", extra={"done": done, "of": total})
 
 
@@ -65,7 +67,7 @@ def _terminal(*, bounded: bool) -> Iterator[Show]:
     bar, task = _bar(console)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
-        def show(snapshot: Snapshot) -> None:
+        def draw(snapshot: Snapshot) -> None:
             shown: RenderableType = render(snapshot, console.height - (2 if bounded else 1))
             if bounded:
                 done, total = share(snapshot)
@@ -74,7 +76,32 @@ def _terminal(*, bounded: bool) -> Iterator[Show]:
                 shown = Group(shown, bar.get_renderable())
             live.update(shown, refresh=True)
 
-        yield show
+        show = Paced(draw)
+        try:
+            yield show
+        finally:
+            show.finish()
+
+
+class Paced:
+    """Draws as often as that costs little, and at the end."""
+
+    def __init__(self, draw: Callable[[Snapshot], None]) -> None:
+        self._draw = draw
+        self._look: Look | None = None
+        self._next = 0.0
+
+    def __call__(self, look: Look) -> None:
+        self._look = look
+        began = time.monotonic()
+        if began >= self._next:
+            self._draw(look())
+            now = time.monotonic()
+            self._next = now + _REST * (now - began)
+
+    def finish(self) -> None:
+        if self._look is not None:
+            self._draw(self._look())
 
 
 def _bar(console: Console) -> tuple[Progress, TaskID]:

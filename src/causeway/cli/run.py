@@ -13,7 +13,7 @@ from causeway.cli.common import FileArgument, load, parse_timestamp
 if TYPE_CHECKING:
     from causeway.cli.present import Show
     from causeway.config.settings import RunSettings, Settings
-    from causeway.daemon.status import Snapshot
+    from causeway.daemon.status import Look
 
 
 def command(
@@ -65,9 +65,9 @@ def run_settings(
     check_java()  # before any cluster is asked, which may take its time
     with _metrics(settings.run) as measure, presenter(bounded=until_caught_up) as show:
 
-        def on_status(snapshot: Snapshot) -> None:
-            measure(snapshot)
-            show(snapshot)
+        def on_status(look: Look) -> None:
+            measure(look)
+            show(look)
 
         return run(
             settings,
@@ -80,7 +80,8 @@ def run_settings(
 
 @contextmanager
 def _metrics(run: RunSettings) -> Iterator[Show]:
-    """What to call with each snapshot, so that it can be scraped while the block lasts."""
+    """What to call with how to look at the daemon, so that it can be scraped while the block
+    lasts."""
     if run.metrics_port is None:
         yield lambda _: None
         return

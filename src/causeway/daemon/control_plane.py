@@ -91,6 +91,10 @@ class ControlPlane:
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
         return self._groups.timings()
 
+    @property
+    def checkpoints_untimed(self) -> int:
+        return self._groups.untimed
+
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more, for as long as we
         lead. Never raises."""

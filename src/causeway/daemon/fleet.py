@@ -245,6 +245,12 @@ class Fleet:
     def trouble(self) -> str | None:
         return self._trouble
 
+    @property
+    def connected(self) -> int:
+        """How many lanes."""
+        with self._lock:
+            return sum(not lane.closed for lane in self._lanes.values())
+
     def lanes(self) -> tuple[LaneStatus, ...]:
         with self._lock:
             return tuple(

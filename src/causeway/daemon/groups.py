@@ -29,6 +29,9 @@ _WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED}
 _FRESH_S = 30.0
 _TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
 _PATIENCE_S = 3.0  # with partitions that have no leader
+# Times of checkpoints are kept of so many groups and partitions: each makes four series of metrics,
+# and all checkpoints of one round take the same time.
+_MOST_TIMED = 1_000
 _EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
 
 Places = Mapping[TopicPartition, Mapping[int, Place]]
@@ -36,7 +39,8 @@ Translated = Mapping[str, Mapping[TopicPartition, int]]
 
 
 class Groups:
-    """Not thread-safe."""
+    """Not thread-safe. `untimed` counts the checkpoints of which no time is kept, since too many
+    others are."""
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class Groups:
         )
         self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
+        self.untimed = 0
         self._listing: dict[str, GroupListing] = {}
         self._listed_at: float | None = None
         self._checkpoints_due = self._commits_due = 0.0
@@ -175,6 +180,9 @@ class Groups:
         for checkpoint in written:
             key = checkpoint.group, checkpoint.partition
             known = kept.get(key)
+            if known is None and len(kept) >= _MOST_TIMED:
+                self.untimed += 1
+                continue
             kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
         self._latencies = kept  # replaced as a whole: another thread may be reading it
 

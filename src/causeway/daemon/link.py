@@ -117,6 +117,7 @@ class Link:
                 progress_writes=self._progress_writes,
                 progress_write_failures=self._progress_write_failures,
                 translation_fallbacks=self.control.translator.fallbacks,
+                checkpoints_untimed=self.control.checkpoints_untimed,
             )
 
     def is_settled(self, for_good_s: float) -> bool:

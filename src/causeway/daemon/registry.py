@@ -188,9 +188,15 @@ class Registry:
     # -- for people -------------------------------------------------------------------------------
 
     def status(self) -> tuple[PartitionStatus, ...]:
+        """Sorted by topic and partition. Counts may be one report behind the rest."""
         now = time.monotonic()
+        return tuple(row.status(now) for _, row in sorted(self._all().items()))
+
+    def _all(self) -> dict[TopicPartition, Row]:
+        """For those who look at every row: reports need the lock, and with 100,000 partitions each
+        look takes a while. What must fit together in a row is one value, replaced as a whole."""
         with self._lock:
-            return tuple(row.status(now) for _, row in sorted(self._rows.items()))
+            return dict(self._rows)
 
     def is_settled(self, for_good_s: float) -> bool:
         """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
@@ -203,19 +209,18 @@ class Registry:
 
     def mirrored(self) -> list[Mirrored]:
         """The partitions that feed one target partition each."""
-        with self._lock:
-            return [
-                Mirrored(
-                    source=at,
-                    outlet=row.progress.outlets[0],
-                    position=row.progress.position,
-                    newest=row.newest,
-                    stopped=row.progress.state is State.STOPPED,
-                    rewinds=0 if row.map is None else row.map.rewinds,
-                )
-                for at, row in self._rows.items()
-                if len(row.progress.outlets) == 1
-            ]
+        return [
+            Mirrored(
+                source=at,
+                outlet=progress.outlets[0],
+                position=progress.position,
+                newest=row.newest,
+                stopped=progress.state is State.STOPPED,
+                rewinds=0 if row.map is None else row.map.rewinds,
+            )
+            for at, row in self._all().items()
+            if len((progress := row.progress).outlets) == 1
+        ]
 
     def topics(self) -> dict[str, MirroredTopic]:
         """Those of which something is mirrored now, by source name."""

@@ -27,7 +27,7 @@ from causeway.daemon.engine import Engine
 from causeway.daemon.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.spark import Spark, not_importable, wanted_lanes
-from causeway.daemon.status import Snapshot
+from causeway.daemon.status import Look, Snapshot
 from causeway.daemon.tasks import DONE, Outcome, Task, Tasks
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
@@ -41,7 +41,7 @@ _STATUS_S = 0.5
 _DRAIN_S = 20.0
 _FOR_GOOD_S = 60.0  # a partition that has failed for so long holds up no bounded run
 _FIRST_LANES = 2  # launched before it is known how many partitions there are
-OnStatus = Callable[[Snapshot], None]
+OnStatus = Callable[[Look], None]
 
 
 def run(
@@ -57,8 +57,9 @@ def run(
 
     With `until_caught_up` it ends by itself when the source's ends of the start are reached.
     `start_from` (ms since 1970) and `adopt` say how to go on where a partition has no progress or
-    was stopped. `on_status` is called twice a second. Raises a CausewayError for what keeps it from
-    running at all, PartitionsFailedError where a bounded run could not copy everything.
+    was stopped. `on_status` is called twice a second, with what to look with. Raises a
+    CausewayError for what keeps it from running at all, PartitionsFailedError where a bounded run
+    could not copy everything.
     """
     if not settings.links:
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
@@ -218,7 +219,7 @@ class Daemon:
 
     def _tell_ready(self) -> None:
         """Once all lanes that were launched have come, and again where there are more."""
-        if self._ready < self._launched <= len(self._fleet.lanes()):
+        if self._ready < self._launched <= self._fleet.connected:
             self._ready = self._launched
             seconds = round(time.time() - self._started_at, 1)
             _log.info("lanes ready", extra={"lanes": self._ready, "after_s": seconds})
@@ -243,7 +244,7 @@ class Daemon:
         now = time.monotonic()
         if self._on_status is not None and (force or now - self._status_at >= _STATUS_S):
             self._status_at = now
-            self._on_status(self.snapshot())
+            self._on_status(self.snapshot)
 
     def _caught_up(self) -> bool:
         return all(link.is_settled(_FOR_GOOD_S) for link in self._links)

@@ -1,8 +1,9 @@
-"""The state of a running daemon at one moment, as plain values for tables, logs and pages."""
+"""The state of a running daemon at one moment, as plain values for tables, logs and pages: made
+when somebody looks, since that takes a second where there are 100,000 partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -118,6 +119,7 @@ class LinkStatus:
     progress_writes: int = 0
     progress_write_failures: int = 0
     translation_fallbacks: int = 0  # answers of the translation that were not exact
+    checkpoints_untimed: int = 0  # written, and too many to be in `checkpoints`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +148,7 @@ class Snapshot:
     lanes_wanted: int
     lane_trouble: str | None = None
     other_tasks: Mapping[str, tuple[TaskRecord, ...]] = field(default_factory=dict)
+
+
+# Makes a snapshot, at the caller's cost: no lane's report waits for it. Any thread may look.
+Look = Callable[[], Snapshot]

@@ -205,10 +205,8 @@ class Translator:
 
     def _later(self, stretch: _Stretch) -> Place:
         self.unfinished = True
-        return self._fall_back(
-            stretch.span.start.target,
-            "its exact place is being looked up; until then an earlier one",
-        )
+        note = "its exact place is being looked up; until then an earlier one"
+        return Place(stretch.span.start.target, note)
 
     def _fall_back(self, target: int | None, note: str) -> Place:
         self.fallbacks += 1

@@ -167,6 +167,12 @@ TRANSLATION_FALLBACKS: Final = Metric(
     "again, or gets no offset.",
     labels=("link",),
 )
+CHECKPOINTS_UNTIMED: Final = Metric(
+    name="causeway_link_checkpoints_untimed_total",
+    help="Checkpoints written of groups and partitions that have no latency here: 1,000 of them "
+    "have, and those of one round all take the same time.",
+    labels=("link",),
+)
 TASK_FAILING: Final = Metric(
     name="causeway_task_failing",
     help="1 if the last run of a control-plane task failed.",
@@ -235,6 +241,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         PROGRESS_WRITES,
         PROGRESS_WRITE_FAILURES,
         TRANSLATION_FALLBACKS,
+        CHECKPOINTS_UNTIMED,
         TASK_FAILING,
         TASK_PROBLEMS,
         TASK_SUCCESS,

@@ -1,4 +1,4 @@
-"""From the daemon's newest snapshot to Prometheus's metric families, once a scrape."""
+"""From a snapshot of the daemon to Prometheus's metric families, once a scrape."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from importlib.metadata import version
 
 from prometheus_client.registry import Collector
 
-from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot, Timing
+from causeway.daemon.status import LinkStatus, Look, PartitionStatus, Role, Snapshot, Timing
 from causeway.metrics import catalogue
 from causeway.metrics.catalogue import Family, Metric, TimingMetrics
 from causeway.relay.progress import TaskRecord
 
 
 class SnapshotCollector(Collector):
-    """Thread-safe: `take` replaces what `collect` tells of, and a scrape costs the daemon no lock.
+    """Thread-safe: `take` says how to look at the daemon, and each scrape looks once, in its own
+    thread.
 
     What is unknown has no sample. A counter goes back only where its subject began anew, as when
     this process leads a link once more.
     """
 
     def __init__(self) -> None:
-        self._snapshot: Snapshot | None = None
+        self._look: Look | None = None
 
-    def take(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def take(self, look: Look) -> None:
+        self._look = look
 
     def describe(self) -> Iterable[Family]:
         return [metric.family() for metric in catalogue.metrics()]
@@ -32,7 +33,8 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Family]:
         page = _Page()
         page.add(catalogue.INFO, (version("causeway"),), 1)
-        if (snapshot := self._snapshot) is not None:
+        if self._look is not None:
+            snapshot = self._look()
             _add_process(page, snapshot)
             for link in snapshot.links:
                 _add_link(page, link, snapshot.taken_at)
@@ -97,6 +99,7 @@ def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
     if link.role is not Role.LEADING:
         return  # another process runs its tasks: what ours knows of them is old news
     _add_tasks(page, link.name, link.tasks)
+    page.add(catalogue.CHECKPOINTS_UNTIMED, labels, link.checkpoints_untimed)
     for checkpoint in link.checkpoints:
         number = str(checkpoint.partition)
         followed = (link.source, link.target, checkpoint.group, checkpoint.topic, number)

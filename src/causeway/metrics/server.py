@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
-from causeway.daemon.status import Snapshot
+from causeway.daemon.status import Look
 from causeway.errors import ConfigError
 from causeway.metrics.collector import SnapshotCollector
 
-Take = Callable[[Snapshot], None]
+Take = Callable[[Look], None]
 
 
 @contextmanager
 def served(host: str, port: int) -> Iterator[Take]:
-    """Serves the newest snapshot at http://host:port/metrics while the block lasts, beside figures
-    of this process (`process_*`); yields what to call with each one.
+    """Serves a snapshot at http://host:port/metrics to whoever asks while the block lasts, beside
+    figures of this process (`process_*`); yields what to call with how to look.
 
     Each scrape has a thread of its own, and what goes wrong there is the scrape's affair. Raises
     ConfigError where the address can't be had.

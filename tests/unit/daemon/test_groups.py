@@ -82,6 +82,19 @@ class SlowCluster(FakeCluster):
 TIMED_OUT = BrokerError("ask", "B", code=7, name="REQUEST_TIMED_OUT", retriable=True)
 
 
+class EmptyTopic:
+    """Takes every checkpoint."""
+
+    def ensure(self, _: int) -> None:
+        pass
+
+    def newest(self) -> dict[bytes, bytes]:
+        return {}
+
+    def append(self, _: object) -> None:
+        pass
+
+
 class AsItIs:
     """Every offset is the same on both sides."""
 
@@ -182,3 +195,18 @@ def test_a_partition_without_a_leader_and_a_slow_group_hold_up_no_other(
     groups.work()
     done = {TARGET: Committed(offset=9)}
     assert target.committed == {"billing": done, "shipping": done, "taxes": done}
+
+
+def test_times_are_kept_of_so_many_checkpoints_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is four series of metrics."""
+    monkeypatch.setattr(module, "_MOST_TIMED", 3)
+    monkeypatch.setattr(module, "TopicLog", lambda *_, **__: EmptyTopic())
+    names = [f"group-{number}" for number in range(5)]
+    source = FakeCluster(**dict.fromkeys(names, "Stable"))
+    groups = groups_of(source, FakeCluster(), emit_checkpoints_interval_s=0)
+    for offset in (7, 9):
+        source.committed = {name: {SOURCE: Committed(offset=offset)} for name in names}
+        groups.work()
+
+    assert [timing.group for timing in groups.timings()] == names[:3]
+    assert groups.untimed == 4

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.registry import Registry
@@ -148,3 +152,19 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     it.dirty = it.map.changed = True
     _, entries = registry.take_dirty()
     assert not any(isinstance(entry, OffsetMapRecord) for entry in entries), "once is enough"
+
+
+def test_who_looks_at_all_rows_keeps_no_report_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry("A->B")
+    registry.add([row(State.RUNNING)])
+
+    def amid_a_report(it: Row, _: float) -> Any:
+        report = threading.Thread(target=registry.hear, args=([says(State.RUNNING, 20)],))
+        report.daemon = True
+        report.start()
+        report.join(10)
+        return it.progress.position
+
+    monkeypatch.setattr(Row, "status", amid_a_report)
+    found: tuple[Any, ...] = registry.status()
+    assert found == (20,)

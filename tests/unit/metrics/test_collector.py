@@ -37,7 +37,7 @@ def read(text: str) -> Page:
 def scrape(snapshot: Snapshot | None) -> Page:
     collector = SnapshotCollector()
     if snapshot is not None:
-        collector.take(snapshot)
+        collector.take(lambda: snapshot)
     return read(generate_latest(registry_of(collector)).decode())
 
 
@@ -161,16 +161,25 @@ def test_labels_may_hold_anything() -> None:
     assert 'a "group"\\n\n{x="y"}' in found
 
 
-def test_the_newest_snapshot_is_served_while_the_block_lasts() -> None:
+def test_a_snapshot_is_made_for_each_scrape_while_the_block_lasts() -> None:
+    """And for nobody else: of 100,000 partitions it takes a second."""
+    looks: list[Snapshot] = []
+
+    def look() -> Snapshot:
+        looks.append(replace(full(), lanes_wanted=7))
+        return looks[-1]
+
     ports = Ports()
     address = f"http://127.0.0.1:{(port := ports.take())}/metrics"
     with served("127.0.0.1", port) as take:
-        take(full())
-        take(replace(full(), lanes_wanted=7))
+        take(full)
+        take(look)
+        assert not looks
         with urlopen(address) as answer:
             page = read(answer.read().decode())
     ports.release()
 
+    assert len(looks) == 1
     assert of(page, "causeway_lanes_wanted") == 7
     assert any(name == "process_resident_memory_bytes" for name, _ in page)
     with pytest.raises(URLError):

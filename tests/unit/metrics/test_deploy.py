@@ -68,7 +68,7 @@ class Expression:
 def exported() -> dict[str, set[str]]:
     """The labels of each metric that a run has, of which everything is known."""
     collector = SnapshotCollector()
-    collector.take(full())
+    collector.take(full)
     page = generate_latest(registry_of(collector)).decode()
     found: dict[str, set[str]] = {"up": set()}  # Prometheus's own, of each target
     for family in text_string_to_metric_families(page):

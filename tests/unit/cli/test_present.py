@@ -1,0 +1,50 @@
+"""A snapshot is made only for those who show it, and as often as that costs little."""
+
+from __future__ import annotations
+
+import pytest
+
+from causeway.cli.present import Paced, presenter
+from causeway.daemon.status import Snapshot
+from tests.unit.metrics.snapshots import full
+
+
+class Looks:
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> Snapshot:
+        self.made += 1
+        return full()
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_where_nothing_is_shown_nobody_looks(
+    bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("causeway.cli.logs.set_up", lambda: None)
+    look = Looks()
+    with presenter(bounded=bounded) as show:
+        for _ in range(10):
+            show(look)
+    assert look.made == 0
+
+
+def test_what_takes_long_to_show_is_shown_seldom_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    look = Looks()
+
+    def draw(_: Snapshot) -> None:
+        nonlocal now
+        now += 1.0
+
+    show = Paced(draw)
+    for _ in range(60):
+        now += 0.5
+        show(look)
+    assert look.made == 2
+    show.finish()
+    assert look.made == 3
