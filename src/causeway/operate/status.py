@@ -84,6 +84,8 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
     progress = ProgressTopic(target, link.progress_topic)
     contents = progress.read() if progress.exists() else Contents()
+    # By now: a broker that hangs may keep us waiting longer below than a lease lasts.
+    driver = driver_of(contents.leases, int(time.time() * 1000))
     mirrored = {
         TopicPartition(topic.source, number): topic
         for topic in planned.mirrored
@@ -102,7 +104,6 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
     }
     oldest = _timestamps_at(source, behind)
     now_ms = int(time.time() * 1000)
-    driver = driver_of(contents.leases, now_ms)
     return LinkStatus(
         link=link,
         driver=driver,

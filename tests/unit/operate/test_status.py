@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from causeway.control.topics import MirroredTopic
+from causeway.control.topics import MirroredTopic, Observed
 from causeway.errors import AuthorizationError
 from causeway.model import Pair, State, TopicPartition
+from causeway.operate import status
 from causeway.operate.status import (
     NO_DRIVER,
     Driver,
@@ -19,9 +20,10 @@ from causeway.operate.status import (
     partition_status,
 )
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import LeaseRecord, Progress
+from causeway.relay.progress import Contents, LeaseRecord, Progress
 from causeway.wire.batches import HEADER
 from causeway.wire.offsets import OffsetAt
+from tests.unit.daemon.test_claims import link
 
 NOW = 1_700_000_000_000
 TOPIC = MirroredTopic(
@@ -159,6 +161,48 @@ def test_a_lease_that_is_old_or_given_back_means_no_driver(
     assert driver is not None
     assert driver.running is running
     assert driver_of([], NOW) is None
+
+
+def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the leases are read, others are asked; one that hangs takes longer than a lease."""
+    now_s = NOW / 1000
+    lease = LeaseRecord(
+        link="A->B", owner="host-1", producer_id=1, producer_epoch=0, lease_s=10, written_at=NOW
+    )
+
+    class Hanging:
+        def list_offsets(self, *_: object, **__: object) -> dict[TopicPartition, OffsetAt]:
+            nonlocal now_s
+            now_s += 60
+            return {}
+
+    class Topic:
+        def __init__(self, *_: object) -> None: ...
+
+        def exists(self) -> bool:
+            return True
+
+        def read(self) -> Contents:
+            return Contents(leases=[lease])
+
+    nothing = Observed(
+        source_topics={},
+        source_configs={},
+        target_topics={},
+        target_configs={},
+        target_defaults={},
+        target_brokers=1,
+    )
+    monkeypatch.setattr("time.time", lambda: now_s)
+    monkeypatch.setattr("causeway.control.topics.observe", lambda *_: nothing)
+    monkeypatch.setattr(status, "ProgressTopic", Topic)
+
+    found = status._status_of(link(), cast(Any, lambda _: Hanging()))
+
+    assert found.driver is not None
+    assert found.driver.running
 
 
 def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
