@@ -75,8 +75,9 @@ class Row:
             return
         if report.resumed is not None:
             self.map.rewind(report.resumed)
-        for point in (*report.breaks, report.outlets[0].pair):
+        for point in report.breaks:
             self.map.add(point)
+        self.map.reach(report.outlets[0].pair)
 
     def map_record(self) -> OffsetMapRecord:
         assert self.map is not None
@@ -161,7 +162,10 @@ def offset_map_of(progress: Progress, record: OffsetMapRecord | None) -> OffsetM
     outlet = progress.outlets[0]
     same = record is not None and record.producer_id == outlet.producer_id
     points = record.points if record is not None and same else ()
-    return OffsetMap((*points, outlet.pair))
+    found = OffsetMap(points)
+    found.reach(outlet.pair)
+    found.changed = False
+    return found
 
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:

@@ -28,6 +28,7 @@ from causeway.relay.connections import Connections
 from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.flow import Flow
 from causeway.relay.helpers import Helpers
+from causeway.relay.idle import IdlePairs
 from causeway.relay.lease import LeaseGuard
 from causeway.relay.memory import keep_freed_memory
 from causeway.relay.messages import (
@@ -84,6 +85,7 @@ class Lane:
         self._connections: Connections | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
         self._recoveries: Counter[tuple[str, str]] = Counter()  # under way, by pair of clusters
+        self._idle_pairs = IdlePairs(self._helpers)
         self._lease = LeaseGuard()
         self._lease_s = 0.0
         self._report_interval_s = 1.0
@@ -193,6 +195,7 @@ class Lane:
         for dead in connections.timed_out(now):
             self._lose(dead, "no answer in time")
         connections.watch()
+        self._idle_pairs.look(self._flows.values(), connections.cluster, now)
         leaving = [f for f in self._flows.values() if f.leaving] if self._draining_until else []
         if self._draining_until is not None and (
             now >= self._draining_until or all(map(self._is_quiet, leaving))

@@ -95,6 +95,13 @@ class OffsetMap:
         if len(points) > self._most:
             self._thin()
 
+    def reach(self, pair: Pair) -> None:
+        """The mirror has come to `pair`, which is no news where only others wrote to the target
+        since: what follows our last record there is theirs, and a group has not read it."""
+        last = self._points[-1] if self._points else None
+        if last is None or (pair.source, pair.sequence) != (last.source, last.sequence):
+            self.add(pair)
+
     def rewind(self, point: Pair) -> None:
         """The target has lost what it had acknowledged after `point`; it gets it again, perhaps at
         other offsets."""

@@ -151,3 +151,13 @@ def test_encoded_and_back(steps: list[tuple[int, int, int]]) -> None:
     points = Truth(steps).points
 
     assert decode(encode(points)) == points
+
+
+def test_what_only_others_wrote_moves_no_offset() -> None:
+    """A group that has read all of the source goes on right after our last record: what follows it
+    is others', and the group has not read it."""
+    offsets = OffsetMap([Pair(0, 0, 0), Pair(10, 10, 10)])
+    offsets.reach(Pair(10, 90, 10))
+    assert offsets.place(10) == 10
+    offsets.reach(Pair(12, 99, 12))
+    assert offsets.place(12) == 99
