@@ -50,7 +50,7 @@ def test_plan_then_run_then_status(
     source.produce(
         orders, [Outgoing(value=b"x" * 100, partition=n % 2) for n in range(1000)], codec="zstd"
     )
-    before = target.topics()
+    before, before_on_source = target.topics(), source.topics()
 
     plan = causeway("plan", file, "--json")
 
@@ -64,6 +64,12 @@ def test_plan_then_run_then_status(
     assert left["code"] == "excluded"
     assert f"{prefix}private.*" in left["reason"]
     assert link["problems"] == []
+    assert link["mirrored"][0]["starts"] == [
+        {"partition": n, "how": "begin", "offset": 0, "source_first": 0, "source_end": 500}
+        for n in (0, 1)
+    ]
+    own = {(topic["cluster"], topic["topic"]) for topic in plan.json["own_topics"]}
+    assert not any(topic["exists"] for topic in plan.json["own_topics"])
     assert target.topics() == before, "a plan writes nothing"
 
     unrun = link_of(causeway("status", file, "--json").json)
@@ -82,6 +88,10 @@ def test_plan_then_run_then_status(
         0: 500,
         1: 500,
     }
+    made = {(f"{prefix}b", topic) for topic in target.topics() - before}
+    made |= {(f"{prefix}a", topic) for topic in source.topics() - before_on_source}
+    made -= {(f"{prefix}b", topic) for topic in ("__consumer_offsets", "__transaction_state")}
+    assert made == own | {(f"{prefix}b", f"{prefix}a.{orders}")}, "what the plan said, and no more"
     status = causeway("status", file, "--json")
     assert status.code == 0, status.err
     assert [
@@ -91,16 +101,34 @@ def test_plan_then_run_then_status(
     assert link_of(status.json)["driver"]["running"] is False
     again = link_of(causeway("plan", file, "--json").json)
     assert (again["changes"], again["new_progress_topic"]) == ([], None)
+    assert [start["how"] for start in again["mirrored"][0]["starts"]] == ["go on"] * 2
+    assert all(topic["exists"] for topic in causeway("plan", file, "--json").json["own_topics"])
 
 
 def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, prefix: str) -> None:
     source.create_topic(prefix + "orders", 3)
+    source.produce(prefix + "orders", [Outgoing(value=b"x", partition=1)] * 1200)
+    source.create_topic(prefix + "stock")
+    target.create_topic(f"{prefix}a.{prefix}stock")
+    target.produce(f"{prefix}a.{prefix}stock", [b"not ours"])
+    with file.open("a") as more:
+        more.write(f"{prefix}a.consumer.auto.offset.reset = latest\n")
+        more.write(f"{prefix}b.consumer.client.id = x\nnonsense = 1\n")
 
     plan = causeway("plan", file)
     status = causeway("status", file)
 
-    assert (plan.code, status.code) == (0, 0), plan.err + status.err
-    assert f"{prefix}a->{prefix}b: 1 topic with 3 partitions would be mirrored" in plan.out
+    assert (plan.code, status.code) == (7, 0), plan.err + status.err
+    assert f"{prefix}a->{prefix}b: 2 topics with 4 partitions would be mirrored" in plan.out
+    assert "the first record (2 of 3); the end: 1,200 before are left out (1 of 3)" in plan.out
+    assert "nowhere, it would stop" in plan.out
+    assert f"{prefix}a.{prefix}stock has data already (1 offsets)" in plan.out
+    assert "message.timestamp.after.max.ms: a mirror takes records as they are" in plan.out
+    assert f"mm2-offset-syncs.{prefix}b.internal" in plan.out
+    assert "__consumer_offsets" not in plan.out
+    assert "of Kafka, Connect and mirrors themselves left out as well" in plan.out
+    assert "nonsense" in plan.err
+    assert "nonsense" not in status.err
     assert f"{prefix}a.{prefix}orders" in plan.out
     assert "create: 3 partitions, 1 copy" in plan.out
     assert "no driver has run this link yet" in status.out

@@ -200,7 +200,7 @@ def in_a_circle(file: Path) -> set[Place]:
     """What `causeway plan` leaves out since its name says that it came from the target."""
     return {
         (each.link.source.alias, topic.topic)
-        for each in plan(load_mm2(file))
+        for each in plan(load_mm2(file)).links
         for topic in each.topics.left_out
         if topic.code == Verdict.CYCLE
     }

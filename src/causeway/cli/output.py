@@ -17,7 +17,7 @@ class Output(Console):
 
     def __init__(self) -> None:
         # Piped output gets lines as long as they need to be.
-        width = None if sys.stdout.isatty() else 240
+        width = None if sys.stdout.isatty() else 10_000
         super().__init__(markup=False, emoji=False, highlight=False, width=width)
 
     def render_str(self, text: str, **options: Any) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
@@ -12,7 +13,9 @@ from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
+    from causeway.operate.own import OwnTopic
     from causeway.operate.plan import LinkPlan
+    from causeway.operate.starts import Start
 
 
 def command(file: FileArgument, as_json: JsonOption = False) -> int:
@@ -22,16 +25,16 @@ def command(file: FileArgument, as_json: JsonOption = False) -> int:
     """
     from causeway.operate import plan
 
-    plans = plan.plan(load(file))
+    whole = plan.plan(load(file))
     if as_json:
-        print_json(plan.as_json(plans))
+        print_json(plan.as_json(whole))
     else:
         out = console()
-        for number, each in enumerate(plans):
-            if number:
-                out.print()
+        for each in whole.links:
             _show(out, each)
-    return _judge([problem.error for each in plans for problem in each.problems])
+            out.print()
+        _show_own(out, whole.own)
+    return _judge([problem.error for each in whole.links for problem in each.problems])
 
 
 def _judge(errors: list[CausewayError]) -> int:
@@ -48,47 +51,119 @@ def _show(out: Output, each: LinkPlan) -> None:
     from rich.text import Text
 
     topics = each.topics
+    is_internal = each.link.policy.is_internal_topic
+    left_out = [left for left in topics.left_out if not is_internal(left.topic)]
+    internal = len(topics.left_out) - len(left_out)
     partitions = sum(topic.partitions for topic in topics.mirrored)
     out.print(
         Text(each.link.name, "bold"),
         f": {count(len(topics.mirrored), 'topic')} with "
         f"{count(partitions, 'partition')} would be mirrored, "
-        f"{count(len(topics.left_out), 'topic')} left out, "
+        f"{count(len(left_out), 'topic')} left out, "
         f"{count(len(each.problems), 'problem')}",
         sep="",
     )
     changes = _changes(each)
+    starts: defaultdict[str, list[Start]] = defaultdict(list)
+    for start in each.starts.partitions:
+        starts[start.topic].append(start)
     if topics.mirrored:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("topic", overflow="fold")
         table.add_column("mirrored as", overflow="fold")
         table.add_column("partitions", justify="right")
+        table.add_column("from", overflow="fold")
         table.add_column("on the target", overflow="fold")
         for topic in topics.mirrored:
             table.add_row(
                 topic.source,
                 topic.target,
                 str(topic.partitions),
+                _taken_up(starts[topic.source]),
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
+    for name, why in _reasons(each):
+        out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):
         out.print(f"{each.link.source.alias} shows no topics: it has none, or hides them from us")
-    if each.new_progress_topic:
-        out.print(f"progress topic to create: {each.new_progress_topic}")
-    if topics.left_out:
+    if left_out:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("left out", overflow="fold")
         table.add_column("why", overflow="fold")
-        for left in topics.left_out:
+        for left in left_out:
             table.add_row(left.topic, left.reason)
         out.print(table)
+    if internal:
+        out.print(
+            f"{count(internal, 'topic')} of Kafka, Connect and mirrors themselves left out as "
+            "well (--json names them)"
+        )
     for acl in each.acls.creates:
         out.print(f"ACL to create: {acl}")
     for note in each.acls.notes:
         out.print(note)
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
+
+
+def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    missing = [topic for topic in own if topic.there is False]
+    if missing:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("topics of its own to create", "on", "for"):
+            table.add_column(column, overflow="fold")
+        for topic in missing:
+            table.add_row(topic.topic, topic.cluster, topic.purpose)
+        out.print(table)
+    for topic in own:
+        if topic.error is not None:
+            out.print(Text("unknown", "yellow"), f"{topic.topic} on {topic.cluster}: {topic.error}")
+
+
+def _taken_up(starts: Sequence[Start]) -> str:
+    """Where the partitions of one topic would be taken up, in words."""
+    from causeway.operate.starts import How
+
+    ways: defaultdict[str, list[Start]] = defaultdict(list)
+    for start in starts:
+        match start.how:
+            case How.BEGIN if start.left_out:
+                way = "the end" if start.offset == start.end else "the middle"
+            case How.BEGIN:
+                way = "the first record"
+            case How.GO_ON:
+                way = "where it stands"
+            case How.SEARCH:
+                way = "after the record that the target ends with"
+            case How.STOP:
+                way = "nowhere, it would stop"
+        ways[way].append(start)
+    words = []
+    for way, members in ways.items():
+        left_out = sum(start.left_out for start in members)
+        of = f" ({len(members)} of {len(starts)})" if len(ways) > 1 else ""
+        words.append(way + (f": {left_out:,} before are left out" if left_out else "") + of)
+    return "; ".join(words) or "?"
+
+
+def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
+    """Why a mirror gets configs that its source may not have."""
+    from causeway.control import limits
+    from causeway.control.topics import GrowTopic
+
+    shown = {
+        name
+        for change in each.topics.changes
+        if not isinstance(change, GrowTopic)
+        for name, _ in change.configs
+    }
+    for name in limits.LIMIT_NAMES:
+        if name in shown:
+            yield name, limits.REASONS[name]
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:

@@ -27,6 +27,15 @@ TIMESTAMP_LIMITS: Final = (
 )
 LIMIT_NAMES: Final = (MAX_MESSAGE_BYTES, COMPRESSION_TYPE, TIMESTAMP_TYPE, *TIMESTAMP_LIMITS)
 
+# What a person is told of each, where a plan sets it.
+_ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
+REASONS: Final[Mapping[str, str]] = {
+    MAX_MESSAGE_BYTES: "a mirror takes batches as big as the source's",
+    COMPRESSION_TYPE: "a mirror takes batches as they were packed",
+    TIMESTAMP_TYPE: "a mirror keeps the times that its records have on the source",
+    **dict.fromkeys(TIMESTAMP_LIMITS, _ANY_AGE),
+}
+
 # The broker's config that is a topic's default, for the few that limits are computed from.
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "message.max.bytes": MAX_MESSAGE_BYTES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +21,29 @@ from causeway.control.topics import (
     TopicPlan,
 )
 from causeway.daemon.claims import ACT
+from causeway.daemon.discovery import Sides
 from causeway.errors import AuthorizationError, CausewayError, DivergedError
+from causeway.operate import own, starts
 from causeway.operate.clusters import Connect, clusters
+from causeway.operate.own import OwnTopic
+from causeway.operate.starts import Start, Starts
 from causeway.relay.progress import Contents, ProgressTopic
 from causeway.wire.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`own`: topics that a run makes besides the mirrors, on all clusters of the file."""
+
+    links: tuple[LinkPlan, ...]
+    own: tuple[OwnTopic, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
     link: LinkSettings
     topics: TopicPlan
+    starts: Starts
     configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
@@ -38,19 +52,23 @@ class LinkPlan:
     def problems(self) -> tuple[Problem, ...]:
         return (
             *self.topics.problems,
+            *self.starts.problems,
             *self.configs.problems,
             *(Problem(topic=error.subject, error=error) for error in self.acls.problems),
         )
 
 
-def plan(settings: Settings) -> tuple[LinkPlan, ...]:
+def plan(settings: Settings) -> Plan:
     """Ask the clusters of every link and decide; writes nothing anywhere.
 
-    Raises a CausewayError where a cluster cannot be asked at all; what is wrong with single topics
-    or ACLs stands in `LinkPlan.problems`.
+    Raises a CausewayError where a cluster cannot be asked at all; what is wrong with single
+    topics, partitions or ACLs stands in `LinkPlan.problems`.
     """
     with clusters() as connect:
-        return tuple(_plan_link(link, connect) for link in settings.links)
+        return Plan(
+            links=tuple(_plan_link(link, connect) for link in settings.links),
+            own=own.plan(settings, connect),
+        )
 
 
 def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
@@ -58,13 +76,20 @@ def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link)
     known = link.progress_topic in observed.target_topics
-    errors = topics.refused(planned.changes, target)
-    if known:
-        errors |= _lost(planned, ProgressTopic(target, link.progress_topic).read(), link)
+    contents = ProgressTopic(target, link.progress_topic).read() if known else Contents()
+    errors = topics.refused(planned.changes, target) | _lost(planned, contents, link)
     planned = topics.without(planned, errors)
+    sides = Sides(
+        source=connect(link.source),
+        target=connect(link.target),
+        source_admin=source,
+        target_admin=target,
+    )
+    there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
     return LinkPlan(
         link=link,
         topics=planned,
+        starts=starts.plan(sides, link, planned.mirrored, contents, there),
         configs=_plan_configs(source, target, planned.mirrored, link),
         acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if known else link.progress_topic,
@@ -111,12 +136,27 @@ def _lost(
     }
 
 
-def as_json(plans: tuple[LinkPlan, ...]) -> dict[str, Any]:
+def as_json(whole: Plan) -> dict[str, Any]:
     """For `--json`: stable keys, no secrets."""
-    return {"links": [_link_json(each) for each in plans]}
+    return {
+        "links": [_link_json(each) for each in whole.links],
+        "own_topics": [
+            {
+                "cluster": topic.cluster,
+                "topic": topic.topic,
+                "purpose": topic.purpose,
+                "exists": topic.there,
+                "error": None if topic.error is None else str(topic.error),
+            }
+            for topic in whole.own
+        ],
+    }
 
 
 def _link_json(each: LinkPlan) -> dict[str, Any]:
+    taken_up: defaultdict[str, list[Start]] = defaultdict(list)
+    for start in each.starts.partitions:
+        taken_up[start.topic].append(start)
     return {
         "link": each.link.name,
         "source": each.link.source.alias,
@@ -129,6 +169,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "target_partitions": topic.target_partitions,
                 "topic_id": topic.source_id,
                 "target_topic_id": topic.target_id,
+                "starts": [_start_json(start) for start in taken_up[topic.source]],
             }
             for topic in each.topics.mirrored
         ],
@@ -157,6 +198,16 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             }
             for problem in each.problems
         ],
+    }
+
+
+def _start_json(start: Start) -> dict[str, Any]:
+    return {
+        "partition": start.partition,
+        "how": start.how,
+        "offset": start.offset,
+        "source_first": start.first,
+        "source_end": start.end,
     }
 
 

@@ -16,6 +16,7 @@ from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.operate.plan import LinkPlan
+from causeway.operate.starts import Starts
 from causeway.operate.status import LinkStatus, PartitionStatus
 from causeway.relay.progress import TaskRecord
 
@@ -42,6 +43,7 @@ def planned(**changes: Any) -> LinkPlan:
     return LinkPlan(
         link=link(),
         topics=TopicPlan(**{**topics, **changes}),
+        starts=Starts(),
         configs=ConfigPlan(changes=(), problems=()),
         acls=AclPlan(),
         new_progress_topic=None,

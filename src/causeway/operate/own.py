@@ -1,0 +1,87 @@
+"""Topics that a run makes for itself and for MirrorMaker 2's readers, and the mirrors of those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.operate.clusters import Connect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTopic:
+    """`there`: whether it exists by now; None where its cluster did not say, and `error` why."""
+
+    cluster: str  # alias
+    topic: str
+    purpose: str
+    there: bool | None
+    error: CausewayError | None = None
+
+
+class _Wanted(NamedTuple):
+    client: ClientSettings
+    topic: str
+    purpose: str
+
+
+def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
+    """By cluster and name. Never raises a CausewayError."""
+    own: dict[tuple[str, str], OwnTopic] = {}
+    wanted = [*(each for link in settings.links for each in _of_link(link)), *_heartbeats(settings)]
+    for each in wanted:
+        key = each.client.alias, each.topic
+        if key in own:
+            own[key] = replace(own[key], purpose=f"{own[key].purpose}, {each.purpose}")
+            continue
+        own[key] = _asked(each, connect)
+        if own[key].there is False:
+            wanted += _mirrors(each, settings)  # which makes this loop longer
+    return tuple(own[key] for key in sorted(own))
+
+
+def _of_link(link: LinkSettings) -> Iterator[_Wanted]:
+    control = link.control
+    yield _Wanted(link.target_admin, link.progress_topic, f"progress of {link.name}")
+    if control.emit_offset_syncs_enabled:
+        on_source = control.offset_syncs_topic_location == "source"
+        client = link.source_admin if on_source else link.target_admin
+        yield _Wanted(client, link.offset_syncs_topic, f"offset syncs of {link.name}")
+    if control.emit_checkpoints_enabled:
+        yield _Wanted(link.target_admin, link.checkpoints_topic, f"checkpoints of {link.name}")
+
+
+def _heartbeats(settings: Settings) -> Iterator[_Wanted]:
+    for pair in settings.heartbeat_links:
+        yield _Wanted(pair.target, pair.topic, f"heartbeats of {pair.name}")
+
+
+def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
+    """What flows make of it once it is there."""
+    for link in settings.links:
+        mirror = link.decide_topic(each.topic).target_name
+        if link.source.alias == each.client.alias and mirror is not None:
+            yield _Wanted(link.target_admin, mirror, f"{each.topic} mirrored by {link.name}")
+
+
+def _asked(each: _Wanted, connect: Connect) -> OwnTopic:
+    there: bool | None = None
+    error: CausewayError | None = None
+    try:
+        found = connect(each.client).metadata([each.topic]).topics.get(each.topic)
+        if found is not None and isinstance(found.error, AuthorizationError):
+            error = found.error
+        else:
+            there = found is not None and bool(found.partitions)
+    except CausewayError as failure:
+        error = failure
+    return OwnTopic(
+        cluster=each.client.alias,
+        topic=each.topic,
+        purpose=each.purpose,
+        there=there,
+        error=error,
+    )

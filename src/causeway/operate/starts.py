@@ -1,0 +1,143 @@
+"""Where a run would take up each partition, by the code that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from causeway.config.settings import LinkSettings
+from causeway.control import mm2_offsets
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
+from causeway.control.topics import MirroredTopic, Problem
+from causeway.daemon import claims, discovery
+from causeway.daemon.claims import Adopt, Begin, GoByKey, GoOn, Stop, Wish
+from causeway.daemon.discovery import Found, Sides
+from causeway.errors import AuthorizationError, DivergedError
+from causeway.model import TopicPartition
+from causeway.relay.progress import Contents
+from causeway.relay.topic_log import TopicLog
+
+
+class How(StrEnum):
+    BEGIN = "begin"
+    GO_ON = "go on"
+    SEARCH = "search"  # after the source record that the target ends with
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """`offset`: of the first source record that would be mirrored, None where only a search, or a
+    person, can tell. `first` and `end` are the source's."""
+
+    topic: str
+    partition: int
+    how: How
+    offset: int | None
+    first: int
+    end: int
+
+    @property
+    def left_out(self) -> int:
+        """Offsets that are there and that the mirror would not have."""
+        return self.offset - self.first if self.how is How.BEGIN and self.offset else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Partitions that could not be asked about, and those that would stop, are in `problems`."""
+
+    partitions: tuple[Start, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def plan(
+    sides: Sides,
+    link: LinkSettings,
+    topics: Iterable[MirroredTopic],
+    contents: Contents,
+    there: Mapping[str, int],
+) -> Starts:
+    """`there`: how many partitions each target topic has by now. Raises CausewayError where a
+    cluster cannot be asked at all."""
+    wanted = [(topic, number) for topic in topics for number in range(topic.partitions)]
+    if not wanted:
+        return Starts()
+    try:
+        copied = _copied(sides, link)
+    except AuthorizationError as error:
+        return Starts(problems=(Problem(topic=error.subject, error=error),))
+    # What the target has yet to get is empty, and would not answer.
+    new = [(topic, number) for topic, number in wanted if number >= there.get(topic.target, 0)]
+    old = [(topic, number) for topic, number in wanted if number < there.get(topic.target, 0)]
+    found, created = Found(), Found(created={topic.target for topic, _ in new})
+    places = {
+        at: place
+        for part, result in ((old, found), (new, created))
+        for at, place in discovery.find_places(
+            sides, link, part, lambda _: Wish(), result, lambda _: True, copied
+        ).items()
+    }
+    starts: list[Start] = []
+    problems = [
+        Problem(topic=trouble.topic, error=error)
+        for result in (found, created)
+        for trouble, error in zip(result.troubles, result.errors, strict=True)
+    ]
+    for topic, number in wanted:
+        at = TopicPartition(topic.source, number)
+        if at not in places:
+            continue
+        place = places[at]
+        decision = claims.decide(
+            topic,
+            number,
+            contents.partitions.get(at),
+            place,
+            link,
+            Wish(),
+            copied.get(at),
+            progress_lost=_progress_lost(contents),
+        )
+        how, offset = _taken_up(decision)
+        starts.append(
+            Start(
+                topic=topic.source,
+                partition=number,
+                how=how,
+                offset=offset,
+                first=place.log_start,
+                end=place.end,
+            )
+        )
+        if isinstance(decision, Stop):
+            problems.append(
+                Problem(topic=topic.source, error=DivergedError("mirror", str(at), decision.reason))
+            )
+    return Starts(partitions=tuple(starts), problems=tuple(problems))
+
+
+def _taken_up(decision: Begin | Adopt | GoOn | GoByKey | Stop) -> tuple[How, int | None]:
+    match decision:
+        case Begin(start=start):
+            return How.BEGIN, start
+        case GoOn(progress=progress) | GoByKey(progress=progress):
+            return How.GO_ON, progress.position
+        case Adopt(start=start):
+            return How.SEARCH, start
+        case Stop():
+            return How.STOP, None
+
+
+def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]:
+    if not link.control.mm2_offsets:
+        return {}
+    alias = link.source.alias
+    return MirrorMakerOffsets(TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias).read()
+
+
+def _progress_lost(contents: Contents) -> bool:
+    """As the last driver has found it, see daemon.leadership."""
+    told = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
+    return bool(told and told[-1])

@@ -1,0 +1,98 @@
+"""Which topics a run makes besides its mirrors; the clusters are stand-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.config.mm2 import load_mm2
+from causeway.config.settings import ClientSettings, Settings
+from causeway.errors import UnreachableError
+from causeway.operate import own
+from causeway.wire.metadata import TopicMetadata
+
+TWO_OF_THREE = """
+clusters = A, B, C
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+C.bootstrap.servers = c:1
+A->B.enabled = true
+A->C.emit.heartbeats.enabled = false
+C->A.emit.heartbeats.enabled = false
+C->B.emit.heartbeats.enabled = false
+"""
+
+
+class Standing:
+    """A cluster that has `topics`; None: out of reach."""
+
+    def __init__(self, topics: set[str] | None) -> None:
+        self._topics = topics
+
+    def metadata(self, names: list[str]) -> Any:
+        if self._topics is None:
+            raise UnreachableError("connect to", "C")
+        there = {name: _topic(name) for name in names if name in self._topics}
+        return type("Metadata", (), {"topics": there})
+
+
+def _topic(name: str) -> TopicMetadata:
+    one: Any = object()
+    return TopicMetadata(name=name, topic_id="1", partitions={0: one}, error=None, internal=False)
+
+
+def settings(tmp_path: Path, more: str = "") -> Settings:
+    file = tmp_path / "mm2.properties"
+    file.write_text(TWO_OF_THREE + more)
+    return load_mm2(file)
+
+
+def planned(settings: Settings, **clusters: set[str] | None) -> list[tuple[str, str, bool | None]]:
+    def connect(client: ClientSettings) -> Any:
+        return Standing(clusters.get(client.alias, set()))
+
+    found: Any = connect
+    return [(each.cluster, each.topic, each.there) for each in own.plan(settings, found)]
+
+
+def test_all_that_a_first_run_makes_on_every_cluster(tmp_path: Path) -> None:
+    assert planned(settings(tmp_path)) == [
+        ("A", "heartbeats", False),
+        ("A", "mm2-offset-syncs.B.internal", False),
+        ("B", "A.checkpoints.internal", False),
+        ("B", "A.heartbeats", False),
+        ("B", "__causeway.A.B.progress", False),
+        ("B", "heartbeats", False),
+        ("C", "heartbeats", False),
+    ]
+
+
+def test_what_is_there_is_told_apart_and_what_is_out_of_reach(tmp_path: Path) -> None:
+    found = planned(settings(tmp_path), A={"heartbeats"}, B={"__causeway.A.B.progress"}, C=None)
+
+    assert ("A", "heartbeats", True) in found
+    assert ("B", "__causeway.A.B.progress", True) in found
+    assert ("C", "heartbeats", None) in found
+    assert "A.heartbeats" not in [topic for _, topic, _ in found], "a mirror like the others"
+
+
+@pytest.mark.parametrize(
+    ("more", "cluster", "topic"),
+    [
+        ("emit.checkpoints.enabled = false", "B", "A.checkpoints.internal"),
+        ("emit.offset-syncs.enabled = false", "A", "mm2-offset-syncs.B.internal"),
+        ("emit.heartbeats.enabled = false", "A", "heartbeats"),
+        ("heartbeats.replication.enabled = false\ntopics = x", "B", "A.heartbeats"),
+    ],
+)
+def test_what_is_switched_off_is_not_made(
+    tmp_path: Path, more: str, cluster: str, topic: str
+) -> None:
+    assert (cluster, topic, False) not in planned(settings(tmp_path, more))
+
+
+def test_offset_syncs_on_the_target(tmp_path: Path) -> None:
+    found = planned(settings(tmp_path, "offset-syncs.topic.location = target"))
+    assert ("B", "mm2-offset-syncs.A.internal", False) in found
