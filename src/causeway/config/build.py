@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from causeway.config.keys import IN_SECONDS, ConsumerKeys, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
-from causeway.config.settings import ControlSettings, FetchSettings, RunSettings
+from causeway.config.settings import ControlSettings, FetchSettings, RunSettings, Secret
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]
+# What Spark's scripts pass to Java as arguments, in whatever way they get it.
+_ARGUMENTS = re.compile(r"spark\.(driver|executor)\.(extra|default)(JavaOptions|ClassPath)")
 
 
-def spark_settings(entries: Entries) -> dict[str, str]:
-    """`spark.*`, as it stands."""
-    return {name: entry.value for name, entry in entries.items() if name.startswith("spark.")}
+def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secret]:
+    """`spark.*`, as it stands; what must not be shown as Secret."""
+    found: dict[str, str | Secret] = {}
+    for name, entry in entries.items():
+        if not name.startswith("spark."):
+            continue
+        if entry.resolved and _ARGUMENTS.fullmatch(name):
+            problems.add(
+                f"{entry.place} becomes part of a command line, which every user of the machine"
+                " can read: no ${...} there"
+            )
+        found[name] = Secret(entry.value) if entry.secret else entry.value
+    return found
 
 
 def fetch_settings(reader: Entries, problems: Problems) -> FetchSettings:

@@ -76,6 +76,7 @@ def load_mm1(
         if value is not None
     }
     run = run_settings({**own, **given}, problems)
+    spark = spark_settings(own, problems)
     delivery = read(FlowKeys, own, problems).delivery
     problems.raise_if_any()
     warnings = _warnings(producer_config, own, "producer")
@@ -111,9 +112,7 @@ def load_mm1(
                 control=_NO_CONTROL,
             )
         )
-    return Settings(
-        links=tuple(links), run=run, spark=spark_settings(own), warnings=tuple(warnings)
-    )
+    return Settings(links=tuple(links), run=run, spark=spark, warnings=tuple(warnings))
 
 
 def _read(

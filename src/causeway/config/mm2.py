@@ -53,6 +53,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     _check_flow_names(file.entries, aliases, problems)
     links = _links(file.entries, aliases, problems)
     run = run_settings(file.entries, problems)
+    spark = spark_settings(file.entries, problems)
     _check_circles(links, problems)
     problems.raise_if_any()
     notes = [f"{entry.place} is set again below; the last one counts" for entry in file.repeated]
@@ -62,7 +63,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
         links=tuple(links),
         heartbeat_links=tuple(heartbeats),
         run=run,
-        spark=spark_settings(file.entries),
+        spark=spark,
         warnings=(*notes, *audit.warnings(file.entries, aliases)),
     )
 

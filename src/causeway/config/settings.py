@@ -225,5 +225,5 @@ class Settings:
     links: tuple[LinkSettings, ...]
     heartbeat_links: tuple[HeartbeatSettings, ...] = ()
     run: RunSettings
-    spark: Mapping[str, str] = field(repr=False)  # may hold secrets
+    spark: Mapping[str, str | Secret]
     warnings: tuple[str, ...] = ()

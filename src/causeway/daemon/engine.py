@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from causeway.daemon.spark import Spark
+from causeway.daemon.spark import Conf, Spark
 from causeway.errors import CausewayError, PrerequisiteError
 
 _log = logging.getLogger("causeway.spark")
@@ -19,7 +19,7 @@ _PAUSE_S = 1.0
 class Engine:
     def __init__(
         self,
-        conf: Mapping[str, str],
+        conf: Conf,
         lanes: int | None,
         secret: str,
         on_lane_ended: Callable[[int, str, bool], None],

@@ -16,22 +16,29 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import javaproperties
+
+from causeway.config.settings import Secret
 from causeway.daemon import archive
 from causeway.daemon.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
 from causeway.relay.task import LaneTask
+from causeway.unlisted import Unlisted
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 _COUNT_S = 5.0  # so often the cores of a cluster are counted
 _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
-# What Spark itself hides on its pages; such values must not become arguments of a process either.
-_SECRET = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
+# What Spark itself hides on its pages, by the names of its keys.
+_REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
+_HIDDEN = "********"
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too many lines
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
     "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
@@ -57,13 +64,17 @@ _LOCAL_DEFAULTS = {
 }
 
 
+Conf = Mapping[str, str | Secret]
+
+
 def is_local(spark: Mapping[str, str]) -> bool:
     return spark.get("spark.master", "local[*]").startswith("local")
 
 
-def wanted_lanes(spark: Mapping[str, str], lanes: int | None) -> int | None:
+def wanted_lanes(conf: Conf, lanes: int | None) -> int | None:
     """How many lanes there may be: what the file says, else one for each core of a local master;
     None where only a running cluster can tell."""
+    spark = _plain(conf)
     if lanes is not None:
         return lanes
     if not is_local(spark):
@@ -77,6 +88,9 @@ def wanted_lanes(spark: Mapping[str, str], lanes: int | None) -> int | None:
 class Spark:
     """The JVM, its context, and the threads that wait for lanes' jobs.
 
+    The values of `conf` reach the JVM in a file that nobody else sees, never in its arguments.
+    Those that are Secret stand on no page of Spark's, and in no line that it prints.
+
     `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends;
     `returned` means that the lane's function did. The job is launched again after a pause, until
     `quiesce` or `stop`.
@@ -84,15 +98,16 @@ class Spark:
 
     def __init__(
         self,
-        conf: Mapping[str, str],
+        conf: Conf,
         lanes: int | None,
         secret: str,
         *,
         on_lane_ended: Callable[[int, str, bool], None],
         java_options: str | None = None,
     ) -> None:
-        self._conf = _complete(conf, lanes, secret)
-        self.local = is_local(conf)
+        self._conf = _complete(_plain(conf), lanes, secret)
+        self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
+        self.local = is_local(self._conf)
         # Only beside options of our own: what the file says of the JVM stands as it is.
         self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
         self._java_options = java_options
@@ -129,16 +144,17 @@ class Spark:
         if self._tuned:
             more = archive.option() if self._java_options is None else self._java_options
             self._conf["spark.driver.extraJavaOptions"] += more
-        open_conf = SparkConf(loadDefaults=False)
-        open_conf.setAll([(k, v) for k, v in self._conf.items() if not _SECRET.search(k)])
         try:
-            gateway = self._launch(launch_gateway, open_conf)
+            gateway = self._launch(launch_gateway)
             if self._stopping.is_set():
                 self.stop()
                 return
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
             conf.setIfMissing("spark.executor.extraJavaOptions", _SMALL_JVM)
+            if self._hidden:
+                names = [f"^{re.escape(key)}$" for key in self._hidden]
+                conf.set(_REDACTION, "|".join([conf.get(_REDACTION, _REDACTED), *names]))
             self._context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             self.stop()
@@ -147,25 +163,35 @@ class Spark:
         self._context.environment.pop(SECRET_VARIABLE, None)
         self._context.setLogLevel(self._conf.get("spark.log.level", "ERROR"))
 
-    def _launch(self, launch_gateway: Callable[..., Any], conf: object) -> Any:
+    def _launch(self, launch_gateway: Callable[..., Any]) -> Any:
         # A session of its own: Ctrl-C in a terminal must reach us alone, so that lanes can drain.
         # The JVM ends by itself when our end of its standard input is gone.
         reader, writer = os.pipe()
         threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
-        try:
-            gateway = launch_gateway(
-                conf, {"stdout": writer, "stderr": writer, "start_new_session": True}
-            )
-        finally:
-            os.close(writer)
+        # Everybody on the machine can read a process's arguments.
+        content = javaproperties.dumps(self._conf, timestamp=None).encode()
+        with Unlisted(content) as path, _submit_args(f"--properties-file {path}"):
+            try:
+                gateway = launch_gateway(
+                    None, {"stdout": writer, "stderr": writer, "start_new_session": True}
+                )
+            finally:
+                os.close(writer)
         self._process = gateway.proc
         return gateway
 
     def _read(self, reader: int) -> None:
         with os.fdopen(reader, errors="replace") as lines:
             for line in lines:
-                self._tail.append(line.rstrip())
-                _log.debug("%s", line.rstrip())
+                shown = self._mask(line.rstrip())
+                self._tail.append(shown)
+                _log.debug("%s", shown)
+
+    def _mask(self, text: str) -> str:
+        for value in self._hidden.values():
+            if len(value) >= _LEAST_HIDDEN:
+                text = text.replace(value, _HIDDEN)
+        return text
 
     def _prepare_environment(self) -> None:
         os.environ[SECRET_VARIABLE] = self._secret
@@ -222,7 +248,7 @@ class Spark:
                 self._context.parallelize([task.lane], 1).mapPartitions(task).collect()
                 reason, returned = "it returned", True
             except Exception as error:
-                reason, returned = explain(error), False
+                reason, returned = self._mask(explain(error)), False
                 self._look_at_context()
             self._on_lane_ended(task.lane, reason, returned)
             if time.monotonic() - began > _HEALTHY_S:
@@ -276,7 +302,27 @@ class Spark:
         lines = [line for line in self._tail if re.search(r"ERROR|Error:|Exception:", line)]
         if lines:
             return lines[0].strip()[:500]
-        return explain(error) if error is not None else ""
+        return self._mask(explain(error)) if error is not None else ""
+
+
+def _plain(conf: Conf) -> dict[str, str]:
+    return {k: v.reveal() if isinstance(v, Secret) else v for k, v in conf.items()}
+
+
+@contextlib.contextmanager
+def _submit_args(options: str) -> Iterator[None]:
+    """Has PySpark give `options` to spark-submit, before those of the user's own."""
+    own = os.environ.get(_SUBMIT_ARGS)
+    # Without the second one, a file replaces spark-defaults.conf.
+    ours = f"{options} --load-spark-defaults"
+    os.environ[_SUBMIT_ARGS] = f"{ours} {own or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if own is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = own
 
 
 def _import_converters() -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.sasl.scram import ScramClient
 
 from causeway.config.settings import ClientSettings, SaslSettings, TlsSettings
 from causeway.errors import AuthenticationError, ConfigError
+from causeway.unlisted import Unlisted
 from causeway.wire.oauth import token_source
 
 
@@ -55,7 +55,7 @@ def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
     key = tls.key_pem.reveal() if tls.key_pem else ""
     pem = f"{tls.cert_pem}\n{key}\n".encode()
     try:
-        with _Unlisted(pem) as path:
+        with Unlisted(pem) as path:
             # Without a password function OpenSSL would ask the terminal for one.
             context.load_cert_chain(path, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
@@ -65,31 +65,6 @@ def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
             f"its certificate and key can't be used: {_reason(error)}",
             remedy="the key must be unencrypted and belong to the first certificate",
         ) from None
-
-
-class _Unlisted:
-    """A path with the given bytes, for OpenSSL, which reads certificates from files only.
-
-    Memory without a name where the system has it; else a private file, gone right after.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._file: Any = None
-
-    def __enter__(self) -> str:
-        if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("client-certificate"), "wb")
-            path = f"/proc/self/fd/{self._file.fileno()}"
-        else:
-            self._file = tempfile.NamedTemporaryFile()
-            path = self._file.name
-        self._file.write(self._content)
-        self._file.flush()
-        return path
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 def _reason(error: Exception) -> str:
@@ -107,6 +82,25 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
     def extensions(self) -> dict[str, str]:
         return self._extensions
+
+
+class _ScramClient(ScramClient):  # type: ignore[misc]
+    """kafka-python's, which does any number of iterations that is not too large."""
+
+    least_iterations = 4096  # RFC 7677's and Java's
+    subject = ""
+
+    def create_salted_password(self, salt: bytes, iterations: int) -> None:
+        if iterations < self.least_iterations:
+            # A proof made with few of them is cheap to guess the password from.
+            raise AuthenticationError(
+                "authenticate to",
+                self.subject,
+                f"it asks for {iterations} iterations of SCRAM, fewer than {self.least_iterations}",
+                remedy="is it the broker it claims to be? if so, set the user's password again "
+                "with as many iterations",
+            )
+        super().create_salted_password(salt, iterations)
 
 
 def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mechanism:
@@ -131,4 +125,9 @@ def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mec
             username = username.replace("=", "=3D").replace(",", "=2C")
         options["sasl_plain_username"] = username
         options["sasl_plain_password"] = sasl.password.reveal()
-    return cast(Mechanism, get_sasl_mechanism(sasl.mechanism)(**options))
+    mechanism = get_sasl_mechanism(sasl.mechanism)(**options)
+    if sasl.mechanism.startswith("SCRAM"):
+        client = _ScramClient(username, sasl.password.reveal(), sasl.mechanism)
+        client.subject = f"{settings.alias} {host}"
+        mechanism._scram_client = client
+    return cast(Mechanism, mechanism)

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from causeway.config.build import spark_settings
 from causeway.config.mm2 import load_mm2
-from causeway.config.settings import ControlSettings, HeartbeatSettings, LinkSettings, Settings
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry
+from causeway.config.settings import (
+    ControlSettings,
+    HeartbeatSettings,
+    LinkSettings,
+    Secret,
+    Settings,
+)
 from causeway.errors import ConfigError
 
 PLAIN = """
@@ -140,3 +149,24 @@ def test_metrics(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text)
+
+
+def test_what_a_provider_resolved_for_spark_is_a_secret(tmp_path: Path) -> None:
+    entries = {
+        key: Entry(key=key, value=value, line=3, resolved=resolved)
+        for key, value, resolved in (
+            ("spark.master", "local[2]", False),
+            ("spark.some.note", "hunter2hunter2", True),
+            ("spark.ssl.keyPassword", "swordfish", False),
+            ("spark.driver.extraJavaOptions", "-Dpw=hunter2hunter2", True),
+            ("spark.executor.extraClassPath", "/jars", False),
+        )
+    }
+    problems = Problems("f")
+    found = spark_settings(entries, problems)
+    assert found["spark.master"] == "local[2]"
+    assert found["spark.some.note"] == Secret("hunter2hunter2")
+    assert found["spark.ssl.keyPassword"] == Secret("swordfish")
+    (line,) = problems.lines
+    assert line.startswith("spark.driver.extraJavaOptions (line 3) becomes part of a command line")
+    assert "hunter2" not in f"{found}{line}"

@@ -14,7 +14,7 @@ from causeway.config.settings import (
     TlsSettings,
 )
 from causeway.dev.certificates import create_certificates
-from causeway.errors import ConfigError
+from causeway.errors import AuthenticationError, ConfigError
 from causeway.wire.security import sasl_mechanism, ssl_context
 
 
@@ -83,3 +83,18 @@ def test_host_names_are_checked_unless_told_otherwise() -> None:
     assert ssl_context(TlsSettings()).check_hostname
     assert ssl_context(None).check_hostname
     assert not ssl_context(TlsSettings(verify_hostname=False)).check_hostname
+
+
+@pytest.mark.parametrize("server", [b"i=4095", b"i=1", b"i=4096,i=1", b"i=0", b"i=-5"])
+def test_scram_proves_nothing_to_a_server_that_wants_few_iterations(server: bytes) -> None:
+    mechanism = sasl_mechanism(settings("SCRAM-SHA-256", "ann", "p"), "localhost", 1)
+    nonce = mechanism.auth_bytes().partition(b",r=")[2]
+    with pytest.raises(AuthenticationError, match="iterations of SCRAM, fewer than 4096"):
+        mechanism.receive(b"r=" + nonce + b"x,s=c2FsdA==," + server)
+
+
+def test_scram_goes_on_with_4096_iterations() -> None:
+    mechanism = sasl_mechanism(settings("SCRAM-SHA-256", "ann", "p"), "localhost", 1)
+    nonce = mechanism.auth_bytes().partition(b",r=")[2]
+    mechanism.receive(b"r=" + nonce + b"x,s=c2FsdA==,i=4096")
+    assert b",p=" in mechanism.auth_bytes()
