@@ -99,6 +99,7 @@ def test_plan_then_run_then_status(
         for one in link_of(status.json)["partitions"]
     ] == [(0, 500, 500, 0, 0), (1, 500, 500, 0, 0)]
     assert link_of(status.json)["driver"]["running"] is False
+    assert causeway("status", file, "--json", "--check").code == 9, "no driver runs"
     again = link_of(causeway("plan", file, "--json").json)
     assert (again["changes"], again["new_progress_topic"]) == ([], None)
     assert [start["how"] for start in again["mirrored"][0]["starts"]] == ["go on"] * 2

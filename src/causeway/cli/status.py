@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.words import count, duration, number
@@ -13,7 +15,18 @@ if TYPE_CHECKING:
     from causeway.operate.status import LinkStatus
 
 
-def command(file: FileArgument, as_json: JsonOption = False) -> None:
+def command(
+    file: FileArgument,
+    as_json: JsonOption = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 9 where no driver runs a flow, else with 7 where partitions are "
+            "stopped or failed or topics cannot be mirrored.",
+        ),
+    ] = False,
+) -> int:
     """Show where each mirrored partition stands, by asking the clusters alone."""
     from causeway.operate import status
 
@@ -21,12 +34,13 @@ def command(file: FileArgument, as_json: JsonOption = False) -> None:
     links = status.status(load(file, quiet=True))
     if as_json:
         print_json(status.as_json(links))
-        return
-    out = console()
-    for place, each in enumerate(links):
-        if place:
-            out.print()
-        _show(out, each)
+    else:
+        out = console()
+        for place, each in enumerate(links):
+            if place:
+                out.print()
+            _show(out, each)
+    return status.verdict(links) if check else 0
 
 
 def _show(out: Output, each: LinkStatus) -> None:

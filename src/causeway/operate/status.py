@@ -17,7 +17,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.claims import ACT, made_anew
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, PartitionsFailedError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.relay.progress import (
@@ -32,6 +32,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
+NOT_RUNNING: Final = 9  # exit code
 
 _PROBES: Final = 16  # fetches at once, each of one batch
 _PROBE_BYTES: Final = 4096  # a broker sends the first batch whole, however big
@@ -290,6 +291,17 @@ def first_timestamp(records: bytes) -> int | None:
     attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
     stamp: int = max_timestamp if attributes & batches.LOG_APPEND_TIME else base_timestamp
     return stamp
+
+
+def verdict(links: Collection[LinkStatus]) -> int:
+    """The exit code of `status --check`: 0 where all is well. What nobody runs matters more than
+    what has stopped of it."""
+    if not all(each.driver is not None and each.driver.running for each in links):
+        return NOT_RUNNING
+    bad = {State.STOPPED, State.FAILED}
+    if any(each.problems or any(one.state in bad for one in each.partitions) for each in links):
+        return PartitionsFailedError.exit_code
+    return 0
 
 
 def as_json(links: Collection[LinkStatus]) -> dict[str, Any]:

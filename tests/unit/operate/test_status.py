@@ -7,17 +7,19 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control.topics import MirroredTopic, Observed
+from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.errors import AuthorizationError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
 from causeway.operate.status import (
     NO_DRIVER,
     Driver,
+    LinkStatus,
     PartitionStatus,
     driver_of,
     first_timestamp,
     partition_status,
+    verdict,
 )
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, LeaseRecord, Progress
@@ -221,3 +223,19 @@ def test_a_target_that_ends_too_early_has_lost_records() -> None:
 
     assert judge(progress, target_end=50).reason is None
     assert "ends at 49, below 50" in str(judge(progress, target_end=49).reason)
+
+
+def test_the_exit_code_says_whether_all_is_well() -> None:
+    def of(driver: Driver | None, *partitions: PartitionStatus, **more: Any) -> LinkStatus:
+        given: dict[str, Any] = {"problems": (), **more}
+        return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
+
+    fine = of(RUNNING, judge(), judge(None))
+    stopped = of(RUNNING, judge(), judge(replace(PROGRESS, state=State.STOPPED, reason="x")))
+    failed = of(RUNNING, judge(replace(PROGRESS, state=State.FAILED, reason="x")))
+    problem = Problem(topic="odd", error=AuthorizationError("describe", "odd"))
+    assert verdict([fine]) == 0
+    assert verdict([fine, stopped]) == verdict([failed, fine]) == 7
+    assert verdict([of(RUNNING, problems=(problem,))]) == 7
+    assert verdict([fine, of(GONE, judge(driver=GONE))]) == verdict([of(None)]) == 9
+    assert verdict([stopped, of(None)]) == 9, "the worse of both"
