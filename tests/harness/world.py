@@ -40,6 +40,10 @@ class Log:
     start: int = 0
     end: int = 0
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    stable: int | None = None  # where a transaction is open still
+
+    def stable_end(self, read_committed: bool) -> int:
+        return self.end if self.stable is None or not read_committed else self.stable
 
     def append(self, records: Sequence[Rec], span: int | None = None, **more: Any) -> None:
         span = len(records) if span is None else span
@@ -77,7 +81,7 @@ class FakeCluster:
     ) -> dict[TopicPartition, OffsetAt]:
         return {
             place: OffsetAt(
-                offset=self.logs[place.partition].end
+                offset=self.logs[place.partition].stable_end(read_committed)
                 if timestamp == -1
                 else self.logs[place.partition].start,
                 timestamp=-1,
@@ -101,7 +105,7 @@ class FakeCluster:
         """Two batches an answer, so that the walks have seams."""
         log = self.logs[place.partition]
         assert log.start <= offset <= log.end, f"offset {offset} out of range"
-        shown = log.end if self.shown is None else self.shown
+        shown = log.stable_end(read_committed) if self.shown is None else self.shown
         batches = [(last, raw) for _, last, raw in log.batches if offset <= last < shown]
         return FetchedPartition(
             high_watermark=shown,

@@ -8,7 +8,9 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.mirror_maker import MirrorMaker2, write_properties
+from causeway.model import State
 from tests.harness.control import Truth, checkpoints, spread_groups
+from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,
@@ -107,6 +109,70 @@ def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
             again.stop(PATIENCE_S)
         run_to_end(file)
         assert_same(source, topic, target, mirror)
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_mirror_maker_has_copied_more_than_its_book_says(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its default it copies uncommitted records as well: the last of its own were rolled back,
+    or belong to a transaction that is open still. All that it has copied is there once."""
+    with LocalCluster("A") as source_cluster, LocalCluster("B") as target_cluster:
+        source, target = KafkaTools(source_cluster.bootstrap), KafkaTools(target_cluster.bootstrap)
+        topic = prefix + "t"
+        mirror = f"A.{topic}"
+        source.create_topic(topic, 1)
+        settings = properties(source_cluster, target_cluster, prefix)
+        del settings["A.consumer.isolation.level"]
+        theirs = MirrorMaker2(
+            {**settings, "offset.flush.interval.ms": "20000"}, tmp_path / "theirs"
+        )
+
+        def values(start: int, end: int) -> list[bytes]:
+            return [b"%d" % n for n in range(start, end)]
+
+        def mirrored(count: int) -> None:
+            await_until(
+                lambda: mirror in target.topics() and target.offsets(mirror) == {0: count},
+                PATIENCE_S,
+                f"{count} records are mirrored",
+            )
+
+        def noted() -> bool:
+            book = target.read("mm2-offsets.A.internal").values()
+            return any(topic.encode() in (entry.key or b"") for part in book for entry in part)
+
+        with (
+            source.transactional(f"{prefix}one") as one,
+            source.transactional(f"{prefix}open") as left_open,
+        ):
+            one.begin()
+            one.send(topic, *values(0, 20))
+            one.commit()
+            theirs.start()
+            mirrored(20)
+            await_until(noted, PATIENCE_S, "MirrorMaker 2's book")
+            one.begin()
+            one.send(topic, *values(20, 30))
+            one.commit()
+            one.begin()
+            one.send(topic, *values(30, 35))
+            one.flush()
+            one.abort()
+            left_open.begin()
+            left_open.send(topic, *values(35, 38))
+            left_open.flush()
+            mirrored(38)
+            theirs.kill()
+
+            with RunningDaemon(monkeypatch, link(source.bootstrap, target.bootstrap, topic)) as run:
+                run.await_state(topic, State.RUNNING)
+                left_open.commit()
+                one.begin()
+                one.send(topic, *values(38, 48))
+                one.commit()
+                mirrored(48)
+        assert [record.value for record in target.read(mirror)[0]] == values(0, 48)
 
 
 @pytest.mark.timeout(1800)

@@ -3,76 +3,124 @@
     target  ………[r1 r2 … r8]│end
     source  ………………[r1 r2 … r8]│● go on here
 
-The target's last records are looked for in the source, from their time on. Only one match counts:
-two places would be a guess, and a guess would lose or double records.
+The target's last records are looked for in the source, as readers of committed records see it and
+as readers of all do: MirrorMaker 2 is one of the latter unless it is told otherwise. Only one place
+counts: two would be a guess, and a guess would lose or double records.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import walk
 from causeway.relay.walk import Content, content_of
+from causeway.wire.batches import HEADER, LOG_APPEND_TIME
 from causeway.wire.cluster import Cluster
-from causeway.wire.records import Record, records_of
+from causeway.wire.offsets import EARLIEST, LATEST
+from causeway.wire.records import records_of
 
 _LAST = 8  # records that must agree, or all there are
-_SEARCH_BYTES = 512 * 1024 * 1024  # of the source, at most
-_EARLIEST, _LATEST = -2, -1
+_BEFORE = 10_000  # offsets before the floor: enough to hold so many, but for huge gaps
+_SEARCH_BYTES = 256 * 1024 * 1024  # of the source, at most, for each kind of reader
 
 
 def find_place(
-    source: Cluster, source_at: TopicPartition, target: Cluster, target_at: TopicPartition
+    source: Cluster,
+    source_at: TopicPartition,
+    target: Cluster,
+    target_at: TopicPartition,
+    *,
+    floor: int | None = None,
 ) -> int | None:
-    """The source offset after the record that the target ends with; None where that can't be told.
+    """The source offset after the record that the target ends with, None where that can't be told.
+    `floor`: the target is known to hold all from before this offset, which is the answer where the
+    source has no records from there on.
 
     Raises CausewayError.
     """
-    last = _last_records(target, target_at)
-    if not last:
-        return None
-    timestamps = [content[0] for content in last if content[0] is not None and content[0] >= 0]
-    start = _offset(source, source_at, min(timestamps)) if timestamps else -1
-    if start < 0:
-        start = _offset(source, source_at, _EARLIEST)
-    window: deque[Content] = deque(maxlen=len(last))
-    found: int | None = None
-    for offset, record in _records(source, source_at, start, _SEARCH_BYTES):
-        window.append(content_of(record))
-        if list(window) == last:
-            if found is not None:
+    last = _Last.of(target, target_at)
+    start, cut_off = _start(source, source_at, last, floor)
+    places: set[int] = set()
+    whole = True
+    for committed in (True, False):
+        window: deque[Content] = deque(maxlen=len(last.records))
+        newest = -1
+        read = 0
+        for batch in walk.relayed(source, source_at, start, read_committed=committed):
+            for index, record in enumerate(records_of(batch)):
+                newest = batch.source_offset(index)
+                window.append(last.comparable(content_of(record)))
+                if last.is_like(window, cut_off=cut_off):
+                    places.add(newest + 1)
+            read += batch.size
+            if len(places) > 1:
                 return None
-            found = offset + 1
-    return found
+            if read > _SEARCH_BYTES:
+                whole = False
+                break
+    if floor is not None and whole and newest < floor:
+        return floor
+    # Times hardly ever repeat. Without them what was not read may hold another such place.
+    if not places or (last.append_times and not whole):
+        return None
+    return max(*places, floor or 0)
 
 
-def _last_records(cluster: Cluster, at: TopicPartition) -> list[Content]:
-    end, first = _offset(cluster, at, _LATEST), _offset(cluster, at, _EARLIEST)
-    back = _LAST
-    while True:
-        start = max(first, end - back)
-        last: deque[Content] = deque(maxlen=_LAST)
-        for _, record in _records(cluster, at, start, None):
-            last.append(content_of(record))
-        if len(last) == _LAST or start == first:
-            return list(last)
-        back *= 16  # markers and compaction leave gaps
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Last:
+    """A target's last records, oldest first; without times where it gives its own
+    (`append_times`)."""
+
+    records: Sequence[Content]
+    append_times: bool
+
+    @classmethod
+    def of(cls, target: Cluster, at: TopicPartition) -> _Last:
+        end, first = _offset(target, at, LATEST), _offset(target, at, EARLIEST)
+        back = _LAST
+        while True:
+            start = max(first, end - back)
+            found = [r for batch in walk.relayed(target, at, start) for r in records_of(batch)]
+            if len(found) >= _LAST or start == first:
+                break
+            back *= 16  # markers and compaction leave gaps
+        raw = walk.raw_batches(target, at, start, end)
+        append_times = any(HEADER.unpack_from(batch)[5] & LOG_APPEND_TIME for batch in raw)
+        contents = [_without_time(content_of(r), append_times) for r in found[-_LAST:]]
+        return cls(records=contents, append_times=append_times)
+
+    def comparable(self, content: Content) -> Content:
+        return _without_time(content, self.append_times)
+
+    def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
+        """Whether these records of the source are those that the target ends with; `cut_off`:
+        they may be fewer, as the source has deleted what came before the first of them."""
+        if not window or (len(window) < len(self.records) and not cut_off):
+            return False
+        return list(window) == self.records[-len(window) :]
 
 
-def _records(
-    cluster: Cluster, at: TopicPartition, position: int, most_bytes: int | None
-) -> Iterator[tuple[int, Record]]:
-    """Committed records from `position` to the log's end, with their offsets."""
-    for batch in walk.relayed(cluster, at, position, most_bytes=most_bytes):
-        for index, record in enumerate(records_of(batch)):
-            yield batch.source_offset(index), record
+def _without_time(content: Content, append_times: bool) -> Content:
+    return (None, *content[1:]) if append_times else content
+
+
+def _start(source: Cluster, at: TopicPartition, last: _Last, floor: int | None) -> tuple[int, bool]:
+    """Where to begin to look, and whether the log begins there."""
+    earliest = _offset(source, at, EARLIEST)
+    times = [content[0] for content in last.records if content[0] is not None and content[0] >= 0]
+    if floor is not None:
+        start = floor - _BEFORE
+    else:
+        start = _offset(source, at, min(times)) if times else -1
+    return max(start, earliest), start <= earliest
 
 
 def _offset(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
-    found = cluster.list_offsets([at], timestamp, read_committed=True)[at]
+    found = cluster.list_offsets([at], timestamp)[at]
     if isinstance(found, CausewayError):
         raise found
     return found.offset

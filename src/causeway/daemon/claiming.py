@@ -133,12 +133,15 @@ class Claimer:
     def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
         source = TopicPartition(topic.source, partition)
         target = TopicPartition(topic.target, adopt.target)
-        start = find_place(self._sides.source, source, self._sides.target, target)
-        start = adopt.start if start is None else max(start, adopt.floor)
+        start = find_place(
+            self._sides.source, source, self._sides.target, target, floor=adopt.floor
+        )
+        start = adopt.start if start is None else start
         if start is None:
+            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else claims.ACT
             return Stop(
-                reason=f"{adopt.reason}, and its last records are not found in one place of the "
-                "source (start with --from TIMESTAMP)"
+                reason=f"{adopt.reason}, and the target's last records are not found in one place "
+                f"of the source ({remedy})"
             )
         _log.info("adopt", extra={"link": self._link.name, "partition": str(source), "at": start})
         return Begin(start=start, targets=(adopt.target,))

@@ -1,8 +1,10 @@
 """What becomes of each partition that a leader finds: go on, begin, or stop. Pure.
 
     no progress, target empty (or not ours alone)      begin
-    no progress, but MirrorMaker 2's positions         go on from there, or where its last records
-                                                       are found: it may have copied more
+    no progress, but MirrorMaker 2's positions         go on from there if the source has no more;
+                                                       else after the record that the target ends
+                                                       with, as it may have copied more; stop where
+                                                       that can't be found
     no progress, target has data                       stop: what of the source it holds is unknown;
                                                        begin where others write to it as well,
                                                        unless there has been progress that was lost
@@ -47,13 +49,13 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """Begin after the source record that `target` ends with, but not before `floor`; where it can't
-    be found, at `start`, or stop with `reason` where that is None."""
+    """Begin after the source record that `target` ends with, but not before `floor`, if there is
+    one; where it can't be found, at `start`, or stop with `reason` where that is None."""
 
     start: int | None
     target: int
     reason: str
-    floor: int = 0
+    floor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +154,22 @@ def _decide_new(
     progress_lost: bool,
 ) -> Begin | Adopt | Stop:
     written = sum(offsets.target_ends[target] for target in targets)
-    if copied is not None and written and len(targets) == 1 and not wish.acts:
-        return _after_mirror_maker(topic, targets, offsets, copied)
-    if written and (link.sole_writer or progress_lost) and wish.start_from is None:
+    if copied is not None and written and len(targets) == 1 and wish.start_from is None:
+        after = copied.offset + 1
+        reason = _by_its_book(topic, copied)
+        # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
+        if after == offsets.high_watermark:
+            return Begin(start=after, targets=targets)
+        if after < offsets.high_watermark:
+            start = after if wish.adopt else None
+            return Adopt(start=start, target=targets[0], reason=reason, floor=after)
+        if not wish.adopt:
+            return Stop(
+                reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
+                f"truncated or made anew ({ACT})"
+            )
+    ours = link.sole_writer or progress_lost or copied is not None
+    if written and ours and wish.start_from is None:
         reason = (
             f"{topic.target} has data already ({written} offsets), but there is no progress "
             f"that says what of {topic.source} it holds"
@@ -167,20 +182,6 @@ def _decide_new(
             return Adopt(start=None, target=targets[0], reason=reason)
         return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
     return Begin(start=offsets.start, targets=targets)
-
-
-def _after_mirror_maker(
-    topic: MirroredTopic, targets: tuple[int, ...], offsets: Offsets, copied: Copied
-) -> Adopt | Stop:
-    reason = _by_its_book(topic, copied)
-    # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
-    if copied.offset >= offsets.high_watermark:
-        return Stop(
-            reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was truncated "
-            f"or made anew ({ACT})"
-        )
-    after = copied.offset + 1
-    return Adopt(start=after, target=targets[0], reason=reason, floor=after)
 
 
 def _by_its_book(topic: MirroredTopic, copied: Copied) -> str:

@@ -142,7 +142,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     source_end = log.end
     if source_end < position:  # or another lane has mirrored what came since it was asked for
         source_end = _source_end(source, assignment)
-    if source_end < position:
+    if source_end < position and position > _high_watermark(source, assignment):
         raise DivergedError(
             "resume",
             f"{assignment.link} {place}",
@@ -498,6 +498,12 @@ def _relayed(
 def _source_end(source: Cluster, assignment: Assignment) -> int:
     place, committed = assignment.source_partition, assignment.read_committed
     return value_of(offsets_at(source, [place], LATEST, read_committed=committed)[place])
+
+
+def _high_watermark(source: Cluster, assignment: Assignment) -> int:
+    """A claim may lie past the last stable offset: who mirrored before us read what is open."""
+    place = assignment.source_partition
+    return value_of(offsets_at(source, [place], LATEST)[place])
 
 
 def _cleanup_policy(cluster: Cluster, topic: str) -> str:

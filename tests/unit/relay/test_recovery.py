@@ -289,3 +289,12 @@ def test_a_later_twin_of_a_copied_record_is_not_taken_for_it() -> None:
     (found,) = _resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=2, target=3, sequence=3)
+
+
+def test_a_claim_past_the_last_stable_offset_is_no_truncation() -> None:
+    """Who mirrored before us has read a transaction that is open still."""
+    world = plain_world(9, 0)
+    world.source.stable = 5
+    (found,) = _resumed(world.recover({0: Pair(source=8, target=0, sequence=0)})).outlets
+    assert found.pair.source == 8
+    assert "truncated" in _refused(world, {0: Pair(source=10, target=0, sequence=0)})
