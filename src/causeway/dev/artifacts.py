@@ -2,6 +2,7 @@
 
     <cache>/causeway/kafka/<version>/lib/          a broker          (about 45 MB)
     <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 40 MB, only when asked)
+    <cache>/causeway/kafka/<version>/tiered-lib/   a remote tier to try things with  (under 1 MB)
 
 `<cache>` is XDG_CACHE_HOME or ~/.cache. CAUSEWAY_KAFKA_VERSION picks another version, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
@@ -36,12 +37,14 @@ _ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JarSet:
-    """`modules` is how many to expect, for the progress bar alone."""
+    """`modules` is how many to expect, for the progress bar alone. With a `classifier` it is that
+    jar of the roots' alone, without what they depend on."""
 
     folder: str
     title: str
     roots: tuple[str, ...]
     modules: int
+    classifier: str = ""
 
 
 _BROKER = _JarSet(folder="lib", title="Apache Kafka", roots=("kafka_2.13",), modules=46)
@@ -50,6 +53,13 @@ _CONNECT = _JarSet(
     title="MirrorMaker 2",
     roots=("connect-mirror", "connect-runtime", "kafka-tools"),
     modules=88,
+)
+_TIERED = _JarSet(
+    folder="tiered-lib",
+    title="Kafka's local tiered storage",
+    roots=("kafka-storage",),
+    modules=1,
+    classifier="test",
 )
 
 
@@ -77,6 +87,12 @@ def broker_classpath() -> str:
 def connect_classpath() -> str:
     """Class path of MirrorMaker 2 (it holds no broker); fetched as `broker_classpath`."""
     return f"{_provide(_CONNECT)}/*"
+
+
+def tiered_storage_classpath() -> str:
+    """Class path of `org.apache.kafka.server.log.remote.storage.LocalTieredStorage`, the remote
+    tier in a folder that Kafka's own tests use; fetched as `broker_classpath`."""
+    return f"{_provide(_TIERED)}/*"
 
 
 def _provide(jars: _JarSet) -> Path:
@@ -123,7 +139,7 @@ def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
             assert ivy.stdout is not None
             for line in ivy.stdout:
                 progress.read(line)
-        if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-clients-*.jar")):
+        if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-*.jar")):
             return
         cause = progress.failure()
     raise PrerequisiteError(
@@ -137,15 +153,22 @@ def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
 
 
 def _ivy_command(jars: _JarSet, version: str, java: Path, temporary: Path) -> list[str]:
-    modules = [("org.apache.kafka", name, version) for name in jars.roots] + [_BRIDGE]
+    modules = [("org.apache.kafka", name, version) for name in jars.roots]
+    conf, artifact = "default->runtime(*),master(*)", ""
+    if jars.classifier:
+        conf = "default->master(*)"
+        artifact = f'<artifact name="{{}}" type="jar" m:classifier={quoteattr(jars.classifier)}/>'
+    else:
+        modules.append(_BRIDGE)
     dependencies = "".join(
         f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
-        ' conf="default->runtime(*),master(*)"/>'
+        f' conf="{conf}">{artifact.format(name)}</dependency>'
         for org, name, revision in modules
     )
     recipe = temporary / "ivy.xml"
     recipe.write_text(
-        '<ivy-module version="2.0"><info organisation="causeway" module="kafka"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="causeway" module="kafka"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )

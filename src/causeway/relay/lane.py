@@ -410,7 +410,8 @@ class Lane:
         if fetched.error:
             at = flow.assignment.source_partition
             needs = f"READ on topic {at.topic}"
-            error = codes.broker_error(fetched.error, "fetch", str(at), needs=needs)
+            place = f"{at} at offset {flow.position}"
+            error = codes.broker_error(fetched.error, "fetch", place, needs=needs)
             self._doubt(flow, str(error))
             return
         if fetched.diverging_offset is not None:

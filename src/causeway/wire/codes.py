@@ -181,6 +181,7 @@ _RESOURCES = {
 _AUTHENTICATION = frozenset((UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, 58))
 
 _REMEDIES = {
+    -1: "look at the broker's log",
     10: "raise max.message.bytes of the topic",
     17: "topic names have at most 249 of a-z, A-Z, 0-9, '.', '_' and '-'",
     19: "fewer replicas are in sync than min.insync.replicas: look at the cluster's brokers",
