@@ -1,4 +1,4 @@
-"""Logs of which most lies in a remote tier: mirrored from their real start, and read by recovery."""
+"""Logs of which most lies in a remote tier: mirrored from their start, and read by recovery."""
 
 from __future__ import annotations
 
