@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from causeway.errors import ConfigError
@@ -131,7 +131,7 @@ def decide_topic(
     elif verdict is not Verdict.MIRRORED:
         return _left_out(verdict, reason)
     if policy.is_internal_topic(name):
-        return _left_out(Verdict.INTERNAL, "an internal topic of Kafka, Connect or a mirror")
+        return _left_out(Verdict.INTERNAL, _internal(name, policy))
     original = policy.cycle_source(name, target_alias)
     if original is not None:
         return _left_out(
@@ -146,6 +146,13 @@ def decide_topic(
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
         )
     return TopicDecision(verdict=Verdict.MIRRORED, target_name=target_name, reason=reason)
+
+
+def _internal(name: str, policy: ReplicationPolicy) -> str:
+    reason = "an internal topic of Kafka, Connect or a mirror"
+    if replace(policy, internal_topics="kafka-4").is_internal_topic(name):
+        return reason
+    return f"{reason} by causeway.internal.topics = {policy.internal_topics}"
 
 
 def _left_out(verdict: Verdict, reason: str) -> TopicDecision:

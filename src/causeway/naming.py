@@ -18,6 +18,7 @@ from causeway.errors import ConfigError
 
 MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
 HEARTBEATS = "heartbeats"
+InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _PROGRESS = re.compile(r"__causeway\..*\.progress")
@@ -46,6 +47,7 @@ class ReplicationPolicy:
     kind: Literal["default", "identity", "unchanged"] = "default"
     separator: str = "."
     internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
+    internal_topics: InternalTopics = "kafka-4"  # whose rule tells them
     source_alias: str | None = None
 
     @classmethod
@@ -55,6 +57,7 @@ class ReplicationPolicy:
         *,
         separator: str = ".",
         internal_separator_enabled: bool = True,
+        internal_topics: InternalTopics = "kafka-4",
         source_alias: str | None = None,
     ) -> ReplicationPolicy:
         """The policy for a Java class name, with or without its package.
@@ -82,6 +85,7 @@ class ReplicationPolicy:
             kind=kind,
             separator=separator,
             internal_separator_enabled=internal_separator_enabled,
+            internal_topics=internal_topics,
             source_alias=source_alias,
         )
 
@@ -137,6 +141,16 @@ class ReplicationPolicy:
         """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
         if self.kind == "unchanged":
             return topic in _KAFKAS_OWN or _PROGRESS.fullmatch(topic) is not None
+        if self.internal_topics == "kafka-3":
+            return self.is_internal_in_kafka_3(topic)
+        return (
+            topic.startswith(("__", "."))
+            or (topic.startswith("mm2") and topic.endswith(self._internal_suffix))
+            or self.is_checkpoints_topic(topic)
+        )
+
+    def is_internal_in_kafka_3(self, topic: str) -> bool:
+        """MirrorMaker 2's rule before Kafka 4.0, by which many a team's own topic was internal."""
         return topic.startswith(("__", ".")) or topic.endswith(
             (".internal", "-internal", self._internal_suffix)
         )

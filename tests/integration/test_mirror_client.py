@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from causeway.config.keys import FlowKeys
 from causeway.dev.artifacts import connect_classpath
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.java import find_java
+from causeway.filters import compile_patterns, excludes
+from causeway.naming import ReplicationPolicy
 from tests.harness.control import Truth
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
@@ -49,6 +52,19 @@ class MirrorClient:
             "heartbeats": set(client.heartbeatTopics()),
             "checkpoints": set(client.checkpointTopics()),
             "remote": set(client.remoteTopics()),
+        }
+
+    def translate_all(self, alias: str, groups: str) -> dict[str, dict[tuple[str, int], int]]:
+        """The same of all groups that the pattern `groups` matches: since Kafka 4.3."""
+        found = self._mirror.RemoteClusterUtils.translateOffsets(
+            self._properties,
+            alias,
+            self._jvm.java.util.regex.Pattern.compile(groups),
+            self._jvm.java.time.Duration.ofSeconds(60),
+        )
+        return {
+            group: {(at.topic(), at.partition()): found[group][at].offset() for at in found[group]}
+            for group in found
         }
 
     def translate(self, alias: str, group: str) -> dict[tuple[str, int], int]:
@@ -86,6 +102,42 @@ def clusters() -> Iterator[Mapping[str, LocalCluster]]:
     finally:
         for each in local.values():
             each.destroy()
+
+
+NAMES = (
+    "x x.internal x-internal x_internal .x __x mm2-offset-syncs.B.internal mm2-offsets.A.internal"
+    " A.mm2-offset-syncs.B.internal mm2x.internal mm2-x-internal mm2-x_internal x.replica"
+    " A.checkpoints.internal A_checkpoints_internal checkpoints.internal A.checkpoints-internal"
+    " xcheckpoints.internal heartbeats A.heartbeats"
+)
+
+
+@pytest.mark.parametrize(("separator", "everywhere"), [(".", True), ("_", True), ("_", False)])
+@pytest.mark.parametrize("kind", ["Default", "Identity"])
+def test_topics_are_internal_that_are_so_to_kafkas_own_policy(
+    java: Any, kind: str, separator: str, everywhere: bool
+) -> None:
+    mirror = java.jvm.org.apache.kafka.connect.mirror
+    theirs = getattr(mirror, f"{kind}ReplicationPolicy")()
+    theirs.configure(
+        {
+            "replication.policy.separator": separator,
+            "replication.policy.internal.topic.separator.enabled": str(everywhere).lower(),
+            "source.cluster.alias": "A",
+        }
+    )
+    topic_filter = mirror.DefaultTopicFilter()
+    topic_filter.configure({})
+    ours = ReplicationPolicy.from_class(
+        f"{kind}ReplicationPolicy",
+        separator=separator,
+        internal_separator_enabled=everywhere,
+        source_alias="A",
+    )
+    default = compile_patterns(FlowKeys.model_fields["topics_exclude"].default)
+    for name in NAMES.split():
+        assert ours.is_internal_topic(name) is theirs.isInternalTopic(name), name
+        assert excludes(default, name) is not topic_filter.shouldReplicateTopic(name), name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +203,11 @@ def test_java_programs_find_their_topics_and_go_on_at_the_exact_record(
                 exact = {(hop.mirror, p): truth.place(p, offset) for p, offset in standing.items()}
                 found = await_all(client, hop, group)
                 assert found == exact, f"{group} stands at {standing} of {hop}"
+            each = {
+                group: client.translate(hop.source, group)
+                for group in groups[hop.source, hop.topic]
+            }
+            assert client.translate_all(hop.source, f"{hop.topic}-.*") == each
 
         nothing = {"A": -1, "B": -1, "C": -1}
         await_topology(

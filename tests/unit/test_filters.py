@@ -17,7 +17,7 @@ from causeway.filters import (
 )
 from causeway.naming import ReplicationPolicy
 
-DEFAULT_EXCLUDES = r".*[\-\.]internal, .*\.replica, __.*"
+DEFAULT_EXCLUDES = r"mm2.*\.internal, .*\.replica, __.*"
 
 
 def decide(
@@ -78,10 +78,19 @@ def test_reasons(name: str, verdict: Verdict, reason: str) -> None:
 
 
 def test_internal_topics_stay_even_where_no_pattern_excludes_them() -> None:
-    for name in ("__consumer_offsets", "x.internal", "x-internal", ".x"):
+    for name in ("__consumer_offsets", "mm2-configs.A.internal", "A.checkpoints.internal", ".x"):
         decision = decide(name, exclude="")
         assert decision.verdict is Verdict.INTERNAL
-        assert "internal" in decision.reason
+        assert decision.reason == "an internal topic of Kafka, Connect or a mirror"
+
+
+def test_what_only_kafka_3_takes_for_internal_is_mirrored_unless_its_rule_is_asked_for() -> None:
+    old = ReplicationPolicy(source_alias="A", internal_topics="kafka-3")
+    for name in ("orders.internal", "orders-internal", "mm2-orders-internal"):
+        assert decide(name).mirrored
+        decision = decide(name, policy=old)
+        assert decision.verdict is Verdict.INTERNAL
+        assert "causeway.internal.topics = kafka-3" in decision.reason
 
 
 def test_cycles_say_where_the_topic_came_from() -> None:

@@ -80,7 +80,7 @@ def test_internal_topics_are_called_as_in_mirror_maker(
 
 @pytest.mark.parametrize(
     "topic",
-    ["__consumer_offsets", ".x", "a.internal", "a-internal", "__causeway.A.B.progress"],
+    ["__consumer_offsets", ".x", "mm2-status.A.internal", "__causeway.A.B.progress"],
 )
 def test_internal_topics(topic: str) -> None:
     assert DEFAULT.is_internal_topic(topic)

@@ -87,6 +87,12 @@ def _show(out: Output, each: LinkPlan) -> None:
         out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):
         out.print(f"{each.link.source.alias} shows no topics: it has none, or hides them from us")
+    if each.internal_in_kafka_3:
+        out.print(
+            f"mirrored as by MirrorMaker 2 since Kafka 4.0, which 3.x took for internal:"
+            f" {', '.join(each.internal_in_kafka_3)}"
+            " (causeway.internal.topics = kafka-3 leaves them out)"
+        )
     if left_out:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("left out", overflow="fold")

@@ -32,6 +32,7 @@ _ROLE = {
 
 class Effect(Enum):
     ACTED_ON = auto()
+    MEANINGLESS = auto()  # about how Connect works
     NOT_YET = auto()  # known to MirrorMaker 2, Connect or Kafka's clients
     MISPLACED = auto()  # has an effect elsewhere, none where it stands
     UNKNOWN = auto()
@@ -47,6 +48,7 @@ class Finding:
 
 _FINE = Finding(effect=Effect.ACTED_ON)
 _NOT_YET = Finding(effect=Effect.NOT_YET)
+_MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
 _IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
@@ -103,11 +105,13 @@ def _of_client_file(name: str, role: str) -> Finding:
 def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
     places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
     for entry, finding in findings:
-        if finding.effect is Effect.NOT_YET and _agreed(entry.key, entry.value):
+        without_effect = finding.effect in (Effect.NOT_YET, Effect.MEANINGLESS)
+        if without_effect and _agreed(entry.key, entry.value):
             continue
         hint = f" ({finding.hint})" if finding.hint else ""
         places[finding.effect].append(f"{entry.place}{hint}")
     texts = {
+        Effect.MEANINGLESS: "without meaning here, being about Connect",
         Effect.NOT_YET: "not acted on in this version",
         Effect.MISPLACED: "without effect where they stand",
         Effect.UNKNOWN: "unknown keys",
@@ -124,8 +128,8 @@ def _agreed(name: str, value: str) -> bool:
 def _top_level(name: str, aliases: Iterable[str]) -> Finding:
     if name in _TOP_FINE or name.startswith(("spark.", "config.providers.")):
         return _FINE
-    if name in known.FLOW or name in known.CLUSTER or _is_worker(name):
-        return _NOT_YET
+    if name in known.FLOW or name in known.CLUSTER or known.is_worker(name):
+        return _of_connect(name)
     role, _, rest = name.partition(".")
     if rest in known.ROLES.get(role, ()):
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
@@ -139,8 +143,8 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 def _of_cluster(name: str, alias: str) -> Finding:
     if name in SECURITY:
         return _FINE
-    if name in known.CLUSTER or _is_worker(name):
-        return _NOT_YET
+    if name in known.CLUSTER or known.is_worker(name):
+        return _of_connect(name)
     role, _, rest = name.partition(".")
     if role in known.ROLES:
         return _of_role(role, rest, f"{alias}.{role}.")
@@ -158,7 +162,7 @@ def _of_flow(name: str, flow: str) -> Finding:
     if name in OF_FLOWS:
         return _FINE
     if name in known.FLOW:
-        return _NOT_YET
+        return _of_connect(name)
     if name in _RUN:
         return Finding(effect=Effect.MISPLACED, hint=f"it is for all flows: write it as {name}")
     side = next((side for side in ("source.", "target.") if name.startswith(side)), "")
@@ -170,8 +174,8 @@ def _of_flow(name: str, flow: str) -> Finding:
         idle = (side, role) in (("source.", "producer"), ("target.", "consumer"))
         finding = _of_role(role, rest, f"{flow}.{side}{role}.")
         return _NOT_YET if idle and finding is _FINE else finding
-    if _is_worker(name) or name in known.CLUSTER:
-        return _NOT_YET
+    if known.is_worker(name) or name in known.CLUSTER:
+        return _of_connect(name)
     return _unknown(name, OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
 
 
@@ -183,8 +187,10 @@ def _of_role(role: str, name: str, prefix: str) -> Finding:
     return _unknown(name, known.ROLES[role], prefix)
 
 
-def _is_worker(name: str) -> bool:
-    return name in known.WORKER or name.startswith(known.WORKER_PREFIXES)
+def _of_connect(name: str) -> Finding:
+    if name in known.MOOT:
+        return _FINE
+    return _MEANINGLESS if known.is_connects_own(name) else _NOT_YET
 
 
 def _unknown(name: str, words: Iterable[str], prefix: str = "") -> Finding:

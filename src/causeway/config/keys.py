@@ -89,7 +89,7 @@ class FlowKeys(Keys):
     )
     topics_exclude: Text = key(
         "topics.exclude",
-        r".*[\-\.]internal, .*\.replica, __.*",
+        r"mm2.*\.internal, .*\.replica, __.*",
         "Topics to leave out; wins over `topics`. `topics.blacklist` is the old name.",
     )
     topic_filter_class: Text = key(
@@ -150,9 +150,18 @@ class FlowKeys(Keys):
         "Whether heartbeats topics are mirrored though `topics` does not select them.",
     )
     admin_timeout_ms: Millis = key(
-        "admin.timeout.ms", 60_000, "For requests that create or change topics."
+        "admin.timeout.ms",
+        60_000,
+        "For each request that looks at or changes topics, the first contact with a cluster among"
+        " them. `request.timeout.ms` counts where it is shorter.",
     )
     transforms: Text = key("transforms", "", "Must be empty: Connect's transforms cannot run here.")
+    internal_topics: Annotated[Literal["kafka-4", "kafka-3"], BeforeValidator(word)] = key(
+        "causeway.internal.topics",
+        "kafka-4",
+        "Whose rule tells internal topics, which are never mirrored: by `kafka-3`, all whose names"
+        " end in `.internal` or `-internal`.",
+    )
     delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(word)] = key(
         "causeway.delivery",
         "exactly-once",

@@ -1,5 +1,6 @@
 """Keys that MirrorMaker 2, Connect and Kafka's clients know. Those this version acts on are in
-keys.py; a key that is only here is named in a warning, so that a person knows it has no effect."""
+keys.py; a key that is only here is named in a warning, so that a person knows it has no effect:
+either it has no meaning here, since it is about how Connect works, or it is not acted on yet."""
 
 from __future__ import annotations
 
@@ -97,6 +98,7 @@ FLOW = _names(
     errors.retry.delay.max.ms errors.retry.timeout errors.tolerance
     exactly.once.support exactly.once.source.support transaction.boundary
     transaction.boundary.interval.ms offsets.storage.topic add.source.alias.to.metrics
+    use.incremental.alter.configs
     """
 )
 
@@ -140,6 +142,28 @@ WORKER_PREFIXES = (
     "worker.",
     "task.",
 )
+
+# Of a flow and a worker: what would change what is mirrored, or where one goes on.
+_NOT_YET = _names("forwarding.admin.class forwarding.admin offset.storage.topic")
+
+# Copies of topics that Connect makes for itself: none are made here, so any number is right, and
+# every file of a small cluster has them.
+MOOT = _names(
+    """
+    offset.storage.replication.factor config.storage.replication.factor
+    status.storage.replication.factor
+    """
+)
+
+
+def is_worker(name: str) -> bool:
+    return name in WORKER or name.startswith(WORKER_PREFIXES)
+
+
+def is_connects_own(name: str) -> bool:
+    """Whether a flow's or worker's key is about how Connect works, which has no meaning here."""
+    return (name in FLOW or is_worker(name)) and name not in _EVERY_CLIENT | _NOT_YET
+
 
 # Values that say what Causeway does anyway: nothing to warn of.
 _BYTE_ARRAYS = {"org.apache.kafka.connect.converters.ByteArrayConverter"}

@@ -213,8 +213,8 @@ def _link(
     return LinkSettings(
         source=known[0],
         target=known[1],
-        source_admin=known[2],
-        target_admin=known[3],
+        source_admin=_bounded(known[2], keys.admin_timeout_ms),
+        target_admin=_bounded(known[3], keys.admin_timeout_ms),
         policy=policy,
         topics=selected["topics"],
         topics_exclude=selected["topics.exclude"],
@@ -228,11 +228,15 @@ def _link(
         heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
         fetch=fetch,
         delivery=keys.delivery,
-        admin_timeout_ms=keys.admin_timeout_ms,
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
         control=control,
     )
+
+
+def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:
+    """`client`, which waits for no answer longer than that: nor for the first one of all."""
+    return replace(client, request_timeout_ms=min(client.request_timeout_ms, timeout_ms))
 
 
 def _alias(own: Entries, name: str, alias: str, problems: Problems) -> str:
@@ -266,6 +270,7 @@ def _policy(
             keys.policy_class,
             separator=keys.policy_separator,
             internal_separator_enabled=keys.policy_internal_separator,
+            internal_topics=keys.internal_topics,
             source_alias=source,
         )
     except ConfigError as error:

@@ -24,9 +24,9 @@ wins over `x`; `A.consumer.x`, `A.producer.x` and `A.admin.x` reach one client o
 all of them. Values may be `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}` or plain `${VAR}`;
 a line end after such a value is no part of it.
 
-Keys that MirrorMaker 2, Connect or Kafka's clients know and this version does not act on are named
-in one warning, unknown keys in another; none is dropped in silence. All that is wrong with a file
-is said at once.
+Keys of Connect's that have no meaning here are named in one warning, keys that MirrorMaker 2 or
+Kafka's clients know and this version does not act on in another, unknown keys in a third; none is
+dropped in silence. All that is wrong with a file is said at once.
 
 This page is made of the table in the code: `python -m causeway.config.reference`.
 """

@@ -157,7 +157,6 @@ class LinkSettings:
     heartbeats_replication_enabled: bool = True
     fetch: FetchSettings = FetchSettings()
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    admin_timeout_ms: int = 60_000
     # How a source partition maps to the target's. "by-key" (MirrorMaker 1) where the target topic
     # has another partition count: the key decides, as Java's default partitioner would.
     partitioning: Literal["same", "by-key"] = "same"

@@ -49,6 +49,12 @@ class LinkPlan:
     new_progress_topic: str | None  # None: it exists, the link has run before
 
     @property
+    def internal_in_kafka_3(self) -> tuple[str, ...]:
+        """Topics that are mirrored now, and that a MirrorMaker 2 before Kafka 4.0 left out."""
+        internal = self.link.policy.is_internal_in_kafka_3
+        return tuple(topic.source for topic in self.topics.mirrored if internal(topic.source))
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         return (
             *self.topics.problems,
@@ -184,6 +190,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             "notes": list(each.acls.notes),
         },
         "new_progress_topic": each.new_progress_topic,
+        "internal_in_kafka_3": list(each.internal_in_kafka_3),
         "left_out": [
             {"topic": left.topic, "code": left.code, "reason": left.reason}
             for left in each.topics.left_out

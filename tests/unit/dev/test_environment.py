@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from causeway.config.mm2 import load_mm2
+from causeway.dev.cluster import LocalCluster
 from causeway.dev.environment import Environment
 from causeway.dev.mirror_maker import write_properties
 from causeway.errors import CausewayError, ConfigError
@@ -30,6 +34,14 @@ def test_unreadable_state(tmp_path: Path, state: str) -> None:
 
     with pytest.raises(CausewayError, match=r"environment\.json.*by hand, and remove"):
         Environment(tmp_path).status()
+
+
+def test_the_example_file_has_nothing_to_warn_of(tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    clusters = {name: SimpleNamespace(bootstrap=f"{name}:1", brokers={1: None}) for name in "AB"}
+    environment._write_example(cast(dict[str, LocalCluster], clusters))
+
+    assert load_mm2(environment.example_file).warnings == ()
 
 
 def test_property_file_keeps_backslashes_and_is_private(tmp_path: Path) -> None:
