@@ -6,6 +6,7 @@ None is silently dropped: all but the first kind are named in the warnings.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -50,6 +51,7 @@ _FINE = Finding(effect=Effect.ACTED_ON)
 _NOT_YET = Finding(effect=Effect.NOT_YET)
 _MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
 _IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
+_LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 
@@ -86,6 +88,11 @@ def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
     return _lines((entry, audit_key(entry.key, aliases)) for entry in entries.values())
 
 
+def place(entry: Entry, aliases: Iterable[str]) -> str:
+    """Where `entry` stands, by its key if that is one that may be shown."""
+    return _place(entry, audit_key(entry.key, aliases))
+
+
 def client_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
     """The same of a client's own file, as MirrorMaker 1 has: `role` is consumer or producer."""
     return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
@@ -109,7 +116,7 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
         if without_effect and _agreed(entry.key, entry.value):
             continue
         hint = f" ({finding.hint})" if finding.hint else ""
-        places[finding.effect].append(f"{entry.place}{hint}")
+        places[finding.effect].append(f"{_place(entry, finding)}{hint}")
     texts = {
         Effect.MEANINGLESS: "without meaning here, being about Connect",
         Effect.NOT_YET: "not acted on in this version",
@@ -117,6 +124,15 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
         Effect.UNKNOWN: "unknown keys",
     }
     return [f"{text}: {', '.join(places[kind])}" for kind, text in texts.items() if places[kind]]
+
+
+def _place(entry: Entry, finding: Finding) -> str:
+    """A secret that was written on several lines without backslashes leaves keys that are pieces
+    of it: only what looks like a key, or nearly is one, is quoted."""
+    unknown = finding.effect is Effect.UNKNOWN
+    if unknown and not finding.hint and not _LIKE_A_KEY.fullmatch(entry.key):
+        return f"what stands in line {entry.line}" if entry.line else "one that is hidden"
+    return entry.place
 
 
 def _agreed(name: str, value: str) -> bool:

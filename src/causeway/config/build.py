@@ -88,7 +88,7 @@ def patterns(own: Entries, name: str, value: str, problems: Problems) -> tuple[P
         return compile_patterns(value)
     except ConfigError as error:
         entry = own.get(name)
-        problems.add(f"{entry.place if entry else name}: {error}")
+        problems.add(f"{entry.place}: {entry.told(error)}" if entry else f"{name}: {error}")
         return ()
 
 

@@ -20,6 +20,8 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_NAMES = ("username", "password", "clientId", "clientSecret", "scope")
+_WRITTEN = "name=\"value\"; a '\"' inside a value as '\\\"'"
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
@@ -32,7 +34,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Raises ConfigError that says what is wrong, never quoting an option's value."""
+    """Raises ConfigError that says what is wrong, and quotes nothing."""
     tokens = _tokens(text)
     if len(tokens) < 2:
         raise _error("it needs a login module, a control flag such as 'required' and a ';'")
@@ -42,13 +44,13 @@ def parse_jaas(text: str) -> LoginModule:
     options: dict[str, str] = {}
     at = 2
     while at < len(tokens) and tokens[at] != ("mark", ";"):
+        # What stands where a name should may be a piece of the value before it.
         name = tokens[at][1]
-        if tokens[at][0] != "word":
-            raise _error("an option is written name=\"value\"; a '\"' inside a value as '\\\"'")
-        if tokens[at + 1 : at + 2] != [("mark", "=")]:
-            raise _error(f"option {name} has no '='")
+        shown = name if name in _NAMES else f"number {len(options) + 1}"
+        if tokens[at][0] != "word" or tokens[at + 1 : at + 2] != [("mark", "=")]:
+            raise _error(f"option {shown} is not written {_WRITTEN}")
         if at + 2 >= len(tokens) or tokens[at + 2][0] == "mark":
-            raise _error(f"option {name} has no value")
+            raise _error(f"option {shown} has no value, or one that must be quoted: {_WRITTEN}")
         options[name] = tokens[at + 2][1]
         at += 3
     if at >= len(tokens):

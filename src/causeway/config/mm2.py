@@ -56,7 +56,10 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     spark = spark_settings(file.entries, problems)
     _check_circles(links, problems)
     problems.raise_if_any()
-    notes = [f"{entry.place} is set again below; the last one counts" for entry in file.repeated]
+    notes = [
+        f"{audit.place(entry, aliases)} is set again below; the last one counts"
+        for entry in file.repeated
+    ]
     notes += _old_names(file.entries)
     heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
@@ -75,7 +78,8 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
         problems.add("it names no clusters: set clusters = A, B")
     for alias in aliases:
         if not is_legal_name(alias):
-            problems.add(f"clusters: {alias!r} has characters that topic names cannot have")
+            shown = "an alias" if entry and entry.secret else repr(alias)
+            problems.add(f"clusters: {shown} has characters that topic names cannot have")
         elif alias in ("spark", "causeway", "clusters", "config"):
             problems.add(
                 f"clusters: {alias} cannot be an alias, keys beginning so mean other things"
@@ -275,7 +279,8 @@ def _policy(
         )
     except ConfigError as error:
         entry = own.get(error.operation.removeprefix("use "))
-        problems.add(f"line {entry.line}: {error}" if entry and entry.line else str(error))
+        text = entry.told(error) if entry else str(error)
+        problems.add(f"line {entry.line}: {text}" if entry and entry.line else text)
         return None
 
 

@@ -51,6 +51,12 @@ class Entry:
         """The value as an error message may show it."""
         return "(hidden)" if self.secret else repr(self.value)
 
+    def told(self, error: ConfigError) -> str:
+        """`error`, which is about this value, as a person may see it."""
+        if not self.secret:
+            return str(error)
+        return f"{error.cause} ({error.remedy})" if error.remedy else error.cause
+
     @property
     def place(self) -> str:
         return f"{self.key} (line {self.line})" if self.line else self.key
@@ -113,10 +119,8 @@ def _parse(path: Path, data: bytes) -> Iterator[Entry]:
             if isinstance(element, javaproperties.KeyValue):
                 yield Entry(key=element.key, value=element.value, line=line)
             line += len(element.source.splitlines())
-    except javaproperties.InvalidUEscapeError as error:
-        raise ConfigError(
-            "read", str(path), f"invalid escape {error.escape!r} after line {line - 1}"
-        ) from None
+    except javaproperties.InvalidUEscapeError:
+        raise ConfigError("read", str(path), f"invalid escape after line {line - 1}") from None
 
 
 def _declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict[str, str]:
@@ -164,7 +168,9 @@ class _Resolver:
         kind = "env" if name is None else self.providers.get(name, "")
         if kind == "env":
             found = self.environment.get(key)
-            cause = f"the environment variable {key} is not set"
+            # In a secret, what looks like a reference may be a part of it.
+            named = name is not None or not entry.secret or key.isupper()
+            cause = f"the environment variable {key if named else 'in it'} is not set"
         elif kind == "file":
             found, cause = self._from_file(path, key)
         elif kind == "dir":
@@ -172,7 +178,8 @@ class _Resolver:
         elif kind == "unsupported":
             return None
         else:
-            found, cause = None, f"there is no config provider called {name}"
+            shown = "as it names" if entry.secret else f"called {name}"
+            found, cause = None, f"there is no config provider {shown}"
         if found is None:
             self.problems.add(f"{entry.place}: {cause}")
         return found

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
+from urllib.parse import urlsplit
 
 from causeway.config import jaas, stores
 from causeway.config.keys import ClientKeys
@@ -34,6 +35,7 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "ScramLoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
 }
+_KNOWN_MODULES = {*_LOGIN_MODULES.values(), "Krb5LoginModule", "IAMLoginModule"}
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
@@ -89,6 +91,15 @@ class _Reader:
         entry = self.entries.get(key)
         return entry.value if entry is not None and entry.value else None
 
+    def _shown(self, key: str) -> str:
+        entry = self.entries.get(key)
+        return "(hidden)" if entry and entry.secret else (self._text(key) or "")
+
+    def _store_problem(self, key: str, error: ConfigError) -> None:
+        """`error` names a path, which may not be shown where it came from outside the file."""
+        entry = self.entries.get(key)
+        self.problems.add(f"{self._place(key)}: {entry.told(error) if entry else error}")
+
     def _place(self, key: str) -> str:
         entry = self.entries.get(key)
         return entry.place if entry else f"{key} of cluster {self.alias}"
@@ -124,7 +135,7 @@ class _Reader:
         if text.upper() not in get_args(SecurityProtocol):
             self.problems.add(
                 f"{self._place('security.protocol')} must be one of"
-                f" {', '.join(get_args(SecurityProtocol))}, not {text}"
+                f" {', '.join(get_args(SecurityProtocol))}, not {self._shown('security.protocol')}"
             )
             return "PLAINTEXT"
         return cast(SecurityProtocol, text.upper())
@@ -136,11 +147,11 @@ class _Reader:
         try:
             ca_pem = self._trusted()
         except ConfigError as error:
-            self.problems.add(f"{self._trust_place()}: {error}")
+            self._store_problem(self._trust_key(), error)
         try:
             pair = self._key_pair()
         except ConfigError as error:
-            self.problems.add(f"{self._key_place()}: {error}")
+            self._store_problem(self._own_key(), error)
         return TlsSettings(
             ca_pem=ca_pem,
             cert_pem=pair.cert_pem if pair else None,
@@ -148,13 +159,13 @@ class _Reader:
             verify_hostname=self._verify_hostname(),
         )
 
-    def _trust_place(self) -> str:
+    def _trust_key(self) -> str:
         inline = "ssl.truststore.certificates"
-        return self._place(inline if self._text(inline) else "ssl.truststore.location")
+        return inline if self._text(inline) else "ssl.truststore.location"
 
-    def _key_place(self) -> str:
+    def _own_key(self) -> str:
         inline = "ssl.keystore.key"
-        return self._place(inline if self._text(inline) else "ssl.keystore.location")
+        return inline if self._text(inline) else "ssl.keystore.location"
 
     def _verify_hostname(self) -> bool:
         key = "ssl.endpoint.identification.algorithm"
@@ -212,7 +223,7 @@ class _Reader:
         if mechanism not in get_args(SaslMechanism):
             known = ", ".join(get_args(SaslMechanism))
             if mechanism != "GSSAPI":
-                cause = f"{mechanism} is not supported"
+                cause = f"{self._shown('sasl.mechanism')} is not supported"
             elif self._text("sasl.mechanism"):
                 cause = "GSSAPI (Kerberos) is not supported"
             else:
@@ -256,9 +267,10 @@ class _Reader:
             return None
         module = jaas.parse_jaas(text)
         if module.name != _LOGIN_MODULES[mechanism]:
+            found = module.name if module.name in _KNOWN_MODULES else "another login module"
             self.problems.add(
                 f"{self._place('sasl.jaas.config')}: {mechanism} needs"
-                f" {_LOGIN_MODULES[mechanism]}, not {module.name}"
+                f" {_LOGIN_MODULES[mechanism]}, not {found}"
             )
             return None
         return module.options
@@ -280,8 +292,11 @@ class _Reader:
                 " supported, only client credentials"
             )
             return None
-        if endpoint is None or not re.match(r"https?://[^/\s]+", endpoint.strip()):
-            self.problems.add(f"{self._place(_ENDPOINT)} must be an http(s) URL")
+        if endpoint is None or not _is_endpoint(endpoint.strip()):
+            self.problems.add(
+                f"{self._place(_ENDPOINT)} must be an http(s) URL, without user and password:"
+                f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
+            )
             return None
         if client_id is None or secret is None:
             self.problems.add(
@@ -300,6 +315,18 @@ class _Reader:
                 if name.startswith("extension_")
             },
         )
+
+
+def _is_endpoint(url: str) -> bool:
+    """Whether a token can be asked for there. No '@': what stands before it may be a password, and
+    Python would take a part of it for the host or the port."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    whole = bool(parts.hostname) and port != 0 and not re.search(r"[@\s\\]", url)
+    return parts.scheme in ("http", "https") and whole
 
 
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"

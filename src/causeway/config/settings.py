@@ -54,7 +54,7 @@ class OAuthSettings:
     client_id: str
     client_secret: Secret
     scope: str | None = None
-    extensions: Mapping[str, str] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -72,7 +73,9 @@ class TokenSource:
                     AuthenticationError, f"its certificate is not trusted: {reason.verify_message}"
                 ) from None
             raise self._error(UnreachableError, f"no answer: {reason}", retriable=True) from None
-        except ValueError:
+        except http.client.HTTPException:
+            raise self._error(UnreachableError, "its answer is not HTTP") from None
+        except (ValueError, RecursionError):
             raise self._error(UnreachableError, "its answer is not JSON") from None
         if not isinstance(answer, dict):
             raise self._error(UnreachableError, "its answer is not a JSON object")
@@ -98,7 +101,7 @@ class TokenSource:
         cause = f"HTTP {error.code}"
         try:
             code = json.loads(error.read(MAX_ANSWER_BYTES)).get("error")
-        except (ValueError, AttributeError, OSError):
+        except (ValueError, AttributeError, OSError, RecursionError, http.client.HTTPException):
             code = None
         # RFC 6749, 5.2: a short ASCII word. The description beside it may quote the request.
         if isinstance(code, str) and code.replace("_", "").isalnum():
@@ -118,9 +121,9 @@ class TokenSource:
         retriable: bool = False,
     ) -> CausewayError:
         parts = urllib.parse.urlsplit(self._settings.token_endpoint)
-        # Neither user information nor a query: either may hold a secret.
-        port = f":{parts.port}" if parts.port else ""
-        url = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        # Neither user information, which the configuration refuses, nor path and query: each may
+        # hold a secret.
+        url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
 
 

@@ -35,7 +35,7 @@ def test_parsed(text: str, options: dict[str, str]) -> None:
         (PLAIN, "needs a login module"),
         (f'{PLAIN} username="hunter2";', "one of required"),
         (f'{PLAIN} required username="hunter2"', "must end with ';'"),
-        (f'{PLAIN} required username "hunter2";', "username has no '='"),
+        (f'{PLAIN} required username "hunter2";', "option username is not written"),
         (f"{PLAIN} required username=;", "username has no value"),
         (f'{PLAIN} required username="hunter2;', "not closed"),
         (f'{PLAIN} required password="hunter2"hunter2";', "not closed|written name"),

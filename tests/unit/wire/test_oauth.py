@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import base64
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -80,7 +82,7 @@ def test_failures_are_told_without_secrets(
 
 def test_an_endpoint_that_is_not_there() -> None:
     url = f"http://user:{SECRET}@127.0.0.1:1/token?key={SECRET}"
-    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1/token: no answer") as caught:
+    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1: no answer") as caught:
         TokenSource(oauth(url), None).token(1)
     assert SECRET not in str(caught.value)
     assert caught.value.retriable
@@ -89,3 +91,26 @@ def test_an_endpoint_that_is_not_there() -> None:
 def test_one_source_for_equal_settings() -> None:
     assert token_source(oauth("http://a"), None) is token_source(oauth("http://a"), None)
     assert token_source(oauth("http://a"), None) is not token_source(oauth("http://b"), None)
+
+
+def test_an_answer_that_is_not_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as sock:
+                sock.recv(1 << 16)
+                sock.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        source = TokenSource(oauth(f"http://127.0.0.1:{listener.getsockname()[1]}/", None), None)
+        with pytest.raises(UnreachableError, match="its answer is not HTTP"):
+            source.token(5)
+        thread.join()
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_answer_of_nothing_but_brackets(endpoint: TokenEndpoint, status: int) -> None:
+    endpoint.status, endpoint.answer = status, b"[" * 200_000
+    with pytest.raises(CausewayError, match="not JSON" if status == 200 else "HTTP 400 "):
+        TokenSource(oauth(endpoint.url, None), None).token(5)
