@@ -6,7 +6,7 @@ in batches cut anyhow, perhaps between other writers' records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -67,6 +67,7 @@ class FakeCluster:
         than this is committed."""
         self.topic, self.topic_id, self.logs, self.compacted = topic, topic_id, logs, compacted
         self.shown = shown
+        self.remembered: Mapping[int, Mapping[int, int]] = {}
 
     def metadata(self, _: Collection[str]) -> ClusterMetadata:
         partitions = {
@@ -92,6 +93,11 @@ class FakeCluster:
 
     def log_ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self.logs[place.partition].end for place in places}
+
+    def last_sequences(
+        self, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Mapping[int, int]]:
+        return {place: self.remembered.get(place.partition, {}) for place in places}
 
     def fetch(
         self,
@@ -137,6 +143,8 @@ class World:
     exclusive: bool
     compacted: bool = False
     keys_from: int = 0  # below, all of the source partition went to its namesake
+    # By target partition: the last sequence of each producer that the broker has not forgotten.
+    remembered: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
     def pair(self, partition: int, index: int, slack: int) -> Pair:
         """A true pair at record `index` of a share; `slack` offsets before the record, as far as
@@ -178,6 +186,7 @@ class World:
         )
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
         target = FakeCluster(TARGET, TARGET_ID, self.targets, self.compacted)
+        target.remembered = self.remembered
         request = Request(assignment=assignment, unsettled=False)
         answers = recovery.recover([request], cast(Cluster, source), cast(Cluster, target))
         return answers[SOURCE]

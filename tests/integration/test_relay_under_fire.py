@@ -734,6 +734,32 @@ def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: s
         it.assert_same()
 
 
+@TIMES
+def test_a_shared_target_that_lost_records_and_was_filled_up_by_others(
+    ground: Ground, prefix: str, timestamp: int | None
+) -> None:
+    """The log's end lies past our last pair; where ours lay, others' do. The broker remembers how
+    far we had come, or, of old records, has forgotten it."""
+    with battle(ground, prefix) as it:
+        it.create()
+        it.claim(outlets=1, sole_writer=False, max_message_bytes=2_000)
+        it.written(300, timestamp=timestamp)
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        it.driver.drain(0)
+        ground.target.kill()
+        cut_off_batches(ground.target, it.name, 0, 2)
+        ground.target.restart()
+        it.target.produce(it.name, [b"another's"] * 400)
+        it.written(100, timestamp=timestamp)
+
+        it.driver.start_lane(1)
+        it.await_mirrored()
+
+        values = [r.value for r in it.target.read(it.name)[0]]
+        assert [v for v in values if v != b"another's"] == [b"%d" % i for i in range(400)]
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_topic_made_anew_stops_its_mirror(ground: Ground, prefix: str, side: str) -> None:
     """Never take the new one for the old one; other topics go on."""

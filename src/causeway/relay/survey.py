@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
@@ -13,6 +14,8 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST
+
+T = TypeVar("T")
 
 SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
 SETTLE_TIMEOUT_S = 30.0
@@ -37,6 +40,8 @@ class Survey:
     source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
+    # Where others may write: the last sequence of each producer that the leader remembers.
+    remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
 
     @classmethod
     def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> Survey:
@@ -44,6 +49,12 @@ class Survey:
         targets = {place_of(o): o.topic_id for r in requests for o in r.assignment.outlets}
         unsettled = {place_of(o) for r in requests if r.unsettled for o in r.assignment.outlets}
         producers = {o.producer_id for r in requests for o in r.assignment.outlets}
+        shared = {
+            place_of(o)
+            for r in requests
+            for o in r.assignment.outlets
+            if o.producer_id >= 0 and not (o.exclusive and r.assignment.sole_writer)
+        }
         read_committed = all(r.assignment.read_committed for r in requests)
         source_nodes = _leaders(source, sources, "source")
         target_nodes = _leaders(target, targets, "target")
@@ -59,13 +70,14 @@ class Survey:
                 target_nodes,
                 lambda led: _settled_ends(target, led, unsettled & led, producers),
             ),
+            remembered=_with_errors(target_nodes, lambda led: target.last_sequences(shared & led)),
         )
 
 
 def _with_errors(
     nodes: Mapping[TopicPartition, int | CausewayError],
-    ask: Callable[[set[TopicPartition]], dict[TopicPartition, int | CausewayError]],
-) -> dict[TopicPartition, int | CausewayError]:
+    ask: Callable[[set[TopicPartition]], Mapping[TopicPartition, T | CausewayError]],
+) -> dict[TopicPartition, T | CausewayError]:
     """Asks for the partitions that have a leader: the others would hold up all of them."""
     errors = {place: node for place, node in nodes.items() if isinstance(node, CausewayError)}
     return {**errors, **ask(nodes.keys() - errors.keys())}
@@ -108,12 +120,12 @@ def _settled_ends(
             elif before == end or not _grew_by_ours(target, place, before, end, producers):
                 moving.discard(place)
     for place in moving:
-        ends[place] = _unsettled(place, "its end keeps moving: another lane is at work")
+        ends[place] = not_settled(place, "its end keeps moving: another lane is at work")
     return ends
 
 
 def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
-    return _unsettled(
+    return not_settled(
         place,
         f"its leader holds offsets {shown} to {end - 1}, and too few followers have copied them: "
         "what was sent may be kept or lost",
@@ -121,7 +133,7 @@ def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
     )
 
 
-def _unsettled(place: TopicPartition, cause: str, remedy: str = "") -> BrokerError:
+def not_settled(place: TopicPartition, cause: str, remedy: str = "") -> BrokerError:
     return BrokerError(
         "resume", str(place), cause, code=-1, name="UNSETTLED", remedy=remedy, retriable=True
     )
@@ -195,11 +207,19 @@ def _leaders(
     return leaders
 
 
+def cleanup_policy(cluster: Cluster, topic: str) -> str:
+    entries = cluster.describe_configs([topic])[topic]
+    if isinstance(entries, CausewayError):
+        raise entries
+    entry = entries.get("cleanup.policy")
+    return (entry.value or "") if entry else ""
+
+
 def place_of(outlet: Outlet) -> TopicPartition:
     return TopicPartition(outlet.topic, outlet.partition)
 
 
-def value_of(answer: int | CausewayError) -> int:
+def value_of(answer: T | CausewayError) -> T:
     if isinstance(answer, CausewayError):
         raise answer
     return answer

@@ -67,6 +67,8 @@ def raw_batches(
 ) -> Iterator[memoryview]:
     """Whole batches, header included, from `position` (or where the log starts) below `end`.
     Raises CausewayError."""
+    if position >= end:
+        return
     start = cluster.list_offsets([at], EARLIEST)[at]
     if isinstance(start, CausewayError):
         raise start

@@ -148,6 +148,12 @@ class Cluster(Client):
         """See producers.init_transactional_id."""
         return producers.init_transactional_id(self, transactional_id)
 
+    def last_sequences(
+        self, tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, dict[int, int] | CausewayError]:
+        """See producers.last_sequences."""
+        return producers.last_sequences(self, tps)
+
     def produce_batch(self, tp: TopicPartition, batch: bytes) -> int:
         """See producers.produce_batch."""
         return producers.produce_batch(self, tp, batch)

@@ -68,7 +68,8 @@ def list_offsets(
     the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
     a few seconds, any other that cannot be told its error after `patience_s` (the request timeout).
     """
-    return _at_leaders(
+
+    return at_leaders(
         cluster,
         tps,
         lambda node_id, wanted, deadline: _ask(
@@ -85,14 +86,14 @@ def log_ends(
 
     A leader says so where it is asked for the end of its own epoch; that wants DESCRIBE only.
     """
-    return _at_leaders(
+    return at_leaders(
         cluster,
         tps,
         lambda node_id, wanted, deadline: _ask_log_ends(cluster, node_id, wanted, deadline),
     )
 
 
-def _at_leaders(
+def at_leaders(
     cluster: Client,
     tps: Collection[TopicPartition],
     ask: Callable[

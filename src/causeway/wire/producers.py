@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import DescribeProducersRequest
@@ -17,6 +19,7 @@ from causeway.wire.codes import (
     broker_error,
 )
 from causeway.wire.deadline import Deadline
+from causeway.wire.offsets import at_leaders
 
 if TYPE_CHECKING:
     from causeway.wire.client import Client
@@ -89,35 +92,49 @@ def _init_request(transactional_id: str | None) -> Any:
     )
 
 
-def last_sequence(cluster: Client, tp: TopicPartition, producer_id: int) -> int | None:
-    """The last sequence of the producer id that the partition's leader remembers, None if it has
-    forgotten it (or never knew it). Raises BrokerError, AuthorizationError."""
-    deadline = Deadline(cluster.timeout_s)
-    return cluster.retry(deadline, lambda: _last_sequence(cluster, tp, producer_id, deadline))
+def last_sequences(
+    cluster: Client, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, dict[int, int] | CausewayError]:
+    """The last sequence of each producer id that the partition's leader remembers. It forgets those
+    that have not written for a while, by their records' timestamps. That wants READ."""
+    return at_leaders(
+        cluster,
+        tps,
+        lambda node_id, wanted, deadline: _last_sequences(cluster, node_id, wanted, deadline),
+    )
 
 
-def _last_sequence(
-    cluster: Client, tp: TopicPartition, producer_id: int, deadline: Deadline
-) -> int | None:
-    leader = cluster.leaders([tp])[tp]
-    if isinstance(leader, CausewayError):
-        cluster.forget([tp.topic])
-        raise leader
-    topic = DescribeProducersRequest.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
-    request = DescribeProducersRequest(topics=[topic])
-    part = cluster.once(request, leader.node_id, deadline).topics[0].partitions[0]
+def _last_sequences(
+    cluster: Client, node_id: int, wanted: list[tuple[TopicPartition, int]], deadline: Deadline
+) -> Mapping[TopicPartition, dict[int, int] | CausewayError]:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp, _ in wanted:
+        by_topic[tp.topic].append(tp.partition)
+    kind = DescribeProducersRequest.TopicRequest
+    request = DescribeProducersRequest(
+        topics=[kind(name=name, partition_indexes=parts) for name, parts in by_topic.items()]
+    )
+    try:
+        response = cluster.once(request, node_id, deadline)
+    except CausewayError as error:
+        return {tp: error for tp, _ in wanted}
+    return {
+        TopicPartition(topic.name, part.partition_index): _sequences(cluster, topic.name, part)
+        for topic in response.topics
+        for part in topic.partitions
+    }
+
+
+def _sequences(cluster: Client, topic: str, part: Any) -> dict[int, int] | CausewayError:
     if part.error_code:
-        if part.error_code in STALE_METADATA:
-            cluster.forget([tp.topic])
-        raise broker_error(
+        return broker_error(
             part.error_code,
             "ask for the producers of",
-            f"{tp} on {cluster}",
+            f"{topic}-{part.partition_index} on {cluster}",
             part.error_message,
-            needs=f"READ on topic {tp.topic}",
+            needs=f"READ on topic {topic}",
         )
-    known = {state.producer_id: state.last_sequence for state in part.active_producers}
-    return known.get(producer_id)
+    return {state.producer_id: state.last_sequence for state in part.active_producers}
 
 
 def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
-from causeway.relay import recovery
 from causeway.relay.recovery import Resumption
 from tests.harness import world as world_module
 from tests.harness.raw_batches import Rec
@@ -242,14 +241,14 @@ def test_topics_whose_ids_were_not_known_are_the_same(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("remembered", "sequence"), [(6, 7), (None, None)])
 def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
-    remembered: int | None, sequence: int | None, monkeypatch: pytest.MonkeyPatch
+    remembered: int | None, sequence: int | None
 ) -> None:
     """Others write too, and the target has deleted everything since the pair."""
     world = plain_world(9, 7)
     world.exclusive = False
     world.targets[0].append([Rec(offset=7)], producer_id=FOREIGN, epoch=0, sequence=0)
     world.targets[0].start = 8
-    monkeypatch.setattr(recovery, "last_sequence", lambda *_: remembered)
+    world.remembered = {0: {} if remembered is None else {OURS: remembered}}
 
     answer = world.recover(START)
 
@@ -288,7 +287,7 @@ def test_a_later_twin_of_a_copied_record_is_not_taken_for_it() -> None:
 
     (found,) = _resumed(world.recover(START)).outlets
 
-    assert found.pair == Pair(source=2, target=3, sequence=3)
+    assert found.pair == Pair(source=3, target=3, sequence=3)
 
 
 def test_a_claim_past_the_last_stable_offset_is_no_truncation() -> None:
@@ -298,3 +297,146 @@ def test_a_claim_past_the_last_stable_offset_is_no_truncation() -> None:
     (found,) = _resumed(world.recover({0: Pair(source=8, target=0, sequence=0)})).outlets
     assert found.pair.source == 8
     assert "truncated" in _refused(world, {0: Pair(source=10, target=0, sequence=0)})
+
+
+# -- where others write ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
+@pytest.mark.parametrize("left", [4, 0], ids=["some", "all"])
+@pytest.mark.parametrize("others", [3, 20], ids=["up to the pair", "past it"])
+def test_a_target_that_lost_records_and_was_filled_up_by_others(
+    others: int, left: int, remembered: bool
+) -> None:
+    """7 were acknowledged. The log's end does not tell that some are gone."""
+    world = plain_world(9, left)
+    world.exclusive = False
+    log = world.targets[0]
+    for _ in range(others + 4 - left):
+        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
+    if remembered and left:
+        world.remembered = {0: {OURS: left - 1}}
+
+    (found,) = _resumed(world.recover({0: Pair(source=7, target=7, sequence=7)})).outlets
+
+    assert found.pair == Pair(source=left, target=log.end, sequence=left)
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
+def test_others_records_before_the_pair_are_no_loss(remembered: bool) -> None:
+    """It was moved up to the log's end while we had nothing to write."""
+    world = plain_world(9, 4)
+    world.exclusive = False
+    log = world.targets[0]
+    for _ in range(40):
+        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
+    world.remembered = {0: {OURS: 3}} if remembered else {}
+
+    (found,) = _resumed(world.recover({0: Pair(source=4, target=30, sequence=4)})).outlets
+
+    assert found.pair == Pair(source=4, target=44, sequence=4)
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_records_that_are_missing_among_somebody_elses(compacted: bool) -> None:
+    """4 and 5 are not there: only compaction takes records out of the middle of a log."""
+    world = plain_world(9, 4)
+    world.exclusive, world.compacted = False, compacted
+    later = [Rec(offset=5 + i, value=b"%d" % (6 + i)) for i in range(3)]
+    world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
+    world.targets[0].append(later, producer_id=OURS, epoch=0, sequence=6)
+
+    if compacted:
+        assert _resumed(world.recover(START)).outlets[0].pair.source == 9
+    else:
+        assert "sequence 6 lies where 4 should" in _refused(world)
+
+
+def test_what_the_target_deleted_of_others_is_nothing_of_ours() -> None:
+    """The source has had nothing since the pair."""
+    world = plain_world(9, 0)
+    world.exclusive = False
+    log = world.targets[0]
+    log.append([Rec(offset=0)], producer_id=FOREIGN, epoch=0, sequence=0)
+    log.start = 1
+
+    (found,) = _resumed(world.recover({0: Pair(source=9, target=0, sequence=0)})).outlets
+
+    assert found.pair == Pair(source=9, target=1, sequence=0)
+
+
+# -- records that look alike -----------------------------------------------------------------------
+
+
+def _logs(world: World, source: dict[int, bytes], target: bytes, timestamp: int = -1) -> None:
+    """The source's records by offset, and the target's: each a letter, its key and value."""
+
+    def record(offset: int, letter: int) -> Rec:
+        text = bytes([letter])
+        return Rec(offset=offset, timestamp=timestamp, key=text, value=text)
+
+    world.source, world.targets[0] = Log(), Log()
+    letters = [record(offset, letter[0]) for offset, letter in source.items()]
+    world.source.append(letters, letters[-1].offset + 1)
+    copies = [record(offset, letter) for offset, letter in enumerate(target)]
+    world.targets[0].append(copies, producer_id=OURS, epoch=0, sequence=0)
+
+
+def test_a_longer_stretch_tells_records_apart_that_look_alike() -> None:
+    """The source begins at q now; b and the second x come after the first."""
+    world = plain_world(9, 4)
+    _logs(world, {3: b"q", 4: b"x", 5: b"b", 6: b"x", 7: b"c"}, b"qxbx")
+    world.source.start = 3
+
+    (found,) = _resumed(world.recover(START)).outlets
+
+    assert found.pair == Pair(source=7, target=4, sequence=4)
+
+
+@pytest.mark.parametrize("source", [b"xbxc", b"xxxx", b"xcde"])
+def test_what_no_stretch_tells_apart_stops(source: bytes) -> None:
+    """The target ends with an x without a time; the source begins with one, or has several."""
+    world = plain_world(9, 4)
+    _logs(world, {4 + i: source[i : i + 1] for i in range(len(source))}, b"axbx")
+    world.source.start = 4
+    assert "like the last one" in _refused(world)
+
+
+def test_counting_is_not_confirmed_by_a_look_alike() -> None:
+    """a, b and x were copied, and b is compacted away; the third record that is left looks like x.
+    What comes after may be of use to nobody, but nothing may be skipped on a guess."""
+    world = plain_world(9, 3)
+    world.compacted = True
+    _logs(world, {0: b"a", 2: b"x", 3: b"x", 4: b"b"}, b"abx", timestamp=1_600_000_000_000)
+    assert "like the last one" in _refused(world)
+
+
+def test_gaps_that_were_there_before_are_no_doubt() -> None:
+    """Compacted before it was copied; the records carry no time, but each is where it was."""
+    world = plain_world(9, 3)
+    world.compacted = True
+    _logs(world, {0: b"a", 4: b"b", 7: b"c", 8: b"d"}, b"abc")
+
+    (found,) = _resumed(world.recover(START)).outlets
+
+    assert found.pair == Pair(source=8, target=3, sequence=3)
+
+
+def test_nothing_is_copied_again_where_the_source_compacts_and_deletes() -> None:
+    """0 to 6 were copied, so the copy reached into what remains: 7 and 8. It does not end there,
+    for 6 was compacted away."""
+    world = plain_world(9, 7)
+    world.compacted = True
+    world.source = Log()
+    world.source.append([Rec(offset=i, value=b"%d" % i) for i in (7, 8)], 9)
+    world.source.start = 5
+    assert "is not in what remains" in _refused(world)
+
+
+def test_a_target_that_lost_records_of_a_compacted_source() -> None:
+    """Counted back over a gap, the record that the target should end with must be there."""
+    world = plain_world(9, 4)
+    world.compacted = True
+    world.source = Log()
+    world.source.append([Rec(offset=i, value=b"%d" % i) for i in (0, 1, 2, 4, 6)], 9)
+    assert "does not end with" in _refused(world, {0: Pair(source=7, target=7, sequence=7)})
