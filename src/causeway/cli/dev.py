@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causeway.cli.common import JsonOption, console, print_json
 from causeway.cli.guard import EXIT_CODES
+from causeway.cli.words import count
 from causeway.dev.artifacts import broker_classpath
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
 from causeway.dev.java import find_java
+from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,6 +33,14 @@ def up(
     brokers: Annotated[
         int | None, typer.Option(help="Brokers of each new cluster, 1 or 3.  [default: 1]")
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to write a property file that mirrors A to B.  [default: beside the data]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start local clusters, or what is missing of them, and print where they are.
 
@@ -41,15 +52,35 @@ def up(
     broker_classpath()  # before the spinner: it shows a progress bar of its own
     environment = Environment()
     with Console(stderr=True).status("Starting Kafka"):
-        running = environment.up(clusters, brokers)
+        running = environment.up(clusters, brokers, file)
     _show(running)
-    if environment.example_file.exists():
+    example = file or environment.example_file
+    if example.exists():
         out = console()
         out.print()
         out.print("A file that mirrors A to B, for Causeway and MirrorMaker alike:")
-        out.print(f"  {environment.example_file}", soft_wrap=True)
+        out.print(f"  {example}", soft_wrap=True)
         out.print("To try it:")
-        out.print(f"  causeway run {environment.example_file}", soft_wrap=True)
+        out.print("  causeway dev produce orders", soft_wrap=True)
+        out.print(f"  causeway run {example}", soft_wrap=True)
+
+
+@app.command("produce", epilog=EXIT_CODES)
+def produce(
+    topic: Annotated[str, typer.Argument(help="Made if it is not there.", show_default=False)],
+    records: Annotated[int, typer.Option(help="How many.", min=1, max=1_000_000)] = 1000,
+    cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
+) -> None:
+    """Write some records to a topic of a local cluster, to have something to mirror."""
+    from causeway.dev import records as writing
+
+    found = {each.name: each for each in Environment().status()}
+    if cluster not in found:
+        raise ConfigError(
+            "produce to", f"cluster {cluster}", "there is none", remedy="causeway dev up"
+        )
+    writing.produce(found[cluster].bootstrap, topic, records)
+    typer.echo(f"{count(records, 'record')} written to {topic} on {cluster}")
 
 
 @app.command("down", epilog=EXIT_CODES)

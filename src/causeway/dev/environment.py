@@ -61,15 +61,21 @@ class Environment:
     def example_file(self) -> Path:
         return self.directory / "A-to-B.properties"
 
-    def up(self, clusters: int = 2, brokers: int | None = None) -> list[ClusterStatus]:
+    def up(
+        self, clusters: int = 2, brokers: int | None = None, example: Path | None = None
+    ) -> list[ClusterStatus]:
         """Have at least `clusters` clusters (A, B, C…) running, new ones with `brokers` nodes (1 by
-        default). What runs is left alone, what has died is started again on its data.
+        default). What runs is left alone, what has died is started again on its data. A file that
+        mirrors A to B is written to `example`, or `example_file`.
 
-        ConfigError: a cluster is there already with another number of brokers."""
+        ConfigError: a cluster is there already with another number of brokers; `example` is a file
+        that somebody else wrote."""
         if not 1 <= clusters <= len(NAMES):
             raise ConfigError("start", f"{clusters} clusters", f"between 1 and {len(NAMES)}")
         if brokers not in (None, 1, 3):
             raise ConfigError("start", f"{brokers} brokers a cluster", "1 or 3 are possible")
+        if example is not None and example.exists() and not _is_example(example):
+            raise ConfigError("write", str(example), "it is there already, and is not ours")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.directory / ".lock"):
             found = self._load()
@@ -85,7 +91,7 @@ class Environment:
                 found.setdefault(name, self._cluster(name, brokers or 1))
             self._save(found)
             start_all(list(found.values()))
-            self._write_example(found)
+            self._write_example(found, example or self.example_file)
         return self.status()
 
     def down(self) -> list[str]:
@@ -155,12 +161,12 @@ class Environment:
         whole.write_text(json.dumps({_FORMAT: nodes}, indent=2) + "\n")
         whole.replace(self._state_file)
 
-    def _write_example(self, clusters: Mapping[str, LocalCluster]) -> None:
+    def _write_example(self, clusters: Mapping[str, LocalCluster], file: Path) -> None:
         if len(clusters) < 2:
             return
         source, target = (clusters[name] for name in "AB")
         copies = min(len(cluster.brokers) for cluster in (source, target))
-        self.example_file.write_text(_EXAMPLE.format(a=source, b=target, copies=copies))
+        file.write_text(_EXAMPLE.format(a=source, b=target, copies=copies))
 
 
 def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
@@ -173,8 +179,12 @@ def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
     )
 
 
+def _is_example(file: Path) -> bool:
+    return file.read_text("latin-1").startswith(_EXAMPLE.splitlines()[0])
+
+
 _EXAMPLE = """\
-# Mirrors every topic of A to B, where `orders` is called `A.orders`.
+# By `causeway dev up`: mirrors every topic of A to B, where `orders` is called `A.orders`.
 # MirrorMaker 2's own format: connect-mirror-maker takes this file as well.
 clusters = A, B
 A.bootstrap.servers = {a.bootstrap}

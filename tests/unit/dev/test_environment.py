@@ -28,6 +28,17 @@ def test_numbers_that_cannot_be(tmp_path: Path, clusters: int, brokers: int) -> 
         Environment(tmp_path).up(clusters, brokers)
 
 
+def test_a_file_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = X, Y\n")
+
+    with pytest.raises(ConfigError, match=r"mm2\.properties: it is there already"):
+        Environment(tmp_path / "state").up(example=file)
+
+    assert file.read_text() == "clusters = X, Y\n"
+    assert not (tmp_path / "state").exists(), "nothing was started"
+
+
 @pytest.mark.parametrize("state", ["", "{}", "[]", '{"clusters-1": {"A": {"one": {}}}}'])
 def test_unreadable_state(tmp_path: Path, state: str) -> None:
     (tmp_path / "environment.json").write_text(state)
@@ -39,9 +50,10 @@ def test_unreadable_state(tmp_path: Path, state: str) -> None:
 def test_the_example_file_has_nothing_to_warn_of(tmp_path: Path) -> None:
     environment = Environment(tmp_path)
     clusters = {name: SimpleNamespace(bootstrap=f"{name}:1", brokers={1: None}) for name in "AB"}
-    environment._write_example(cast(dict[str, LocalCluster], clusters))
+    file = tmp_path / "mm2.properties"
+    environment._write_example(cast(dict[str, LocalCluster], clusters), file)
 
-    assert load_mm2(environment.example_file).warnings == ()
+    assert load_mm2(file).warnings == ()
 
 
 def test_property_file_keeps_backslashes_and_is_private(tmp_path: Path) -> None:
