@@ -9,7 +9,7 @@ import pytest
 from causeway.dev.cluster import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import PATIENCE_S, assert_same, mm2_file, run_to_end
+from tests.harness.running import PATIENCE_S, assert_same, mm2_file, run_to_end, status_of
 
 pytestmark = pytest.mark.integration
 
@@ -92,3 +92,44 @@ def test_runs_one_after_the_other(
     assert_same(source, all_of_it, target, f"A.{all_of_it}")
     assert values(target, f"A.{since}") == [b"6", b"7", b"8", b"9"]
     assert values(target, f"A.{latest}") == [b"after"]
+
+
+@pytest.mark.timeout(600)
+def test_how_a_shared_topic_keeps_its_records_is_left_to_its_owners(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Its time type and its compression are not set back, and both `plan` and `status` say what
+    that means. What its records need to be taken in is set, and `plan` says so before."""
+    topic = f"{prefix}shared"
+    own = {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"}
+    source.create_topic(topic)
+    target.create_topic(topic, config={**own, "max.message.bytes": "500000"})
+    target.produce(topic, [b"of others"])
+    source.produce(topic, [Outgoing(value=b"%d" % n, key=b"k") for n in range(50)])
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        "replication.policy.class = IdentityReplicationPolicy",
+        "sync.topic.configs.enabled = false",
+    )
+
+    planned = causeway("plan", file, "--json").json["links"][0]
+    assert [change["configs"] for change in planned["changes"]] == [
+        {"max.message.bytes": "1048588", "message.timestamp.after.max.ms": str(2**63 - 1)}
+    ]
+    (mirrored,) = planned["mirrored"]
+    run_to_end(file, "--adopt")
+    found = target.topic_config(topic)
+    assert {name: found[name] for name in own} == own
+    copied = [b"of others", *(b"%d" % n for n in range(50))]
+    assert values(target, topic) == copied
+    notes = [note["note"] for note in status_of(file)["A->B"]["notes"]]
+    assert notes == mirrored["notes"]
+    assert {note.partition(" ")[0] for note in notes} == {f"{n}={v}" for n, v in own.items()}

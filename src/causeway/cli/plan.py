@@ -83,6 +83,9 @@ def _show(out: Output, each: LinkPlan) -> None:
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
+    for topic in topics.mirrored:
+        for note in topic.notes:
+            out.print(f"{topic.target}: {note}")
     for name, why in _reasons(each):
         out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):

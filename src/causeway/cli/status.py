@@ -78,6 +78,8 @@ def _show(out: Output, each: LinkStatus) -> None:
             out.print(Text("task", "red"), f"{task.name}: {task.reason}")
         for item, why in task.items.items():
             out.print(Text(task.name, "yellow"), f"{item}: {why}")
+    for topic, note in each.notes:
+        out.print(f"{topic}: {note}")
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
 

@@ -101,6 +101,34 @@ def needed(source: Mapping[str, str], target: Mapping[str, str]) -> dict[str, st
     return changes
 
 
+def left_to_others(
+    needed: Mapping[str, str],
+    target: Mapping[str, str],
+    exclude: Sequence[Pattern],
+) -> dict[str, str]:
+    """Of what is `needed` on a topic that is there and that others may write to as well: what stays
+    as it is all the same, each with what follows, for people. How a topic keeps its records is its
+    owners' to say, and so is what `exclude` names. What it takes is widened, which harms nobody.
+    `target`: values in force."""
+    stays = {}
+    for name in needed:
+        value = f"{name}={target.get(name, '(default)')} stays"
+        if name in _KEEPING:
+            stays[name] = f"{value}, since others may write to it: {_KEEPING[name]}"
+        elif excludes(exclude, name):
+            stays[name] = (
+                f"{value}, since config.properties.exclude names it: what it does not take is"
+                " refused, and the partition says so"
+            )
+    return stays
+
+
+_KEEPING: Final = {
+    COMPRESSION_TYPE: "its brokers pack each batch anew",
+    TIMESTAMP_TYPE: "records get the time of their arrival",
+}
+
+
 def max_message_bytes(values: Mapping[str, str]) -> int:
     """In bytes, of a whole batch with its header; Kafka's default where the value is unknown."""
     return _number(values.get(MAX_MESSAGE_BYTES), 1_048_588)

@@ -45,6 +45,7 @@ class MirroredTopic:
     target_id: str | None  # None: to be created
     target_partitions: int  # once the changes are made
     max_message_bytes: int  # of the target, once the changes are made
+    notes: tuple[str, ...] = ()  # what a person should know of the target, such as what stays
     # How records go, see daemon/routing.py: where keys decide, and to how many partitions of the
     # target they have gone until now.
     by_key: bool = False
@@ -258,6 +259,10 @@ def _plan_existing(
     else:
         in_force = limits.effective(entries)
         altered = limits.needed(limits.effective(described), in_force)
+    stays: Mapping[str, str] = {}
+    if not link.sole_writer:
+        stays = limits.left_to_others(altered, in_force, link.config_properties_exclude)
+        altered = {name: value for name, value in altered.items() if name not in stays}
     changes: list[Change] = []
     if altered:
         changes.append(
@@ -277,6 +282,7 @@ def _plan_existing(
             target_id=existing.topic_id,
             target_partitions=before,
             max_message_bytes=limits.max_message_bytes({**in_force, **altered}),
+            notes=tuple(stays.values()),
         ),
         changes=tuple(changes),
         errors=errors,

@@ -175,6 +175,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "target_partitions": topic.target_partitions,
                 "topic_id": topic.source_id,
                 "target_topic_id": topic.target_id,
+                "notes": list(topic.notes),
                 "starts": [_start_json(start) for start in taken_up[topic.source]],
             }
             for topic in each.topics.mirrored

@@ -69,6 +69,7 @@ class LinkStatus:
     partitions: tuple[PartitionStatus, ...]
     problems: tuple[Problem, ...]
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
+    notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
@@ -125,6 +126,7 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
         + _gone(contents, observed),
         problems=planned.problems,
         tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
+        notes=tuple((topic.target, note) for topic in planned.mirrored for note in topic.notes),
     )
 
 
@@ -344,6 +346,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
             }
             for task in each.tasks
         ],
+        "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [
             {"topic": problem.topic, "reason": str(problem.error)} for problem in each.problems
         ],

@@ -206,6 +206,48 @@ def test_of_an_existing_topic_only_the_needed_limits_are_altered() -> None:
     )
 
 
+def test_how_a_shared_topic_keeps_records_is_left_to_its_owners_and_said() -> None:
+    seen = observed(
+        {"t": 1},
+        {"A.t": 1},
+        source_configs={"t": entries({"max.message.bytes": "2000000"})},
+        target_configs={
+            "A.t": entries({"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"})
+        },
+    )
+
+    planned = plan(seen, link(sole_writer=False))
+
+    assert dict(only(planned.changes).configs) == {  # type: ignore[union-attr]
+        "max.message.bytes": "2000000",
+        "message.timestamp.after.max.ms": WIDE,
+    }
+    assert [note.partition(":")[0] for note in planned.mirrored[0].notes] == [
+        "message.timestamp.type=LogAppendTime stays, since others may write to it",
+        "compression.type=gzip stays, since others may write to it",
+    ]
+
+
+def test_limits_of_a_shared_topic_that_are_excluded_stay_and_this_is_said() -> None:
+    seen = observed(
+        {"t": 1},
+        {"A.t": 1},
+        source_configs={"t": entries({"max.message.bytes": "2000000"})},
+        target_configs={"A.t": entries({"max.message.bytes": "1000"})},
+    )
+    excluded = compile_patterns(r"max\.message\.bytes, message\.timestamp\..*")
+
+    planned = plan(seen, link(sole_writer=False, config_properties_exclude=excluded))
+
+    assert planned.changes == ()
+    (mirrored,) = planned.mirrored
+    assert mirrored.max_message_bytes == 1000
+    assert mirrored.notes[0].startswith(
+        "max.message.bytes=1000 stays, since config.properties.exclude names it"
+    )
+    assert len(mirrored.notes) == 2
+
+
 def test_the_same_codec_on_both_sides_needs_no_change() -> None:
     own = {"compression.type": "zstd", "message.timestamp.after.max.ms": WIDE}
     seen = observed(
