@@ -5,7 +5,6 @@ A JVM costs seconds; what a daemon decides does not depend on it.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, 
 from causeway.daemon import run as daemon
 from causeway.daemon.status import LinkStatus, Look, PartitionStatus, Role, Snapshot
 from causeway.errors import CausewayError
+from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.control import SECRET_VARIABLE
@@ -91,7 +91,7 @@ def link(
         "source_admin": a,
         "target_admin": b,
         "policy": ReplicationPolicy(source_alias="A"),
-        "topics": (re.compile(topics),),
+        "topics": compile_patterns(topics),
         "topics_exclude": (),
         "config_properties_exclude": (),
         "replication_factor": 1,
@@ -108,11 +108,18 @@ class RunningDaemon:
         monkeypatch: pytest.MonkeyPatch,
         *links: LinkSettings,
         lease_s: float = 3.0,
+        deleted_topics_retention_s: float | None = None,
         **options: Any,
     ) -> None:
         monkeypatch.setattr(daemon, "Engine", SubprocessEngine)
         self._settings = Settings(
-            links=links, run=RunSettings(lease_s=lease_s, progress_interval_s=0.2), spark={}
+            links=links,
+            run=RunSettings(
+                lease_s=lease_s,
+                progress_interval_s=0.2,
+                deleted_topics_retention_s=deleted_topics_retention_s,
+            ),
+            spark={},
         )
         self._options = options
         self._stop = threading.Event()

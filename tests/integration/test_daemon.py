@@ -14,8 +14,9 @@ import pytest
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError
-from causeway.model import State
-from causeway.relay.progress import LeadershipLostError
+from causeway.model import State, TopicPartition
+from causeway.relay.progress import LeadershipLostError, ProgressTopic
+from causeway.wire.cluster import Cluster
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
@@ -165,6 +166,44 @@ def test_a_topic_deleted_or_made_anew_stops_alone(
     assert run.result == 0
     values = [record.value for record in target.read(f"A.{remade}")[0]]
     assert values == [b"value %d" % n for n in (*range(10), *range(1000, 1005))]
+
+
+def test_a_deleted_topic_is_shown_no_more_after_a_while_and_never_copied_twice(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the target has what was mirrored of it, whoever else may write there."""
+    topic, steady = prefix + "deleted", prefix + "steady"
+    source.create_topics([topic, steady], 1)
+    fill(source, topic, 100)
+    settings = link(source.bootstrap, target.bootstrap, prefix + ".*", more={"sole_writer": False})
+    with (
+        Cluster(settings.target) as cluster,
+        RunningDaemon(monkeypatch, settings, deleted_topics_retention_s=1.0) as run,
+    ):
+        progress = ProgressTopic(cluster, settings.progress_topic)
+        for each in (topic, steady):
+            run.await_state(each, State.RUNNING)
+        await_same(source, target, topic)
+        at = TopicPartition(topic, 0)
+
+        source.delete_topic(topic)
+        await_until(lambda: (topic, 0) not in run.partitions(), 120, "it is shown no more")
+        await_until(lambda: at not in progress.read().maps, 60, "the offset map is let go")
+        assert at in progress.read().partitions, "the claim stays"
+
+        source.create_topic(topic)
+        fill(source, topic, 100)
+        assert "deleted" in (run.await_state(topic, State.STOPPED).reason or "")
+        assert target.digests(f"A.{topic}")[0][0] == 100, "it may be the same that came back"
+
+        source.delete_topic(topic)
+        target.delete_topic(f"A.{topic}")
+        await_until(lambda: at not in progress.read().partitions, 120, "nothing is left of it")
+        source.create_topic(topic)
+        fill(source, topic, 50)
+        run.await_state(topic, State.RUNNING)
+        await_same(source, target, topic)
+    assert run.result == 0
 
 
 def test_a_target_made_anew_stops_until_a_person_says_from_where(

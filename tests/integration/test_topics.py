@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control import topics
 from causeway.control.topics import TopicPlan
 from causeway.dev.cluster import LocalCluster
+from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools
@@ -37,7 +37,7 @@ class Link:
             "source_admin": client("A", source),
             "target_admin": client("B", target),
             "policy": ReplicationPolicy(source_alias="A"),
-            "topics": (re.compile(prefix + ".*"),),
+            "topics": compile_patterns(prefix + ".*"),
             "topics_exclude": (),
             "config_properties_exclude": (),
             "replication_factor": 1,

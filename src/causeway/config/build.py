@@ -111,6 +111,9 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         lanes=keys.lanes,
         progress_interval_s=keys.progress_interval_ms / 1000,
         lease_s=keys.lease_ms / 1000,
+        deleted_topics_retention_s=None
+        if keys.deleted_topics_retention_ms < 0
+        else keys.deleted_topics_retention_ms / 1000,
         connections=keys.connections,
         in_flight=keys.in_flight,
         lane_buffer_bytes=keys.lane_buffer_bytes,

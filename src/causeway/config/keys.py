@@ -52,6 +52,11 @@ class RunKeys(Keys):
         10_000,
         "How long a lane, or a leading driver, may go on without a sign from the other end.",
     )
+    deleted_topics_retention_ms: Annotated[int, whole(0, LONG_MAX, (-1,))] = key(
+        "causeway.deleted.topics.retention.ms",
+        7 * 24 * 3600 * 1000,
+        "How long the status shows topics that the source no longer has; -1: for ever.",
+    )
     connections: Annotated[int, whole(1, 64)] = key(
         "causeway.connections", 2, "Connections of a lane to each target broker."
     )

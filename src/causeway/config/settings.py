@@ -210,6 +210,7 @@ class RunSettings:
     lanes: int | None = None  # None: one a Spark core
     progress_interval_s: float = 1.0
     lease_s: float = 10.0
+    deleted_topics_retention_s: float | None = 7 * 24 * 3600.0  # None: for ever
     connections: int = 2  # to each target broker, a lane
     in_flight: int = 16  # produce requests unanswered on a connection
     lane_buffer_bytes: int = 64 * 1024 * 1024

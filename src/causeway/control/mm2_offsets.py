@@ -13,7 +13,7 @@ mirrored since.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
@@ -64,23 +64,36 @@ class MirrorMakerOffsets:
         nothing where the topic does not exist. Raises CausewayError, once what can be written
         is."""
         due = {at: p for at, p in positions.items() if p > 0 and self._written.get(at) != p}
-        count = self._topic.partitions() if due else 0
+        values = {at: _dump({"offset": position - 1, **_OURS}) for at, position in due.items()}
+        self._append(values, lambda at: self._written.update({at: due[at]}))
+
+    def remove(self, places: Collection[TopicPartition]) -> None:
+        """Our own entries of them. Raises CausewayError, once what can be written is."""
+        ours = [at for at, copied in self.read().items() if copied.ours and at in places]
+        self._append(dict.fromkeys(ours), lambda at: None)
+
+    def _append(
+        self,
+        values: Mapping[TopicPartition, bytes | None],
+        on_written: Callable[[TopicPartition], None],
+    ) -> None:
+        count = self._topic.partitions() if values else 0
         if not count:
             return
-        shares: dict[int, tuple[dict[TopicPartition, int], list[KeyValue]]] = {}
-        for at, position in due.items():
+        shares: dict[int, dict[TopicPartition, KeyValue]] = {}
+        for at, value in values.items():
             key = _dump([_CONNECTOR, _place(at, self._source)])
             where = (murmur2(key) & 0x7FFFFFFF) % count
-            share, entries = shares.setdefault(where, ({}, []))
-            share[at] = position
-            entries.append((key, _dump({"offset": position - 1, **_OURS})))
+            shares.setdefault(where, {})[at] = key, value
         failure: CausewayError | None = None
-        for partition, (share, entries) in shares.items():
+        for partition, share in shares.items():
             try:
-                self._topic.append(entries, partition)
-                self._written.update(share)
+                self._topic.append(list(share.values()), partition)
             except CausewayError as error:
                 failure = error
+            else:
+                for at in share:
+                    on_written(at)
         if failure is not None:
             raise failure
 

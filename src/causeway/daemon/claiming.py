@@ -49,6 +49,16 @@ class Claimer:
     def _was_there(self, at: TopicPartition) -> bool:
         return self._first is None or at.partition < self._first.get(at.topic, 0)
 
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """Of their topics nothing is left on either side: what comes under these names is new.
+        Raises CausewayError."""
+        if self._link.control.mm2_offsets:
+            self._book().remove(places)
+        names = {at.topic for at in places}
+        self._first = {n: count for n, count in (self._first or {}).items() if n not in names}
+        copied = self._copied or {}
+        self._copied = {at: entry for at, entry in copied.items() if at not in places}
+
     def take_up(
         self,
         wanted: Wanted,
@@ -126,9 +136,11 @@ class Claimer:
     def _read_mirror_maker(self) -> None:
         """Its positions count where it came before us, so they are read once."""
         if self._copied is None and self._link.control.mm2_offsets:
-            name = mm2_offsets.topic_of(self._link.source.alias)
-            topic = TopicLog(self._sides.target, name)
-            self._copied = MirrorMakerOffsets(topic, self._link.source.alias).read()
+            self._copied = self._book().read()
+
+    def _book(self) -> MirrorMakerOffsets:
+        alias = self._link.source.alias
+        return MirrorMakerOffsets(TopicLog(self._sides.target, mm2_offsets.topic_of(alias)), alias)
 
     def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
         source = TopicPartition(topic.source, partition)
@@ -216,7 +228,7 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
         name, target = row.progress.topic, row.topic.target
         now = found.mirrored.get(name)
         if name in gone:
-            reason = f"{name} was deleted at the source; all before offset {{}} is mirrored"
+            reason = claims.deleted(name)
         elif name in found.lost_targets:
             reason = f"{target} was deleted at the target ({claims.ACT})"
         elif now is None:

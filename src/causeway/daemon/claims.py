@@ -219,6 +219,11 @@ def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
     return None
 
 
+def deleted(topic: str) -> str:
+    """The reason of a partition whose topic is gone; `{}` as in `made_anew`."""
+    return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
+
+
 def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
     """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
     target_id = topic.target_id or NO_TOPIC_ID

@@ -227,6 +227,18 @@ def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozen
     return _absent(source, {name: name for name in missing}, found)
 
 
+def absent(cluster: Cluster, names: Collection[str]) -> frozenset[str]:
+    """Those that are not there by their name. Raises CausewayError."""
+    if not names:
+        return frozenset()
+    found = cluster.metadata(sorted(names)).topics
+    return frozenset(
+        name
+        for name, topic in found.items()
+        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
+    )
+
+
 def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> frozenset[str]:
     """Of topics that were missing in a list of all (by their name, what `found` calls them) those
     that are not there. Asked again, by name: a broker that just started may not know all topics

@@ -21,6 +21,7 @@ from causeway.daemon import claims, discovery
 from causeway.daemon.claiming import Claimer, changed, to_turn
 from causeway.daemon.claims import Wish
 from causeway.daemon.control_plane import ControlPlane
+from causeway.daemon.deleted import Deleted
 from causeway.daemon.discovery import Found, Sides
 from causeway.daemon.fleet import Fleet
 from causeway.daemon.leadership import Leadership
@@ -70,6 +71,15 @@ class Link:
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # from taking rows to be written until they are
+        self._deleted = Deleted(
+            sides,
+            self.registry,
+            self._leadership,
+            self._claimer,
+            writing=self._writing,
+            revoke=self._revoke,
+            retention_s=run.deleted_topics_retention_s,
+        )
         self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
         self._reason: str | None = None
@@ -349,7 +359,7 @@ class Link:
         found = discovery.look(
             self._sides, self.settings, self.registry.known(), self._claimer.wish_of
         )
-        self._check_known(found)
+        gone = self._check_known(found)
         self._turn(found)
         wanted = [
             (topic, partition)
@@ -363,6 +373,7 @@ class Link:
                 row.stop_at = self._ends.setdefault(at, end)
         self.registry.add(row for row, _ in taken.values())
         self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
+        self._deleted.look(gone, found)
         return found
 
     def _assign(self, rows: Sequence[Row]) -> None:
@@ -378,13 +389,12 @@ class Link:
             for row in rows
         )
 
-    def _check_known(self, found: Found) -> None:
-        """Stops the partitions whose topic is no longer the one that was mirrored."""
+    def _check_known(self, found: Found) -> frozenset[str]:
+        """Stops the partitions whose topic is no longer the one that was mirrored. The topics that
+        the source no longer has."""
         live = self.registry.live()
         gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
         reasons = changed(live, found, gone)
-        if not reasons:
-            return
         self._revoke(row.progress.source for row, _ in reasons)
         self.registry.stop(
             {
@@ -397,6 +407,7 @@ class Link:
                 for row, reason in reasons
             }
         )
+        return gone
 
     def _turn(self, found: Found) -> None:
         """Lets go of the partitions that go by key from now on, to be claimed for that. What was

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.rows import Row
@@ -15,7 +15,7 @@ from causeway.daemon.tracked import Key, Standing
 from causeway.model import State, TopicPartition
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import Span
-from causeway.relay.progress import Contents, Entry, OffsetMapRecord, Progress
+from causeway.relay.progress import Contents, Deletion, Entry, OffsetMapRecord, Progress
 
 _log = logging.getLogger("causeway.link")
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
@@ -113,6 +113,42 @@ class Registry:
                 at = row.progress.source
                 if self._rows.pop(at, None) is not None:
                     self._left.partitions[at] = row.progress
+
+    def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
+        """When (ms) the source lost their topics, -1 where these are back. What has to be written
+        of those that have no row."""
+        entries: list[Entry] = []
+        with self._lock:
+            for at, gone_at in since.items():
+                row, left = self._rows.get(at), self._left.partitions.get(at)
+                if row is not None:
+                    if gone_at < 0 or row.progress.state is State.STOPPED:
+                        row.progress, row.dirty = replace(row.progress, gone_at=gone_at), True
+                elif left is not None:
+                    # Its state stays: by its id we tell whether what comes back is the same topic.
+                    self._left.partitions[at] = replace(left, gone_at=gone_at)
+                    entries.append(self._left.partitions[at])
+        return entries
+
+    def set_aside(self, places: Collection[TopicPartition]) -> list[Entry]:
+        """`let_go`, without their offset maps. What has to be written."""
+        entries: list[Entry] = []
+        with self._lock:
+            for at in places:
+                row = self._rows.pop(at, None)
+                if row is not None:
+                    self._left.partitions[at] = row.progress
+                    entries.append(row.progress)
+                mapped = self._left.maps.pop(at, None) or (row and row.map)
+                if mapped:
+                    entries.append(Deletion(source=at, of="offsets"))
+        return entries
+
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """They have no rows any more, and nobody has progress of them."""
+        with self._lock:
+            for at in places:
+                self._left.partitions.pop(at, None)
 
     # -- from lanes -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.claims import ACT, made_anew
+from causeway.daemon.deleted import is_over
 from causeway.errors import CausewayError, PartitionsFailedError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
@@ -75,10 +76,11 @@ class LinkStatus:
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
     """Ask the clusters of every link. Raises a CausewayError where one cannot be asked at all."""
     with clusters() as connect:
-        return tuple(_status_of(link, connect) for link in settings.links)
+        retention_s = settings.run.deleted_topics_retention_s
+        return tuple(_status_of(link, connect, retention_s) for link in settings.links)
 
 
-def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
+def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) -> LinkStatus:
     source, target = connect(link.source_admin), connect(link.target_admin)
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link)
@@ -123,7 +125,7 @@ def _status_of(link: LinkSettings, connect: Connect) -> LinkStatus:
             )
             for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
         )
-        + _gone(contents, observed),
+        + _gone(contents, observed, now_ms, retention_s),
         problems=planned.problems,
         tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
         notes=tuple((topic.target, note) for topic in planned.mirrored for note in topic.notes),
@@ -142,8 +144,10 @@ def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, in
     return {tp: end.offset for tp, at in alone.items() if isinstance(end := ends[at], OffsetAt)}
 
 
-def _gone(contents: Contents, observed: Observed) -> tuple[PartitionStatus, ...]:
-    """Partitions that were mirrored and whose topic the source no longer has."""
+def _gone(
+    contents: Contents, observed: Observed, now_ms: int, retention_s: float | None
+) -> tuple[PartitionStatus, ...]:
+    """Partitions that were mirrored and whose topic the source no longer has, for a while."""
     return tuple(
         PartitionStatus(
             topic=tp.topic,
@@ -157,7 +161,7 @@ def _gone(contents: Contents, observed: Observed) -> tuple[PartitionStatus, ...]
             reason=progress.reason or "the source no longer has this topic",
         )
         for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
-        if tp.topic not in observed.source_topics
+        if tp.topic not in observed.source_topics and not is_over(progress, now_ms, retention_s)
     )
 
 

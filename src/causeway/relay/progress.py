@@ -7,7 +7,7 @@ MirrorMaker two underscores are an internal topic's, which a flow the other way 
     key    {"topic": "orders", "partition": 3}      of the source
     value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
             "keys_from": …, "state": …, "reason": …, "source_end": …, "last_timestamp": …,
-            "written_at": …}
+            "gone_at": …, "written_at": …}
     key    {"offsets": "orders", "partition": 3}
     value  {"v": 1, "producer_id": …, "points": […]}       breaks of its offset map
     key    {"task": "checkpoints"}
@@ -27,7 +27,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from causeway.errors import BrokerError, CausewayError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
@@ -59,7 +59,8 @@ class LeadershipLostError(CausewayError):
 class Progress:
     """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
     `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
-    began has position -1 and no outlets. `keys_from`: see daemon/routing.py."""
+    began has position -1 and no outlets. `keys_from`: see daemon/routing.py;
+    `gone_at`: since when the source has no such topic, see daemon/deleted.py."""
 
     topic: str
     partition: int
@@ -72,6 +73,7 @@ class Progress:
     reason: str | None = None
     source_end: int = -1
     last_timestamp: int = -1
+    gone_at: int = -1
     written_at: int = -1
 
     @property
@@ -124,13 +126,23 @@ class TaskRecord:
     written_at: int = -1
 
 
-Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Takes a partition's progress ("topic") or offset map ("offsets") out of the topic."""
+
+    source: TopicPartition
+    of: Literal["topic", "offsets"]
 
 
-def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
+Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord | Deletion
+
+
+def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
     """`entry` as key and value of a record written at `now_ms`."""
     key: dict[str, Any]
     value: dict[str, Any]
+    if isinstance(entry, Deletion):
+        return _dump({entry.of: entry.source.topic, "partition": entry.source.partition}), None
     if isinstance(entry, LeaseRecord):
         key = {"lease": entry.link}
         value = {
@@ -173,19 +185,22 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes]:
             "reason": entry.reason,
             "source_end": entry.source_end,
             "last_timestamp": entry.last_timestamp,
+            "gone_at": entry.gone_at,
             "written_at": now_ms,
         }
     return _dump(key), _dump(value)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry | None:
-    """The reverse; None for a deletion. Raises ProtocolError for what Causeway did not write."""
+    """The reverse; None for a deletion that is not ours. Raises ProtocolError for what Causeway did
+    not write."""
     if key is None:
         raise ProtocolError("read progress", cause="a record without a key")
-    if value is None:
-        return None
     try:
-        name, fields = json.loads(key), json.loads(value)
+        name = json.loads(key)
+        if value is None:
+            return _deletion(name)
+        fields = json.loads(value)
         if fields["v"] != VERSION:
             raise ProtocolError(
                 "read progress",
@@ -231,12 +246,20 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             reason=fields["reason"],
             source_end=fields["source_end"],
             last_timestamp=fields["last_timestamp"],
+            gone_at=fields.get("gone_at", -1),
             written_at=fields["written_at"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(
             "read progress", cause=f"a record that Causeway did not write ({error!r})"
         ) from error
+
+
+def _deletion(name: dict[str, Any]) -> Deletion | None:
+    for of in ("topic", "offsets"):
+        if of in name:
+            return Deletion(source=TopicPartition(name[of], name["partition"]), of=of)
+    return None
 
 
 def _outlet_json(outlet: Outlet) -> dict[str, Any]:
@@ -280,10 +303,13 @@ class Contents:
     leases: list[LeaseRecord] = field(default_factory=list)
     maps: dict[TopicPartition, OffsetMapRecord] = field(default_factory=dict)
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
+    deleted: set[Deletion] = field(default_factory=set)
 
     def update(self, more: Contents) -> None:
         """`more` was read from `end` on."""
         self.end = more.end
+        for deletion in more.deleted:
+            self.take(deletion)
         self.partitions.update(more.partitions)
         self.leases.extend(more.leases)
         self.maps.update(more.maps)
@@ -299,6 +325,9 @@ class Contents:
                 self.maps[entry.source] = entry
             case TaskRecord():
                 self.tasks[entry.name] = entry
+            case Deletion():
+                self.deleted.add(entry)
+                (self.partitions if entry.of == "topic" else self.maps).pop(entry.source, None)
 
 
 class ProgressTopic:

@@ -56,6 +56,14 @@ def test_written_as_the_last_offset_copied_and_only_what_is_new() -> None:
     assert offsets(Log(1, dict([log.written[0][1]]))).read() == {at: (41, True)}  # type: ignore[list-item]
 
 
+def test_our_own_entries_are_removed_and_no_others() -> None:
+    other = KEY.replace(b"2", b"3")
+    log = Log(1, {KEY: b'{"offset":41,"writer":"causeway"}', other: b'{"offset":7}'})
+    at = TopicPartition("orders", 2)
+    offsets(log).remove([at, at._replace(partition=3), at._replace(partition=4)])
+    assert log.written == [(0, (KEY, None))]
+
+
 def test_the_key_decides_the_partition_as_in_java() -> None:
     log = Log(25)
     offsets(log).write({TopicPartition("orders", 2): 42})

@@ -201,7 +201,7 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: nothing)
     monkeypatch.setattr(status, "ProgressTopic", Topic)
 
-    found = status._status_of(link(), cast(Any, lambda _: Hanging()))
+    found = status._status_of(link(), cast(Any, lambda _: Hanging()), None)
 
     assert found.driver is not None
     assert found.driver.running

@@ -13,6 +13,7 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.relay import progress
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import (
+    Deletion,
     Entry,
     LeadershipLostError,
     LeaseRecord,
@@ -65,6 +66,9 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         replace(LEASE, progress_lost=True, written_at=1234),
         OFFSETS,
         TASK,
+        replace(standing(3), gone_at=77, written_at=1234),
+        Deletion(source=TopicPartition("orders", 3), of="topic"),
+        Deletion(source=TopicPartition("orders", 3), of="offsets"),
     ],
 )
 def test_entries_survive_the_format(entry: Entry) -> None:
@@ -77,8 +81,8 @@ def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
     assert progress.encode(standing(1, 99), 2)[0] == b'{"topic":"orders","partition":1}'
 
 
-def test_a_deletion_is_none_and_strangers_are_refused() -> None:
-    assert progress.decode(b'{"topic":"t","partition":0}', None) is None
+def test_strangers_are_refused() -> None:
+    assert progress.decode(b'{"task":"groups"}', None) is None, "nobody misses it"
     for key, value in [(None, b"{}"), (b"k", b"{}"), (b'{"topic":"t"}', b'{"v":1}')]:
         with pytest.raises(ProtocolError):
             progress.decode(key, value)
@@ -151,6 +155,22 @@ def test_the_newest_record_of_each_partition_is_read() -> None:
     assert [lease.owner for lease in contents.leases] == ["me"]
     assert topic.read(3).partitions.keys() == {TopicPartition("orders", 0)}
     assert topic.read(4).partitions == {}
+
+
+def test_what_was_deleted_is_gone_for_those_who_had_read_it_as_well() -> None:
+    _, topic = store()
+    writer = ProgressWriter(topic, 9, 2)
+    writer.write([standing(0), standing(3), OFFSETS])
+    standby = topic.read()
+    at = TopicPartition("orders", 3)
+    writer.write([Deletion(source=at, of="offsets"), Deletion(source=at, of="topic")])
+    standby.update(topic.read(standby.end))
+    for contents in (standby, topic.read()):
+        assert contents.partitions.keys() == {at._replace(partition=0)}
+        assert not contents.maps
+    writer.write([standing(3)])
+    standby.update(topic.read(standby.end))
+    assert at in standby.partitions
 
 
 def test_many_entries_are_cut_into_batches_with_sequences_in_step() -> None:
