@@ -41,12 +41,15 @@ def compile_pattern(pattern: str, flags: str = "") -> tuple[Pattern, str]:
 
     Raises ConfigError where Java refuses it, and where its meaning cannot be had here.
     """
-    found = translate(pattern, flags)
-    compiled = Pattern(pattern=pattern, text=found.text, linear=found.linear)
     try:
+        found = translate(pattern, flags)
+        compiled = Pattern(pattern=pattern, text=found.text, linear=found.linear)
         _engine(compiled)
     except regex.error as error:
         raise ConfigError("read the pattern", pattern, error.msg) from None
+    except RecursionError:
+        start = f"{pattern[:40]}…"
+        raise ConfigError("read the pattern", start, "its brackets are nested too deeply") from None
     return compiled, found.flags
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 from causeway.config.keys import IN_SECONDS, ConsumerKeys, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
-from causeway.config.settings import ControlSettings, FetchSettings, RunSettings, Secret
+from causeway.config.settings import (
+    ClientSettings,
+    ControlSettings,
+    FetchSettings,
+    RunSettings,
+    Secret,
+)
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
@@ -80,6 +88,27 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
         principal=keys.principal,
         mm2_offsets=keys.mm2_offsets,
     )
+
+
+def clear_text(clients: Iterable[ClientSettings]) -> list[str]:
+    """Warnings of token endpoints that are asked without TLS over a network, which Java allows."""
+    found = []
+    for client in clients:
+        endpoint = client.sasl.oauth.token_endpoint if client.sasl and client.sasl.oauth else ""
+        parts = urlsplit(endpoint)
+        if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+            found.append(
+                f"the token endpoint of cluster {client.alias} is an http:// address: the client's"
+                " secret and tokens can be read on the way; use https://"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def patterns(own: Entries, name: str, value: str, problems: Problems) -> tuple[Pattern, ...]:

@@ -73,8 +73,9 @@ class RunKeys(Keys):
     )
     metrics_host: Text = key(
         "causeway.metrics.host",
-        "0.0.0.0",  # noqa: S104 - only with a port, and for a Prometheus elsewhere
-        "Address for that port; 0.0.0.0 is all of them.",
+        "127.0.0.1",
+        "Address for that port: only this machine reads there unless you name another one, such as"
+        " 0.0.0.0 for all.",
     )
 
 
@@ -332,6 +333,7 @@ SECURITY = {
     "ssl.keystore.key": "Private key as PEM text.",
     "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
     "ssl.key.password": "Password of the private key.",
+    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
     "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
     " host. Empty lets anybody pass for a broker who has any certificate that is trusted.",
 }

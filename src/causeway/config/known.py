@@ -184,7 +184,6 @@ AGREED: dict[str, set[str]] = {
     "errors.tolerance": {"none"},
     "exactly.once.source.support": {"enabled", "disabled", "preparing"},
     "ssl.protocol": {"TLS", "TLSv1.2", "TLSv1.3"},
-    "ssl.enabled.protocols": {"TLSv1.2", "TLSv1.3", "TLSv1.2,TLSv1.3", "TLSv1.3,TLSv1.2"},
     "ssl.trustmanager.algorithm": {"PKIX"},
     "ssl.keymanager.algorithm": {"SunX509", "PKIX"},
     "sasl.login.callback.handler.class": {

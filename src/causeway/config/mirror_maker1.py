@@ -18,7 +18,13 @@ from pathlib import Path
 
 from causeway import filters
 from causeway.config import audit
-from causeway.config.build import Entries, fetch_settings, run_settings, spark_settings
+from causeway.config.build import (
+    Entries,
+    clear_text,
+    fetch_settings,
+    run_settings,
+    spark_settings,
+)
 from causeway.config.keys import FlowKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
@@ -112,6 +118,7 @@ def load_mm1(
                 control=_NO_CONTROL,
             )
         )
+    warnings += clear_text(client for link in links for client in (link.source, link.target))
     return Settings(links=tuple(links), run=run, spark=spark, warnings=tuple(warnings))
 
 

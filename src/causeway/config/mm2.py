@@ -12,6 +12,7 @@ from pathlib import Path
 from causeway import filters
 from causeway.config import audit
 from causeway.config.build import (
+    clear_text,
     control_settings,
     fetch_settings,
     patterns,
@@ -61,6 +62,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
         for entry in file.repeated
     ]
     notes += _old_names(file.entries)
+    notes += clear_text(client for link in links for client in (link.source, link.target))
     heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
         links=tuple(links),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import cast, get_args
 from urllib.parse import urlsplit
 
+from causeway import filters
 from causeway.config import jaas, stores
 from causeway.config.keys import ClientKeys
 from causeway.config.problems import Problems
@@ -36,6 +37,8 @@ _LOGIN_MODULES = {
     "OAUTHBEARER": "OAuthBearerLoginModule",
 }
 _KNOWN_MODULES = {*_LOGIN_MODULES.values(), "Krb5LoginModule", "IAMLoginModule"}
+_TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_TLS_NAMES = {*_TLS_VERSIONS, "TLSv1", "TLSv1.1"}  # older ones may stand beside, and are not used
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
@@ -157,6 +160,7 @@ class _Reader:
             cert_pem=pair.cert_pem if pair else None,
             key_pem=pair.key_pem if pair else None,
             verify_hostname=self._verify_hostname(),
+            versions=self._tls_versions(),
         )
 
     def _trust_key(self) -> str:
@@ -175,6 +179,16 @@ class _Reader:
         if entry.value.strip():
             self.problems.add(f"{entry.place} must be https or empty, not {entry.shown}")
         return False
+
+    def _tls_versions(self) -> tuple[str, ...]:
+        entry = self.entries.get("ssl.enabled.protocols")
+        asked = filters.split_list(entry.value) if entry else ()
+        found = tuple(version for version in _TLS_VERSIONS if version in asked)
+        if entry and asked and (not found or not set(asked) <= _TLS_NAMES):
+            self.problems.add(
+                f"{entry.place} must name {' or '.join(_TLS_VERSIONS)}, not {entry.shown}"
+            )
+        return found or _TLS_VERSIONS
 
     def _store_type(self, key: str) -> str:
         text = (self._text(key) or "JKS").upper()

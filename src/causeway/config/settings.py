@@ -38,12 +38,13 @@ class Secret:
 class TlsSettings:
     """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
     (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false where
-    `ssl.endpoint.identification.algorithm` is empty."""
+    `ssl.endpoint.identification.algorithm` is empty; `versions`: TLSv1.2, TLSv1.3 or both."""
 
     ca_pem: str | None = None
     cert_pem: str | None = None
     key_pem: Secret | None = None
     verify_hostname: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +216,7 @@ class RunSettings:
     in_flight: int = 16  # produce requests unanswered on a connection
     lane_buffer_bytes: int = 64 * 1024 * 1024
     metrics_port: int | None = None  # None: metrics are not served
-    # Who scrapes sits on another machine, or in another pod: one address would not do, and without
-    # a port nothing is open.
-    metrics_host: str = "0.0.0.0"  # noqa: S104
+    metrics_host: str = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,8 +130,6 @@ def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | 
 def _pair_from_jks(
     path: str, data: bytes, password: str | None, key_password: str | None
 ) -> KeyPair:
-    from jks.util import DecryptionFailureException
-
     store = _load_jks(path, data, password)
     if not store.private_keys:
         raise ConfigError("read", path, "it holds no private key")
@@ -139,7 +137,7 @@ def _pair_from_jks(
     try:
         entry.decrypt(key_password if key_password is not None else password or "")
         key = load_der_private_key(entry.pkey_pkcs8, None)
-    except (DecryptionFailureException, ValueError):
+    except Exception:  # as in _load_jks
         raise ConfigError(
             "read", path, f"the password of key {entry.alias} is wrong", remedy="ssl.key.password"
         ) from None
@@ -154,7 +152,7 @@ def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except jks.util.KeystoreSignatureException:
         raise ConfigError("read", path, "its password is wrong, or it is damaged") from None
-    except (jks.util.KeystoreException, ValueError, IndexError):
+    except Exception:  # nobody keeps the parser up: whatever it raises, the file is at fault
         raise ConfigError("read", path, "it is damaged, or no key store") from None
 
 

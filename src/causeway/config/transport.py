@@ -47,12 +47,14 @@ def _tls_to_wire(tls: TlsSettings) -> dict[str, Any]:
         "cert_pem": tls.cert_pem,
         "key_pem": None if tls.key_pem is None else tls.key_pem.reveal(),
         "verify_hostname": tls.verify_hostname,
+        "versions": list(tls.versions),
     }
 
 
 def _tls_from_wire(data: Mapping[str, Any]) -> TlsSettings:
     key = data["key_pem"]
-    return TlsSettings(**{**data, "key_pem": None if key is None else Secret(key)})
+    fields = {**data, "key_pem": None if key is None else Secret(key)}
+    return TlsSettings(**{**fields, "versions": tuple(data["versions"])})
 
 
 def _sasl_to_wire(sasl: SaslSettings) -> dict[str, Any]:

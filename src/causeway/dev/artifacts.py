@@ -6,12 +6,17 @@
 
 `<cache>` is XDG_CACHE_HOME or ~/.cache. CAUSEWAY_KAFKA_VERSION picks another version, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
+
+jars.sha512 has the hash of each jar of the versions that are tested; what was fetched for one of
+these and is another file, or not listed, is refused. Another version is fetched as it comes, and it
+is said that nobody vouches for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import subprocess
@@ -33,6 +38,7 @@ DEFAULT_VERSION = "4.3.0"
 # Kafka's jars log through slf4j 1.7, and bring log4j but not the bridge between the two.
 _BRIDGE = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 _ATTEMPTS = 2
+_PINS = Path(__file__).with_name("jars.sha512")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +115,27 @@ def _provide(jars: _JarSet) -> Path:
         # The rename is what makes the folder appear: whole, or not at all.
         with tempfile.TemporaryDirectory(dir=root, prefix=".fetching-") as temporary:
             _fetch(jars, version, java, Path(temporary))
+            _verify(jars, version, Path(temporary) / "lib")
             (Path(temporary) / "lib").rename(folder)
     return folder
+
+
+def _verify(jars: _JarSet, version: str, folder: Path) -> None:
+    """Raises PrerequisiteError where a jar in `folder` is not the one that was tested."""
+    lines = (line.split() for line in _PINS.read_text().splitlines() if not line.startswith("#"))
+    pins = {name: digest for digest, name in lines}
+    if f"{jars.roots[0]}-{version}.jar" not in pins:
+        Console(stderr=True).print(f"{jars.title} {version} is not pinned by hash: as it came.")
+        return
+    for jar in sorted(folder.glob("*.jar")):
+        if hashlib.sha512(jar.read_bytes()).hexdigest() != pins.get(jar.name):
+            raise PrerequisiteError(
+                "use",
+                f"{jars.title} {version}",
+                f"{jar.name} is not the file that was tested: its SHA-512 is another",
+                remedy=f"do not trust where it came from; remove {cache_directory() / 'ivy'} and "
+                "fetch again from a registry that you trust",
+            )
 
 
 @contextlib.contextmanager

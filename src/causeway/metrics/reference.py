@@ -8,7 +8,8 @@ from causeway.metrics.catalogue import SECTIONS
 
 _HEAD = """# Metrics
 
-With `causeway.metrics.port` set, `causeway run` answers Prometheus at `/metrics` on that port.
+With `causeway.metrics.port` set, `causeway run` answers Prometheus at `/metrics` on that port, on
+this machine only unless `causeway.metrics.host` names another address.
 [deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's

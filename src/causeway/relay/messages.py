@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from causeway.model import Pair, Spread, State, TopicPartition
 
@@ -73,7 +73,8 @@ class Assignment(_Message):
 
 class Clusters(_Message):
     type: Literal["clusters"] = "clusters"
-    clusters: Mapping[str, dict[str, Any]]  # ClientSettings.__dict__-like, see wire.settings_codec
+    # What config.transport makes of ClientSettings: with passwords and keys.
+    clusters: Mapping[str, dict[str, Any]] = Field(repr=False)
     lease_s: float
     report_interval_s: float
     connections: int
@@ -169,4 +170,8 @@ def encode(message: ToLane | ToDriver) -> bytes:
 
 
 def decode(data: bytes) -> ToLane | ToDriver:
-    return _adapter().validate_python(json.loads(data))
+    """Raises ValueError for anything else, which quotes nothing of it."""
+    try:
+        return _adapter().validate_python(json.loads(data))
+    except (ValidationError, ValueError, RecursionError):
+        raise ValueError("not a message between driver and lane") from None

@@ -249,7 +249,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             gone_at=fields.get("gone_at", -1),
             written_at=fields["written_at"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(
             "read progress", cause=f"a record that Causeway did not write ({error!r})"
         ) from error

@@ -15,6 +15,12 @@ from causeway.errors import AuthenticationError, ConfigError
 from causeway.unlisted import Unlisted
 from causeway.wire.oauth import token_source
 
+_VERSIONS = {
+    ("TLSv1.2",): (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+    ("TLSv1.3",): (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+    ("TLSv1.2", "TLSv1.3"): (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.MAXIMUM_SUPPORTED),
+}
+
 
 class Mechanism(Protocol):
     """One SASL conversation, as kafka-python's mechanisms hold it."""
@@ -27,14 +33,14 @@ class Mechanism(Protocol):
 
 @lru_cache(maxsize=32)
 def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
-    """A client context: TLS 1.2 or newer, the broker's certificate always checked.
+    """A client context: TLS 1.2, 1.3 or both, the broker's certificate always checked.
 
     Any certificate in `ca_pem` is an anchor of trust, an intermediate or the broker's own too, as
     in a Java trust store. Raises ConfigError for PEM text that can't be used.
     """
     tls = tls or TlsSettings()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = _VERSIONS[tls.versions]
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = tls.verify_hostname
     if tls.ca_pem is None:

@@ -129,9 +129,10 @@ def test_read_only_mirrors(tmp_path: Path) -> None:
 
 
 def test_metrics(tmp_path: Path) -> None:
-    text = "causeway.metrics.port = 9404\ncauseway.metrics.host = 127.0.0.1\n"
+    text = "causeway.metrics.port = 9404\ncauseway.metrics.host = 10.0.0.1\n"
     run = load(tmp_path, text).run
-    assert (run.metrics_port, run.metrics_host) == (9404, "127.0.0.1")
+    assert (run.metrics_port, run.metrics_host) == (9404, "10.0.0.1")
+    assert load(tmp_path, "causeway.metrics.port = 9404\n").run.metrics_host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

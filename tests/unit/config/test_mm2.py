@@ -365,3 +365,38 @@ def test_without_the_clusters_names_nothing_else_can_be_judged(tmp_path: Path) -
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, "clusters = ${env:ALL}\nA->B.enabled = true\n")
     assert str(raised.value).endswith("clusters (line 1): the environment variable ALL is not set")
+
+
+def test_a_token_endpoint_without_tls_is_warned_of_unless_it_is_on_this_machine(
+    tmp_path: Path,
+) -> None:
+    def warnings(url: str) -> tuple[str, ...]:
+        path = tmp_path / "mm2.properties"
+        path.write_text(
+            "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+            "A->B.enabled = true\nA.security.protocol = SASL_SSL\n"
+            "A.sasl.mechanism = OAUTHBEARER\n"
+            "A.sasl.oauthbearer.client.credentials.client.id = me\n"
+            "A.sasl.oauthbearer.client.credentials.client.secret = s\n"
+            f"A.sasl.oauthbearer.token.endpoint.url = {url}\n"
+        )
+        return load_mm2(path, environment={}).warnings
+
+    (line,) = warnings("http://login.example.com/token")
+    assert line.startswith("the token endpoint of cluster A is an http:// address")
+    assert warnings("https://login.example.com/token") == ()
+    assert warnings("http://127.0.0.1:8080/token") == warnings("http://localhost/t") == ()
+
+
+def test_a_pattern_nested_too_deeply_is_a_clear_error(tmp_path: Path) -> None:
+    def load(pattern: str) -> None:
+        path = tmp_path / "mm2.properties"
+        path.write_text(
+            "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+            f"A->B.enabled = true\ntopics = {pattern}\n"
+        )
+        load_mm2(path, environment={})
+
+    load("(" * 5_000 + "a" + ")" * 5_000)
+    with pytest.raises(ConfigError, match=r"topics \(line 5\): .*nested too deeply"):
+        load("[" * 5_000 + "a" + "]" * 5_000)

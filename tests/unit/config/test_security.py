@@ -258,3 +258,25 @@ def test_a_mutual_tls_client() -> None:
     assert settings.tls.ca_pem == settings.tls.cert_pem == cert
     assert "PRIVATE" not in repr(settings)
     assert from_wire(to_wire(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "versions"),
+    [
+        ("TLSv1.2", ("TLSv1.2",)),
+        (" TLSv1.3 ", ("TLSv1.3",)),
+        ("TLSv1.3,TLSv1.2", ("TLSv1.2", "TLSv1.3")),
+        ("TLSv1.1, TLSv1.2", ("TLSv1.2",)),
+        ("", ("TLSv1.2", "TLSv1.3")),
+    ],
+)
+def test_tls_versions(text: str, versions: tuple[str, ...]) -> None:
+    tls = good(security_protocol="SSL", ssl_enabled_protocols=text).tls
+    assert tls is not None
+    assert tls.versions == versions
+
+
+@pytest.mark.parametrize("text", ["TLSv1", "TLSv1.1", "TLS1.3", "TLSv1.2, TLSv1.4"])
+def test_tls_versions_that_cannot_be_had(text: str) -> None:
+    (line,) = read(security_protocol="SSL", ssl_enabled_protocols=text)[1]
+    assert "must name TLSv1.2 or TLSv1.3" in line

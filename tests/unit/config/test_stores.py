@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     pkcs12,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from causeway.config import stores
 from causeway.errors import ConfigError
@@ -175,3 +178,20 @@ def test_a_pem_store_declared_as_another(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(cert)
     with pytest.raises(ConfigError, match=r"PEM text, not JKS \(set its type to PEM\)"):
         stores.trusted_from_store(str(tmp_path / "ca.pem"), "JKS", None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_whatever_a_damaged_java_store_holds_the_error_is_ours(
+    made: Path, data: st.DataObject
+) -> None:
+    damaged = bytearray((made / "key.JKS").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(4, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = made / "damaged"
+    path.write_bytes(damaged[: data.draw(st.integers(4, len(damaged)))])
+    for password in (PASSWORD, None):
+        with suppress(ConfigError):
+            stores.trusted_from_store(str(path), "JKS", password)
+        with suppress(ConfigError):
+            stores.pair_from_store(str(path), "JKS", password, PASSWORD)

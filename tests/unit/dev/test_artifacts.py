@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from causeway.dev import artifacts
 from causeway.dev.artifacts import broker_classpath, connect_classpath
 from causeway.errors import PrerequisiteError
 
@@ -41,6 +43,8 @@ def runs(tmp_path: Path) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CAUSEWAY_KAFKA_VERSION", raising=False)
+    monkeypatch.setattr(artifacts, "_PINS", tmp_path / "pins")
+    (tmp_path / "pins").write_text("# none\n")
     return tmp_path / "cache" / "causeway" / "kafka" / "4.3.0"
 
 
@@ -99,3 +103,34 @@ def test_failure(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "CAUSEWAY_IVY_SETTINGS" in text
     assert "repository.invalid" not in text
     assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+EMPTY = hashlib.sha512(b"").hexdigest()
+ROOT = "0" * 128 + "  kafka_2.13-4.3.0.jar\n"
+
+
+def test_a_jar_of_a_tested_version_is_what_was_tested(
+    cache: Path, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _play(_FILLS, runs, monkeypatch)
+    for pins in (ROOT, f"{ROOT}{'1' * 128}  kafka-clients-4.3.0.jar\n"):
+        (tmp_path / "pins").write_text(pins)
+        with pytest.raises(PrerequisiteError, match=r"kafka-clients-4.3.0.jar is not the file"):
+            broker_classpath()
+        assert not (cache / "lib").exists()
+    (tmp_path / "pins").write_text(f"{ROOT}{EMPTY}  kafka-clients-4.3.0.jar\n")
+    assert broker_classpath() == f"{cache}/lib/*"
+
+
+def test_a_version_that_is_not_pinned_is_told(
+    cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _play(_FILLS, runs, monkeypatch)
+    broker_classpath()
+    assert "Apache Kafka 4.3.0 is not pinned by hash" in capsys.readouterr().err
+
+
+def test_what_dev_up_fetches_is_pinned() -> None:
+    pinned = Path(artifacts.__file__).with_name("jars.sha512").read_text()
+    for jars in (artifacts._BROKER, artifacts._CONNECT):
+        assert f"  {jars.roots[0]}-{artifacts.DEFAULT_VERSION}.jar\n" in pinned

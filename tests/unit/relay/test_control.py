@@ -17,6 +17,7 @@ from causeway.model import State
 from causeway.relay import control
 from causeway.relay.control import ControlClient, ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (
+    Clusters,
     Drain,
     Hello,
     Lease,
@@ -24,6 +25,8 @@ from causeway.relay.messages import (
     Report,
     Revoke,
     ToDriver,
+    decode,
+    encode,
 )
 
 KEY = new_secret()
@@ -259,3 +262,21 @@ def test_a_raising_callback_is_kept_as_the_failure() -> None:
     with pytest.raises(ConnectionError):
         receive(client, 1)
     assert isinstance(server.failure, ValueError)
+
+
+def test_no_text_of_a_message_shows_a_secret() -> None:
+    clusters = Clusters(
+        clusters={"A": {"sasl": {"password": "hunter2-hunter2"}}},
+        lease_s=1,
+        report_interval_s=1,
+        connections=1,
+        in_flight=1,
+        buffer_bytes=1,
+    )
+    assert "hunter2" not in f"{clusters} {clusters!r}"
+    assert decode(encode(clusters)) == clusters
+    broken = encode(clusters).replace(b'"lease_s":1.0', b'"lease_s":"x"')
+    for data in (broken, b"[" * 200_000, b"{"):
+        with pytest.raises(ValueError, match="not a message") as caught:
+            decode(data)
+        assert "hunter2" not in repr(caught.value)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,3 +101,18 @@ def test_scram_goes_on_with_4096_iterations() -> None:
     nonce = mechanism.auth_bytes().partition(b",r=")[2]
     mechanism.receive(b"r=" + nonce + b"x,s=c2FsdA==,i=4096")
     assert b",p=" in mechanism.auth_bytes()
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_only_the_versions_that_are_enabled_are_spoken(tmp_path: Path, version: str) -> None:
+    files = create_certificates(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files.broker)
+    for versions in ((version,), ("TLSv1.2", "TLSv1.3")):
+        tls = TlsSettings(ca_pem=files.ca.read_text(), versions=versions)
+        ours, theirs = socket.socketpair()
+        thread = threading.Thread(target=lambda sock=theirs: server.wrap_socket(sock, True))
+        thread.start()
+        with ssl_context(tls).wrap_socket(ours, server_hostname="localhost") as client:
+            assert client.version() == versions[-1]
+        thread.join()
