@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,35 @@ def test_plan_then_run_then_status(
     assert (again["changes"], again["new_progress_topic"]) == ([], None)
     assert [start["how"] for start in again["mirrored"][0]["starts"]] == ["go on"] * 2
     assert all(topic["exists"] for topic in causeway("plan", file, "--json").json["own_topics"])
+
+
+def test_an_open_transaction_is_named_with_what_it_holds_back(
+    file: Path, source: KafkaTools, prefix: str
+) -> None:
+    """No driver runs: what has stood for a minute is told by its first record's time."""
+    topic = prefix + "held"
+    source.create_topic(topic)
+    source.produce(topic, [b"before"])
+    with source.transactional(topic) as transactions:
+        transactions.begin()
+        transactions.send(
+            topic, Outgoing(value=b"open", timestamp=int(time.time() * 1000) - 90_000)
+        )
+        transactions.flush()
+        source.produce(topic, [b"behind"] * 9)
+
+        (one,) = link_of(causeway("status", file, "--json").json)["partitions"]
+        shown = causeway("status", file).out
+
+        transactions.abort()
+    assert (one["source_end"], one["high_watermark"]) == (1, 11)
+    assert (one["lag_records"], one["held_records"]) == (1, 10)
+    assert re.search(r"producer \d+, epoch \d+, has held offset 1 for 2 min: 10 off", one["reason"])
+    assert "1 of 11" in shown
+    source.await_transactions(topic)
+    (one,) = link_of(causeway("status", file, "--json").json)["partitions"]
+    assert (one["source_end"], one["held_records"]) == (12, 0)
+    assert "held" not in one["reason"]
 
 
 def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, prefix: str) -> None:

@@ -41,7 +41,15 @@ pytestmark = pytest.mark.integration
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 TOPICS, GROUP = ("orders", "grown"), "billing"
-TASKS = {"offset syncs", "groups", "topic configs", "ACLs", "heartbeats", "MirrorMaker 2 offsets"}
+TASKS = {
+    "offset syncs",
+    "groups",
+    "topic configs",
+    "ACLs",
+    "heartbeats",
+    "MirrorMaker 2 offsets",
+    "open transactions",
+}
 # Of librdkafka, and as Causeway's errors have them.
 KINDS = {
     "Topic": (ResourceType.TOPIC, "topic {}"),

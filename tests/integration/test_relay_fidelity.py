@@ -6,13 +6,20 @@ The source is written, and both sides are read, by an independent client. A lane
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State, TopicPartition
+from causeway.relay import walk
+from causeway.relay.walk import content_of
+from causeway.wire.batches import HEADER_SIZE, header
 from causeway.wire.cluster import Cluster
+from causeway.wire.records import build, records_of
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
@@ -126,6 +133,11 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
         mirror.source.produce(mirror.topic, [b"after"])
         mirror.driver.await_position({(mirror.topic, 0): 1})
         assert [r.value for r in mirror.target.read(mirror.name)[0]] == [b"before"]
+        await_until(
+            lambda: mirror.driver.reports["A->B", mirror.topic, 0].high_watermark == 3,
+            what="a report of what lies behind it",
+        )
+        assert mirror.driver.reports["A->B", mirror.topic, 0].source_end == 1
         transactions.commit()
     mirror.source.await_transactions(mirror.topic)
 
@@ -133,6 +145,58 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
 
     values = [r.value for r in mirror.assert_same()[0]]
     assert values == [b"before", b"open", b"after"]
+
+
+@pytest.mark.parametrize("append_times", [False, True])
+def test_a_header_name_that_is_not_utf_8(mirror: Mirror, append_times: bool) -> None:
+    """In large batches, of which some have gaps or append times, and in small ones."""
+    kind = "LogAppendTime" if append_times else "CreateTime"
+    mirror.create(config={"message.timestamp.type": kind})
+    at = TopicPartition(mirror.topic, 0)
+    for size in (3000, 1, 1):
+        odd = Rec(offset=0, value=b"v" * size, headers=[("\udcff\udc80", b"1"), ("é", None)])
+        mirror.driver.source.produce_batch(at, raw_batch([odd, replace(odd, offset=1)]))
+
+    mirror.run()
+
+    def raw(cluster: Cluster, topic: str) -> list[tuple[object, ...]]:
+        batches = walk.relayed(cluster, TopicPartition(topic, 0), 0, read_committed=False)
+        return [content_of(record) for batch in batches for record in records_of(batch)]
+
+    found = raw(mirror.driver.target, mirror.name)
+    assert found == raw(mirror.driver.source, mirror.topic)
+    assert [one[3] for one in found] == [(("\udcff\udc80", b"1"), ("é", None))] * 6
+
+
+def test_batches_that_hold_much_more_than_they_weigh(mirror: Mirror) -> None:
+    """Each record is 20 MiB of zeros in 700 bytes: they are relayed, and their lane stays small."""
+    mirror.create()
+    at = TopicPartition(mirror.topic, 0)
+    for _ in range(20):
+        batch = build(
+            [Rec(offset=0, value=b"\0" * 20 * 1024 * 1024)],
+            codec=4,
+            first=0,
+            next=1,
+            leader_epoch=0,
+            offsets=None,
+        )
+        mirror.driver.source.produce_batch(at, header(batch, -1, -1, -1) + batch.payload)
+
+    mirror.claim()
+    lane = mirror.driver.start_lane(0)
+    mirror.await_mirrored()
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{lane.pid}/status").read_text())
+    mirror.driver.drain(0)
+
+    def payloads(cluster: Cluster, topic: str) -> list[bytes]:
+        there = TopicPartition(topic, 0)
+        return [bytes(raw[HEADER_SIZE:]) for raw in walk.raw_batches(cluster, there, 0, 20)]
+
+    found = payloads(mirror.driver.target, mirror.name)
+    assert found == payloads(mirror.driver.source, mirror.topic)
+    assert sum(map(len, found)) < 20_000
+    assert int(peak) < 300_000
 
 
 def test_compacted_topic_with_gaps(mirror: Mirror) -> None:

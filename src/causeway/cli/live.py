@@ -86,7 +86,7 @@ def troubles(link: LinkStatus) -> list[Text]:
             f"{partition.topic}-{partition.partition}: {partition.reason}",
         )
         for partition in link.partitions
-        if partition.reason and partition.state in (State.STOPPED, State.FAILED)
+        if partition.reason and partition.state in (State.STOPPED, State.FAILED, State.RUNNING)
     ]
     lines += [
         Text.assemble(("problem ", "red"), f"{trouble.topic}: {trouble.reason}")

@@ -65,9 +65,9 @@ def _show(out: Output, each: LinkStatus) -> None:
             table.add_row(
                 one.topic,
                 str(one.partition),
-                number(one.source_end),
+                _of(one.source_end, one.held),
                 "–" if one.mirrored_to is None else number(one.mirrored_to),
-                number(one.lag_records),
+                _of(one.lag_records, one.held),
                 duration(one.lag_ms),
                 one.state,
                 one.reason or "",
@@ -82,6 +82,14 @@ def _show(out: Output, each: LinkStatus) -> None:
         out.print(f"{topic}: {note}")
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
+
+
+def _of(seen: int | None, held: int | None) -> str:
+    """A figure as readers of committed data see it, and as it is once open transactions have ended,
+    where that is another."""
+    if seen is None or not held:
+        return number(seen)
+    return f"{number(seen)} of {number(seen + held)}"
 
 
 def _driver(each: LinkStatus) -> str:

@@ -4,6 +4,7 @@ offset syncs            every second        where records lie on both sides, for
 groups                  as configured       checkpoints, and offsets of idle groups
 topic configs, ACLs     as configured       differences only
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
+open transactions       twice a minute      whose they are, where one holds a partition back
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import acls, configs, mm2_offsets
+from causeway.control import acls, configs, held, mm2_offsets
 from causeway.control.mm2_offsets import MirrorMakerOffsets
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.daemon.discovery import Sides
@@ -28,6 +29,7 @@ from causeway.relay.topic_log import TopicLog
 _log = logging.getLogger("causeway.control")
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
+_TRANSACTIONS_S = 30.0
 
 
 class ControlPlane:
@@ -86,6 +88,13 @@ class ControlPlane:
                 work=self._write_mirror_maker,
                 begin=self._mirror_maker.forget,
                 at_end=True,
+            )
+
+        if self._link.fetch.read_committed:
+            yield Task(
+                name="open transactions",
+                interval_s=_TRANSACTIONS_S,
+                work=self._explain_transactions,
             )
 
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
@@ -153,6 +162,11 @@ class ControlPlane:
         )
         missed = {str(each.acl): each.reason for each in planned.left_out if each.is_missed}
         return replace(outcome, items={**outcome.items, **missed})
+
+    def _explain_transactions(self) -> Outcome:
+        long = self._registry.held()
+        self._registry.explain(long, held.explain(self._sides.source, long))
+        return DONE
 
     def _write_mirror_maker(self) -> Outcome:
         # Not what has stopped: MirrorMaker 2 may have got further there, and its place is lost.

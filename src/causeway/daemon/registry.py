@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.rows import Row
 from causeway.daemon.status import PartitionStatus
@@ -266,6 +267,22 @@ class Registry:
                 for at, row in self._rows.items()
                 if row.progress.state is not State.STOPPED
             }
+
+    def held(self) -> dict[TopicPartition, Held]:
+        """The partitions that an open transaction on the source holds back for long."""
+        now = time.monotonic()
+        with self._lock:
+            return {at: held for at, row in self._rows.items() if (held := row.held(now))}
+
+    def explain(
+        self, held: Mapping[TopicPartition, Held], why: Mapping[TopicPartition, str]
+    ) -> None:
+        """The reason of each that still is `held` where it was."""
+        with self._lock:
+            for at, reason in why.items():
+                row = self._rows.get(at)
+                if row and row.hold is not None and row.hold.stable == held[at].stable:
+                    row.hold.reason = reason
 
     def place(
         self, at: TopicPartition, offsets: Iterable[int]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from causeway.control.held import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
@@ -17,6 +18,16 @@ from causeway.relay.progress import OffsetMapRecord, Progress
 
 # These states last a moment, and a later start finds out by itself.
 _NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+
+
+@dataclass(slots=True)
+class _Hold:
+    """The source's last stable offset has stood at `stable` since `since` (monotonic) while there
+    are records behind it; `reason`: why, once somebody has looked."""
+
+    stable: int
+    since: float
+    reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -35,6 +46,8 @@ class Row:
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     heard_at: float = 0.0
+    high_watermark: int = -1
+    hold: _Hold | None = None
     map: OffsetMap | None = None
     rewinds_written: int = 0  # of the map, as far as the progress topic knows
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
@@ -66,6 +79,7 @@ class Row:
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
+        self._note_hold(report)
         self.ages = with_more(self.ages, report.ages, self.heard_at)
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
@@ -78,6 +92,25 @@ class Row:
         for point in report.breaks:
             self.map.add(point)
         self.map.reach(report.outlets[0].pair)
+
+    def _note_hold(self, report: PartitionReport) -> None:
+        self.high_watermark = report.high_watermark
+        if report.high_watermark <= report.source_end:
+            self.hold = None
+        elif self.hold is None or self.hold.stable != report.source_end:
+            self.hold = _Hold(report.source_end, self.heard_at)
+
+    def held(self, now: float) -> Held | None:
+        """What an open transaction keeps from us, once it has done so for HELD_MS."""
+        since_ms = self._held_ms(now)
+        if self.hold is None or since_ms < HELD_MS:
+            return None
+        return Held(self.hold.stable, self.high_watermark, since_ms)
+
+    def _held_ms(self, now: float) -> int:
+        if self.hold is None or self.progress.state is not State.RUNNING:
+            return 0  # what a lane last saw is old news
+        return int(1000 * (now - self.hold.since))
 
     def map_record(self) -> OffsetMapRecord:
         assert self.map is not None
@@ -130,16 +163,19 @@ class Row:
         # A lane does not report what did not change, so silence means that nothing moves.
         still = now - self.heard_at > 3.0
         progress = self.progress
+        held_ms = self._held_ms(now)
         return PartitionStatus(
             topic=progress.topic,
             partition=progress.partition,
             target_topic=self.topic.target,
             state=progress.state,
-            reason=progress.reason,
+            reason=progress.reason or (self.hold.reason if self.hold and held_ms else None),
             lane=self.lane,
             first=self.first,
             position=progress.position,
             source_end=progress.source_end,
+            high_watermark=self.high_watermark,
+            held_ms=held_ms,
             stop_at=self.stop_at,
             last_timestamp=progress.last_timestamp,
             records=self.records,

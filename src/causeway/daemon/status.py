@@ -32,6 +32,9 @@ class Timing:
 class PartitionStatus:
     """Offsets and times are -1 while unknown; counts are of this run, rates of the last seconds.
 
+    `source_end` is where readers see the source end: its last stable offset, for a link that reads
+    committed data only. Beyond it, up to `high_watermark`, lies what an open transaction keeps from
+    them; `held_ms`: for how long already, 0 where nothing does.
     `ages`, `latencies`: how old the newest record of each batch was when it was fetched, and when
     the target had acknowledged it. None before the first one.
     """
@@ -51,6 +54,8 @@ class PartitionStatus:
     bytes: int
     records_per_s: float
     bytes_per_s: float
+    high_watermark: int = -1
+    held_ms: int = 0
     recoveries: int = 0  # times its place was looked for anew, whatever for
     failures: int = 0  # times it became FAILED
     map_points: int = 0  # of its offset map
@@ -63,6 +68,13 @@ class PartitionStatus:
         if self.source_end < 0 or self.position < 0:
             return None
         return max(0, self.source_end - self.position)
+
+    @property
+    def held(self) -> int | None:
+        """Source offsets behind an open transaction, which `lag` does not count."""
+        if self.source_end < 0 or self.high_watermark < 0:
+            return None
+        return max(0, self.high_watermark - self.source_end)
 
     @property
     def lag_bytes(self) -> float | None:

@@ -108,6 +108,18 @@ LAG_SECONDS: Final = Metric(
     help="Age of the newest record that is mirrored; 0 where nothing is left to mirror.",
     labels=_PARTITION,
 )
+HELD_RECORDS: Final = Metric(
+    name="causeway_partition_held_records",
+    help="Source offsets behind an open transaction, which readers of committed data do not see "
+    "yet, and which no lag counts.",
+    labels=_PARTITION,
+)
+HELD_SECONDS: Final = Metric(
+    name="causeway_partition_held_seconds",
+    help="How long the source's last stable offset has stood with such offsets behind it; 0 where "
+    "there are none.",
+    labels=_PARTITION,
+)
 PARTITION_STATE: Final = Metric(
     name="causeway_partition_state",
     help="1, for the state that the partition is in: waiting, recovering, running, failed (tried "
@@ -228,6 +240,8 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         LAG_RECORDS,
         LAG_BYTES,
         LAG_SECONDS,
+        HELD_RECORDS,
+        HELD_SECONDS,
         PARTITION_STATE,
         RECORDS,
         BYTES,

@@ -121,6 +121,9 @@ def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, no
     page.add(catalogue.LAG_RECORDS, labels, partition.lag)
     page.add(catalogue.LAG_BYTES, labels, partition.lag_bytes)
     page.add(catalogue.LAG_SECONDS, labels, None if lag_ms is None else lag_ms / 1000)
+    held = partition.held
+    page.add(catalogue.HELD_RECORDS, labels, held)
+    page.add(catalogue.HELD_SECONDS, labels, None if held is None else partition.held_ms / 1000)
     page.add(catalogue.PARTITION_STATE, (*labels, partition.state), 1)
     page.add(catalogue.RECORDS, labels, partition.records)
     page.add(catalogue.BYTES, labels, partition.bytes)

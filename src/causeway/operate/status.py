@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
+from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.claims import ACT, made_anew
 from causeway.daemon.deleted import is_over
@@ -55,12 +56,20 @@ class PartitionStatus:
     topic: str
     partition: int
     target: str
-    source_end: int | None
+    source_end: int | None  # as the link reads it: the last stable offset, or the high watermark
     mirrored_to: int | None
     lag_records: int | None  # offsets not yet mirrored; gaps and markers count
     lag_ms: int | None  # age of the first record not yet mirrored; 0 when caught up
     state: str  # a model.State, or NO_DRIVER
     reason: str | None
+    high_watermark: int | None = None  # beyond `source_end` while a transaction is open
+
+    @property
+    def held(self) -> int | None:
+        """Source offsets behind an open transaction, which the lag does not count."""
+        if self.source_end is None or self.high_watermark is None:
+            return None
+        return max(0, self.high_watermark - self.source_end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,8 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
         for number in range(topic.partitions)
     }
     ends = source.list_offsets(list(mirrored), LATEST, read_committed=link.fetch.read_committed)
+    # After the ends, so that no high watermark seems to lie below.
+    tops = source.list_offsets(list(mirrored), LATEST) if link.fetch.read_committed else ends
     target_ends = _target_ends(target, contents)
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
@@ -108,6 +119,7 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
     }
     oldest = _timestamps_at(source, behind)
     now_ms = int(time.time() * 1000)
+    why = explain(source, _held(source, ends, tops, now_ms))
     return LinkStatus(
         link=link,
         driver=driver,
@@ -117,6 +129,8 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
                 topic,
                 contents.partitions.get(tp),
                 end=ends.get(tp),
+                top=tops.get(tp),
+                held=why.get(tp),
                 target_end=target_ends.get(tp),
                 start=_position(tp, contents, starts),
                 first_unmirrored_ms=oldest.get(tp),
@@ -130,6 +144,29 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
         tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
         notes=tuple((topic.target, note) for topic in planned.mirrored for note in topic.notes),
     )
+
+
+def _held(
+    source: Cluster,
+    ends: Mapping[TopicPartition, OffsetAt | CausewayError],
+    tops: Mapping[TopicPartition, OffsetAt | CausewayError],
+    now_ms: int,
+) -> dict[TopicPartition, Held]:
+    """The partitions that an open transaction has held back for HELD_MS, by the timestamp of the
+    record at the last stable offset, which is its first."""
+    places = {
+        tp: (end.offset, top.offset)
+        for tp, end in ends.items()
+        if isinstance(end, OffsetAt)
+        and isinstance(top := tops[tp], OffsetAt)
+        and top.offset > end.offset
+    }
+    begun = _timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
+    return {
+        tp: Held(*places[tp], now_ms - stamp)
+        for tp, stamp in begun.items()
+        if now_ms - stamp >= HELD_MS
+    }
 
 
 def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, int]:
@@ -188,14 +225,17 @@ def partition_status(
     progress: Progress | None,
     *,
     end: OffsetAt | CausewayError | None,
+    top: OffsetAt | CausewayError | None,
+    held: str | None,
     target_end: int | None,
     start: int | None,
     first_unmirrored_ms: int | None,
     driver: Driver | None,
     now_ms: int,
 ) -> PartitionStatus:
-    """Judge one partition. `start`: its position, or where a first run would begin; `target_end`:
-    where its mirror ends, if we alone write to it."""
+    """Judge one partition. `top`: its high watermark; `held`: why its end stands; `start`: its
+    position, or where a first run would begin; `target_end`: where its mirror ends, if we alone
+    write to it."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
     lag = None if source_end is None or start is None else max(0, source_end - start)
     lag_ms: int | None = None
@@ -208,11 +248,13 @@ def partition_status(
         reason = _lost(progress, target_end)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
+    reason = "; ".join(filter(None, (reason, held))) or None
     return PartitionStatus(
         topic=tp.topic,
         partition=tp.partition,
         target=topic.target,
         source_end=source_end,
+        high_watermark=top.offset if isinstance(top, OffsetAt) else None,
         mirrored_to=_reached(progress) if progress else None,
         lag_records=lag,
         lag_ms=lag_ms,
@@ -333,8 +375,10 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
                 "partition": one.partition,
                 "target_topic": one.target,
                 "source_end": one.source_end,
+                "high_watermark": one.high_watermark,
                 "mirrored_to": one.mirrored_to,
                 "lag_records": one.lag_records,
+                "held_records": one.held,
                 "lag_ms": one.lag_ms,
                 "state": str(one.state),
                 "reason": one.reason,

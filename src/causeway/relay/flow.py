@@ -176,6 +176,7 @@ class Flow:
     reason: str | None = None
     source_node: int = UNKNOWN
     source_end: int = UNKNOWN
+    high_watermark: int = UNKNOWN  # of the source
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0
@@ -223,6 +224,10 @@ class Flow:
         self.settle()
         self.leaving = True
 
+    def note_ends(self, source_end: int, high_watermark: int) -> None:
+        self.changed |= (source_end, high_watermark) != (self.source_end, self.high_watermark)
+        self.source_end, self.high_watermark = source_end, high_watermark
+
     def note_age(self, ms: int) -> None:
         self.ages = Spread.of(ms) if self.ages is None else self.ages.with_one(ms)
 
@@ -269,6 +274,7 @@ class Flow:
             position=min(outlet.pair.source for outlet in self.outlets),
             leader_epoch=self.relayed_epoch,
             source_end=self.source_end,
+            high_watermark=self.high_watermark,
             last_timestamp=self.last_timestamp,
             outlets=tuple(outlet.report() for outlet in self.outlets),
             breaks=breaks,

@@ -422,10 +422,8 @@ class Lane:
             )
             return
         committed = flow.assignment.read_committed
-        end = fetched.last_stable if committed else fetched.high_watermark
-        if end != flow.source_end:
-            flow.source_end = end
-            flow.changed = True
+        end, high_watermark = fetched.last_stable, fetched.high_watermark
+        flow.note_ends(end if committed else high_watermark, high_watermark)
         if not len(fetched.records):
             if flow.idle:
                 flow.failures = 0

@@ -121,6 +121,7 @@ class PartitionReport(_Message):
     position: int  # every source offset below is relayed and acknowledged, or rightly dropped
     leader_epoch: int
     source_end: int  # last stable offset (read_committed) or high watermark; -1 while unknown
+    high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
     outlets: tuple[Outlet, ...]  # with the newest true pairs
     breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
@@ -23,6 +24,8 @@ from causeway.wire.offsets import at_leaders
 
 if TYPE_CHECKING:
     from causeway.wire.client import Client
+
+T = TypeVar("T")
 
 IDS_A_FLIGHT = 500
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -92,49 +95,89 @@ def _init_request(transactional_id: str | None) -> Any:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """`start`: the offset of its first record in the partition. `last_timestamp` (ms): of the
+    newest record of its producer there."""
+
+    producer_id: int
+    producer_epoch: int
+    start: int
+    last_timestamp: int
+
+
 def last_sequences(
     cluster: Client, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int] | CausewayError]:
     """The last sequence of each producer id that the partition's leader remembers. It forgets those
     that have not written for a while, by their records' timestamps. That wants READ."""
-    return at_leaders(
-        cluster,
-        tps,
-        lambda node_id, wanted, deadline: _last_sequences(cluster, node_id, wanted, deadline),
+    return _of_producers(
+        cluster, tps, lambda known: {p.producer_id: p.last_sequence for p in known}
     )
 
 
-def _last_sequences(
-    cluster: Client, node_id: int, wanted: list[tuple[TopicPartition, int]], deadline: Deadline
-) -> Mapping[TopicPartition, dict[int, int] | CausewayError]:
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for tp, _ in wanted:
-        by_topic[tp.topic].append(tp.partition)
-    kind = DescribeProducersRequest.TopicRequest
-    request = DescribeProducersRequest(
-        topics=[kind(name=name, partition_indexes=parts) for name, parts in by_topic.items()]
-    )
-    try:
-        response = cluster.once(request, node_id, deadline)
-    except CausewayError as error:
-        return {tp: error for tp, _ in wanted}
-    return {
-        TopicPartition(topic.name, part.partition_index): _sequences(cluster, topic.name, part)
-        for topic in response.topics
-        for part in topic.partitions
-    }
+def open_transactions(
+    cluster: Client, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[OpenTransaction, ...] | CausewayError]:
+    """Those of each partition, the first one to begin first: it is what holds back the partition's
+    last stable offset. That wants READ."""
+    return _of_producers(cluster, tps, _open)
 
 
-def _sequences(cluster: Client, topic: str, part: Any) -> dict[int, int] | CausewayError:
-    if part.error_code:
-        return broker_error(
-            part.error_code,
-            "ask for the producers of",
-            f"{topic}-{part.partition_index} on {cluster}",
-            part.error_message,
-            needs=f"READ on topic {topic}",
+def _open(known: Sequence[Any]) -> tuple[OpenTransaction, ...]:
+    found = [
+        OpenTransaction(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            start=producer.current_txn_start_offset,
+            last_timestamp=producer.last_timestamp,
         )
-    return {state.producer_id: state.last_sequence for state in part.active_producers}
+        for producer in known
+        if producer.current_txn_start_offset >= 0
+    ]
+    return tuple(sorted(found, key=lambda transaction: transaction.start))
+
+
+def _of_producers(
+    cluster: Client, tps: Collection[TopicPartition], read: Callable[[Sequence[Any]], T]
+) -> dict[TopicPartition, T | CausewayError]:
+    """What `read` makes of the producers that each partition's leader remembers."""
+
+    def ask(
+        node_id: int, wanted: list[tuple[TopicPartition, int]], deadline: Deadline
+    ) -> Mapping[TopicPartition, T | CausewayError]:
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for tp, _ in wanted:
+            by_topic[tp.topic].append(tp.partition)
+        kind = DescribeProducersRequest.TopicRequest
+        request = DescribeProducersRequest(
+            topics=[kind(name=name, partition_indexes=parts) for name, parts in by_topic.items()]
+        )
+        try:
+            response = cluster.once(request, node_id, deadline)
+        except CausewayError as error:
+            return {tp: error for tp, _ in wanted}
+        return {
+            TopicPartition(topic.name, part.partition_index): (
+                _refused(cluster, topic.name, part)
+                if part.error_code
+                else read(part.active_producers)
+            )
+            for topic in response.topics
+            for part in topic.partitions
+        }
+
+    return at_leaders(cluster, tps, ask)
+
+
+def _refused(cluster: Client, topic: str, part: Any) -> CausewayError:
+    return broker_error(
+        part.error_code,
+        "ask for the producers of",
+        f"{topic}-{part.partition_index} on {cluster}",
+        part.error_message,
+        needs=f"READ on topic {topic}",
+    )
 
 
 def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:

@@ -96,3 +96,9 @@ def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[
     assert f"failed  {shown(text)}" in out
     assert f"task groups: {shown(text)}" in out
     assert f"groups {shown(text)}: no" in out
+
+
+def test_a_status_shows_both_ends_where_a_transaction_is_open() -> None:
+    assert status._of(120, 5_000) == "120 of 5,120"
+    assert status._of(0, 5_000) == "0 of 5,000"
+    assert status._of(120, 0) == status._of(120, None) == "120"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.registry import Registry
 from causeway.daemon.rows import Row
@@ -71,6 +72,42 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
         bytes_per_s=0.0,
         recoveries=0,
     )
+
+
+def holds(high_watermark: int, source_end: int = 100) -> Standing:
+    said = says(State.RUNNING, 100)
+    ends = {"high_watermark": high_watermark, "source_end": source_end}
+    return replace(said, report=said.report.model_copy(update=ends))
+
+
+def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:
+    it = row()
+    it.hear(holds(140))
+    begun = it.heard_at
+    assert it.held(begun + 59) is None
+    it.hear(holds(150))
+
+    assert it.held(begun + 61) == Held(100, 150, 61_000)
+
+    assert it.hold is not None
+    it.hold.reason = "whose it is"
+    status = it.status(begun + 61)
+    assert (status.lag, status.held, status.held_ms) == (0, 50, 61_000)
+    assert (status.state, status.reason) == (State.RUNNING, "whose it is")
+
+
+def test_it_is_no_news_once_it_moves_on_or_nothing_is_behind_it() -> None:
+    for after in (holds(150, 120), holds(150, 150), says(State.FAILED, 100, "no answer")):
+        it = row()
+        it.hear(holds(140))
+        begun = it.heard_at
+        it.hear(after)
+        assert it.held(begun + 59) is None
+        assert it.status(begun + 59).reason in (None, "no answer")
+    it = row()
+    it.hear(holds(140))
+    it.hear(holds(150, 150))
+    assert it.status(it.heard_at + 90).held_ms == 0
 
 
 def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:

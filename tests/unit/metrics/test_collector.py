@@ -118,6 +118,8 @@ def test_what_is_unknown_has_no_sample() -> None:
         "causeway_partition_lag_records",
         "causeway_partition_lag_bytes",
         "causeway_partition_lag_seconds",
+        "causeway_partition_held_records",
+        "causeway_partition_held_seconds",
         *(metric.name for metric in catalogue.RECORD_AGE),
         *(metric.name for metric in catalogue.REPLICATION_LATENCY[1:]),
         *(metric.name for metric in catalogue.CHECKPOINT_LATENCY),
@@ -201,3 +203,13 @@ def test_the_page_of_metrics_is_up_to_date() -> None:
     assert DOCUMENT.read_text() == markdown(), (
         "python -m causeway.metrics.reference > docs/metrics.md"
     )
+
+
+def test_what_an_open_transaction_holds_back_is_no_lag() -> None:
+    page = scrape(full(link(partition(0), replace(partition(1), high_watermark=-1))))
+    at = {"link": "A->B", "topic": "orders", "partition": "0"}
+    assert of(page, "causeway_partition_lag_records", **at) == 10
+    assert of(page, "causeway_partition_held_records", **at) == 40
+    assert of(page, "causeway_partition_held_seconds", **at) == 90
+    unknown = frozenset((at | {"partition": "1"}).items())
+    assert ("causeway_partition_held_records", unknown) not in page

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.errors import AuthorizationError
 from causeway.model import Pair, State, TopicPartition
@@ -24,7 +26,9 @@ from causeway.operate.status import (
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, LeaseRecord, Progress
 from causeway.wire.batches import HEADER
+from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import OffsetAt
+from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_claims import link
 
 NOW = 1_700_000_000_000
@@ -61,6 +65,8 @@ GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
 def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStatus:
     given: dict[str, Any] = {
         "end": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
+        "top": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
+        "held": None,
         "target_end": None,
         "start": progress.position if progress else 0,
         "first_unmirrored_ms": NOW - 2_000,
@@ -239,3 +245,32 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
     assert verdict([of(RUNNING, problems=(problem,))]) == 7
     assert verdict([fine, of(GONE, judge(driver=GONE))]) == verdict([of(None)]) == 9
     assert verdict([stopped, of(None)]) == 9, "the worse of both"
+
+
+def test_what_an_open_transaction_holds_back_is_shown_beside_the_lag() -> None:
+    one = judge(
+        replace(PROGRESS, position=100),
+        top=OffsetAt(offset=5_100, timestamp=-1, leader_epoch=0),
+        held="an open transaction",
+    )
+    assert (one.source_end, one.high_watermark, one.lag_records, one.held) == (100, 5_100, 0, 5_000)
+    assert (one.state, one.reason) == (State.RUNNING, "an open transaction")
+    assert judge(replace(PROGRESS, state=State.STOPPED, reason="why"), held="x").reason == "why; x"
+
+
+def test_ends_are_held_once_the_record_there_is_a_minute_old() -> None:
+    ends = {
+        TopicPartition("t", n): OffsetAt(offset=10, timestamp=-1, leader_epoch=0) for n in (0, 1)
+    }
+    tops = {tp: replace(end, offset=30) for tp, end in ends.items()}
+    tops[TopicPartition("t", 2)] = ends[TopicPartition("t", 2)] = next(iter(ends.values()))
+
+    class Source:
+        def fetch(self, tp: TopicPartition, offset: int, _: int) -> Any:
+            assert offset == 10
+            stamp = NOW - (61_000 if tp.partition else 59_000)
+            return SimpleNamespace(records=raw_batch([Rec(offset=10, timestamp=stamp)]))
+
+    found = status._held(cast(Cluster, Source()), ends, tops, NOW)
+
+    assert found == {TopicPartition("t", 1): Held(10, 30, 61_000)}

@@ -1,0 +1,48 @@
+"""Why a partition's last stable offset stands: readers of committed data see nothing of what lies
+behind an open transaction, neither a mirror nor its lag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.wire.cluster import Cluster
+from causeway.wire.producers import OpenTransaction, open_transactions
+
+HELD_MS: Final = 60_000  # a transaction may take so long before it is worth a word
+
+
+class Held(NamedTuple):
+    """`stable`: the last stable offset. `since_ms`: how long it has stood, at least."""
+
+    stable: int
+    high_watermark: int
+    since_ms: float
+
+
+def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:
+    """What a person should know of each: the transaction that it waits for, where we may ask."""
+    if not held:
+        return {}
+    transactions = open_transactions(source, list(held))
+    return {at: reason(one, transactions[at]) for at, one in held.items()}
+
+
+def reason(held: Held, transactions: tuple[OpenTransaction, ...] | CausewayError) -> str:
+    who = "an open transaction"
+    if isinstance(transactions, CausewayError):
+        who += f" (of which producer is not known: {transactions})"
+    elif transactions:
+        first = transactions[0]
+        who += f" of producer {first.producer_id}, epoch {first.producer_epoch},"
+    return (
+        f"{who} has held offset {held.stable} for {_minutes(held.since_ms)}: "
+        f"{held.high_watermark - held.stable:,} offsets from there on are mirrored once it ends "
+        "(end its producer, or abort it with kafka-transactions.sh)"
+    )
+
+
+def _minutes(ms: float) -> str:
+    return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.0f} h"
