@@ -15,8 +15,9 @@ from causeway.dev.cluster import LocalCluster
 from causeway.model import State
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
-from tests.harness.mirror import Mirror
+from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.waiting import await_until
+from tests.harness.writers import YEARS_AGO
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -74,8 +75,10 @@ def disk(image: Path, at: Path) -> Iterator[Disk]:
 
 @pytest.fixture
 def target_with_disk(tmp_path: Path) -> Iterator[tuple[LocalCluster, Disk]]:
-    """Two brokers; the second has a disk of its own."""
-    cluster = LocalCluster("B", brokers=2, directory=tmp_path / "B")
+    """Two brokers; the second has a disk of its own. They forget the producers of old records at
+    once."""
+    forgets = {"producer.id.expiration.check.interval.ms": "200"}
+    cluster = LocalCluster("B", brokers=2, directory=tmp_path / "B", properties=forgets)
     with disk(tmp_path / "image", cluster.brokers[2].directory / "data") as its:
         try:
             cluster.start()
@@ -93,8 +96,8 @@ def test_what_a_hung_and_a_full_disk_hold_up(
     cluster, its_disk = target_with_disk
     target = KafkaTools(cluster.bootstrap)
     topic, name = f"{prefix}t", f"A.{prefix}t"
-    source.create_topic(topic, PARTITIONS)
-    target.create_topic(name, PARTITIONS, replication_factor=1)
+    source.create_topic(topic, PARTITIONS, config=FOREVER)
+    target.create_topic(name, PARTITIONS, replication_factor=1, config=FOREVER)
     leaders = target.admin.list_topics(name, timeout=30).topics[name].partitions
     held = [p for p, partition in leaders.items() if partition.leader == 2]
     free = [p for p in leaders if p not in held]
@@ -103,7 +106,13 @@ def test_what_a_hung_and_a_full_disk_hold_up(
 
     def write(size: int) -> None:
         value = bytes(size)
-        source.produce(topic, [Outgoing(value=value, partition=n % PARTITIONS) for n in range(600)])
+        source.produce(
+            topic,
+            [
+                Outgoing(value=value, partition=n % PARTITIONS, timestamp=YEARS_AGO + n)
+                for n in range(600)
+            ],
+        )
 
     clients = (
         replace(client(alias, of.bootstrap), request_timeout_ms=3_000)
@@ -138,8 +147,11 @@ def test_what_a_hung_and_a_full_disk_hold_up(
 
 
 def await_reason(driver: LaneDriver, topic: str, partition: int) -> None:
+    """Until it has been tried again, and says why it does not run."""
+
     def told() -> bool:
         report = driver.reports["A->B", topic, partition]
-        return report.state is not State.RUNNING and bool(report.reason)
+        waits = report.state is not State.RUNNING and bool(report.reason)
+        return waits and report.recoveries > 1
 
     await_until(told, what=f"a reason why {topic}-{partition} does not run")

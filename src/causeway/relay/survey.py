@@ -96,9 +96,19 @@ def _settled_ends(
                        watermark                                               log's end
 
     A request whose connection died may still lie in the broker's queue. What the followers lack,
-    no reader sees; taken for lost it would be sent again, and be there twice."""
+    no reader sees; taken for lost it would be sent again, and be there twice.
+
+    Where an append hangs with the leader's disk, the end stands still as well. But a leader names
+    the producers of a log only between two appends, so until then it leaves us without an answer.
+    """
+    hanging = {
+        place: answer
+        for place, answer in target.last_sequences(unsettled).items()
+        if isinstance(answer, CausewayError)
+    }
+    places = set(places) - hanging.keys()
     ends = offsets_at(target, places, LATEST)
-    moving = set(unsettled)
+    moving = set(unsettled) - hanging.keys()
     if moving:
         ends.update(target.log_ends(moving))
     begun = time.monotonic()
@@ -121,7 +131,7 @@ def _settled_ends(
                 moving.discard(place)
     for place in moving:
         ends[place] = not_settled(place, "its end keeps moving: another lane is at work")
-    return ends
+    return {**ends, **hanging}
 
 
 def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.relay import survey
 from causeway.wire.cluster import Cluster
@@ -76,6 +76,16 @@ def test_what_followers_go_on_to_lack_is_said(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(error, BrokerError)
     assert error.retriable
     assert "offsets 4 to 8" in str(error)
+
+
+def test_an_end_that_stands_still_as_the_disk_hangs_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Replicated(log_of(9))
+    late = UnreachableError("ask", "B", "no answer within 10 s", retriable=True)
+    monkeypatch.setattr(cluster, "last_sequences", lambda places: dict.fromkeys(places, late))
+
+    assert settled_end(monkeypatch, cluster) is late
 
 
 @pytest.mark.parametrize(("producer", "looks"), [(OURS, 3), (FOREIGN, 2)])
