@@ -62,7 +62,8 @@ CONSUMER = CLUSTER.union(
     _EVERY_CLIENT,
     _names(
         """
-    allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack
+    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
+    check.crcs client.rack
     enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
     group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
     internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
@@ -85,7 +86,9 @@ PRODUCER = CLUSTER.union(
     """
     ),
 )
-ADMIN = CLUSTER.union(_EVERY_CLIENT, ["bootstrap.controllers", "retries"])
+ADMIN = CLUSTER.union(
+    _EVERY_CLIENT, ["auto.include.jmx.reporter", "bootstrap.controllers", "retries"]
+)
 ROLES = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
 
 # Of a flow: what belongs to Connect's connectors.
@@ -121,6 +124,7 @@ WORKER = _names(
     rest.advertised.listener rest.advertised.port rest.extension.classes rest.host.name rest.port
     retry.backoff.max.ms retry.backoff.ms scheduled.rebalance.max.delay.ms send.buffer.bytes
     session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    ssl.client.auth
     status.storage.partitions status.storage.replication.factor status.storage.topic
     task.shutdown.graceful.timeout.ms topic.creation.enable topic.tracking.allow.reset
     topic.tracking.enable value.converter worker.sync.timeout.ms worker.unsync.backoff.ms

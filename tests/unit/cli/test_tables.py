@@ -11,7 +11,7 @@ from causeway.cli.common import console
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
-from causeway.control.topics import LeftOut, Problem, TopicPlan
+from causeway.control.topics import LeftOut, MirroredTopic, Problem, TopicPlan
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
@@ -70,6 +70,31 @@ def test_a_plan_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert f"orders    {shown(text)}" in out
     assert f"problem orders: {shown(str(error))}" in out
+
+
+def test_a_plan_says_what_kafka_3_left_out_and_what_stays_on_shared_topics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = ("x.internal", "orders")
+    topics = tuple(
+        MirroredTopic(
+            source=name,
+            target=f"A.{name}",
+            partitions=1,
+            source_id="0" * 32,
+            target_id=None,
+            target_partitions=1,
+            max_message_bytes=1,
+            notes=("compression.type=gzip stays",) if name == "orders" else (),
+        )
+        for name in names
+    )
+
+    plan._show(console(), planned(mirrored=topics))
+
+    out = capsys.readouterr().out.replace("\n", " ")
+    assert "which 3.x took for internal: x.internal (causeway.internal.topics" in out
+    assert "A.orders: compression.type=gzip stays" in out
 
 
 @pytest.mark.parametrize("text", ODD)
