@@ -11,12 +11,15 @@ import threading
 
 import pytest
 
+from causeway.config.settings import ControlSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError
+from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import LeadershipLostError, ProgressTopic
 from causeway.wire.cluster import Cluster
+from tests.harness.control import checkpoints
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
@@ -204,6 +207,42 @@ def test_a_deleted_topic_is_shown_no_more_after_a_while_and_never_copied_twice(
         run.await_state(topic, State.RUNNING)
         await_same(source, target, topic)
     assert run.result == 0
+
+
+def test_nothing_is_said_of_groups_on_a_topic_made_anew(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their offsets are of other records than those that were mirrored."""
+    topic, old, new = prefix + "orders", prefix + "old", prefix + "new"
+    source.create_topic(topic, 1)
+    fill(source, topic, 100)
+    source.commit_group(old, {(topic, 0): 80})
+    control = ControlSettings(
+        groups=compile_patterns(f"{prefix}.*"),
+        emit_checkpoints_interval_s=1,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval_s=1,
+    )
+    settings = link(source.bootstrap, target.bootstrap, topic, more={"control": control})
+    key = old, (f"A.{topic}", 0)
+    with RunningDaemon(monkeypatch, settings):
+        await_until(lambda: checkpoints(target).get(key), 60, "a checkpoint")
+        await_until(lambda: target.group_offsets(old) == {key[1]: 80}, 60, "a commit")
+    source.delete_topic(topic)
+    source.create_topic(topic, 1)
+    fill(source, topic, 150, first=1000)
+    source.commit_group(old, {(topic, 0): 30})
+    source.commit_group(new, {(topic, 0): 95})
+    with RunningDaemon(monkeypatch, settings) as run:
+        run.await_state(topic, State.STOPPED)
+
+        def untold() -> str:
+            task = next(task for task in run.link().tasks if task.name == "groups")
+            return task.items.get(f"{new} on {topic}-0", "")
+
+        assert "has stopped" in await_until(untold, 60, "word of the group")
+    assert checkpoints(target)[key].downstream == 80
+    assert target.group_offsets(new) == {}
 
 
 def test_a_target_made_anew_stops_until_a_person_says_from_where(

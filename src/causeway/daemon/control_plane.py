@@ -10,6 +10,7 @@ open transactions       twice a minute      whose they are, where one holds a pa
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ _log = logging.getLogger("causeway.control")
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
+_PLACES_S = 10.0
+_TICK_S = 0.1
 
 
 class ControlPlane:
@@ -72,7 +75,7 @@ class ControlPlane:
                 name="groups",
                 interval_s=interval_s,
                 work=self._groups.work,
-                begin=self._groups.forget,
+                begin=self._begin_groups,
                 at_end=True,
             )
         if self._link.sync_topic_configs_enabled:
@@ -132,9 +135,21 @@ class ControlPlane:
             lag_max=link.control.offset_lag_max,
         )
 
+    def _begin_groups(self) -> None:
+        """Nothing is said of partitions whose lanes have not found their places; so they are waited
+        for, unless that takes long."""
+        self._groups.forget()
+        deadline = time.monotonic() + _PLACES_S
+        while not self._registry.are_placed() and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+
     def _sync_offsets(self) -> Outcome:
         self._syncs.write(
-            {m.source: m.newest for m in self._registry.mirrored() if m.newest is not None}
+            {
+                m.source: m.newest
+                for m in self._registry.mirrored()
+                if m.newest is not None and not m.stopped
+            }
         )
         return DONE
 

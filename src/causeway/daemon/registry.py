@@ -25,13 +25,16 @@ _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
     """A partition with one outlet, for the control plane. `newest`: source and target offset of
-    the newest record that is known to be on both sides. `rewinds`: of its offset map."""
+    the newest record that is known to be on both sides. `rewinds`: of its offset map. `topic_id`:
+    the source's. `placed`: see Row."""
 
     source: TopicPartition
+    topic_id: str
     outlet: Outlet
     position: int
     newest: tuple[int, int] | None
     stopped: bool
+    placed: bool
     rewinds: int = 0
 
     @property
@@ -84,7 +87,7 @@ class Registry:
                 self._left.maps.pop(at, None)
                 if row.progress.state is State.STOPPED:
                     self._log_state(row)
-                elif row.stop_at is not None and row.progress.position >= row.stop_at:
+                elif row.progress.position == row.stop_at:  # beyond it, a lane has to find out why
                     row.finish()
 
     def places(self) -> list[TopicPartition]:
@@ -249,15 +252,24 @@ class Registry:
         return [
             Mirrored(
                 source=at,
+                topic_id=progress.topic_id,
                 outlet=progress.outlets[0],
                 position=progress.position,
                 newest=row.newest,
                 stopped=progress.state is State.STOPPED,
+                placed=row.placed,
                 rewinds=0 if row.map is None else row.map.rewinds,
             )
             for at, row in self._all().items()
             if len((progress := row.progress).outlets) == 1
         ]
+
+    def are_placed(self) -> bool:
+        """Whether each partition's place is known, or why it is not."""
+        return all(
+            row.placed or row.progress.state in (State.STOPPED, State.FAILED)
+            for row in self._all().values()
+        )
 
     def topics(self) -> dict[str, MirroredTopic]:
         """Those of which something is mirrored now, by source name."""

@@ -37,6 +37,7 @@ class Row:
     first: int
     stop_at: int | None = None
     lane: int | None = None
+    placed: bool = False  # a lane has found its place since we lead: its topics are what they were
     dirty: bool = False
     failed_at: float | None = None  # monotonic, since when it has been FAILED
     failures: int = 0  # times it became so
@@ -72,6 +73,7 @@ class Row:
         )
         if self.progress.state not in _NOT_WRITTEN and self.progress != before:
             self.dirty = True
+        self.placed |= self.progress.state in (State.RUNNING, State.DONE)
         self._note_failure()
         self.lane = None if stopped else standing.lane
         self.records, self.bytes = standing.records, standing.bytes
@@ -137,6 +139,7 @@ class Row:
 
     def finish(self) -> None:
         """A bounded run finds that all of its share is mirrored already."""
+        self.placed = True
         self.progress = replace(self.progress, state=State.DONE, reason=None)
 
     def stop(self, progress: Progress) -> None:

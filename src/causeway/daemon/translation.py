@@ -17,7 +17,7 @@ from typing import NamedTuple
 from causeway.daemon.discovery import Sides
 from causeway.daemon.registry import Mirrored, Registry
 from causeway.errors import CausewayError
-from causeway.model import TopicPartition
+from causeway.model import TopicPartition, same_topic
 from causeway.relay import lookup
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
@@ -98,11 +98,14 @@ class Translator:
         """A place for each source offset in `wanted`; partitions that are not mirrored one to one
         are missing. Raises CausewayError."""
         self.unfinished = False
+        found: dict[TopicPartition, dict[int, Place]] = {}
         mirrored = {m.source: m for m in self._registry.mirrored() if m.source in wanted}
+        for at, note in self._unspoken(mirrored).items():
+            del mirrored[at]
+            found[at] = dict.fromkeys(wanted[at], Place(None, note))
         self._known = {at: known for at, known in self._known.items() if at in mirrored}
         unreadable = self._trim(mirrored)
         starts = self._target_starts(mirrored)
-        found: dict[TopicPartition, dict[int, Place]] = {}
         stretches: dict[_Stretch, list[int]] = defaultdict(list)
         for at, partition in mirrored.items():
             places = self._registry.place(at, wanted[at])
@@ -129,6 +132,32 @@ class Translator:
                     stretches[_Stretch(at, version, place)].append(offset)
         self._look_up(mirrored, stretches, found)
         return _within(starts, found)
+
+    def _unspoken(
+        self, mirrored: Mapping[TopicPartition, Mirrored]
+    ) -> dict[TopicPartition, str | None]:
+        """Where an offset may be of another log than the one that was mirrored, and why; without a
+        reason where a lane will tell in a moment. Asked after the offsets themselves: what stands
+        in a topic made anew since then is not among them."""
+        sources = self._sides.source.metadata({at.topic for at in mirrored}).topics
+        targets = self._sides.target.metadata({m.target.topic for m in mirrored.values()}).topics
+        unspoken: dict[TopicPartition, str | None] = {}
+        for at, partition in mirrored.items():
+            source, target = sources[at.topic], targets[partition.target.topic]
+            if partition.stopped:
+                unspoken[at] = "it has stopped: what an offset there stands for is not certain"
+            elif (error := source.error or target.error) is not None:
+                self.unfinished |= error.retriable
+                unspoken[at] = f"its topic cannot be looked up: {error}"
+            elif not (
+                same_topic(source.topic_id, partition.topic_id)
+                and same_topic(target.topic_id, partition.outlet.topic_id)
+            ):
+                unspoken[at] = "its topic was made anew"
+            elif not partition.placed:
+                self.unfinished = True
+                unspoken[at] = None
+        return unspoken
 
     def _remembered(
         self, at: TopicPartition, version: _Version, offsets: Collection[int]
@@ -238,7 +267,7 @@ def _within(
     """No place lies before the target's log start: a consumer sent there would be out of range,
     and might begin anew at the end."""
     for at, places in found.items():
-        start = starts[at]
+        start = starts.get(at)
         if not isinstance(start, OffsetAt):
             continue
         for offset, place in places.items():

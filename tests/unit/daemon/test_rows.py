@@ -205,3 +205,12 @@ def test_who_looks_at_all_rows_keeps_no_report_waiting(monkeypatch: pytest.Monke
     monkeypatch.setattr(Row, "status", amid_a_report)
     found: tuple[Any, ...] = registry.status()
     assert found == (20,)
+
+
+def test_it_is_placed_once_a_lane_has_found_its_place() -> None:
+    it = row()
+    it.hear(says(State.RECOVERING, 0))
+    assert not it.placed
+    it.hear(says(State.RUNNING, 10))
+    it.wait()
+    assert it.placed, "another lane will find what this one has found"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 import pytest
@@ -19,14 +19,23 @@ from causeway.model import Pair, TopicPartition
 from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import OffsetMap
+from causeway.wire.metadata import ClusterMetadata, TopicMetadata
 from causeway.wire.offsets import OffsetAt
 from tests.harness.waiting import await_until
 
 DARK, LIGHT = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
+def metadata_of(names: Collection[str], topic_id: str = "a" * 32) -> ClusterMetadata:
+    topics = {name: TopicMetadata(name=name, topic_id=topic_id, partitions={}) for name in names}
+    return ClusterMetadata(cluster_id="c", brokers={}, controller=1, topics=topics)
+
+
 class DarkLogs:
     """Both clusters: who asks for the log of partition 0 is told that it has no leader."""
+
+    def metadata(self, names: Collection[str]) -> ClusterMetadata:
+        return metadata_of(names)
 
     def list_offsets(self, places: list[TopicPartition], *_: Any, **__: Any) -> dict[Any, Any]:
         return dict.fromkeys(places, NO_LEADER)
@@ -44,6 +53,8 @@ class Mapped:
     def __init__(self, *, exclusive: bool = True) -> None:
         self.exclusive = exclusive
         self.rewinds = 0
+        self.stopped = False
+        self.placed = True
 
     def mirrored(self) -> list[Mirrored]:
         return [
@@ -60,7 +71,9 @@ class Mapped:
                 ),
                 position=20,
                 newest=None,
-                stopped=False,
+                topic_id="a" * 32,
+                stopped=self.stopped,
+                placed=self.placed,
                 rewinds=self.rewinds,
             )
             for at in (DARK, LIGHT)
@@ -88,6 +101,11 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() ->
 
 class LitLogs:
     """Both clusters; logs begin at 0."""
+
+    topic_id = "a" * 32
+
+    def metadata(self, names: Collection[str]) -> ClusterMetadata:
+        return metadata_of(names, self.topic_id)
 
     def list_offsets(self, places: list[TopicPartition], *_: Any, **__: Any) -> dict[Any, Any]:
         return {at: OffsetAt(offset=0, timestamp=-1, leader_epoch=0) for at in places}
@@ -159,3 +177,24 @@ def test_a_long_look_up_goes_on_while_the_others_are_answered(
     )
     assert look_ups.asked[DARK, (8,)] == 1
     assert not translator.unfinished
+
+
+@pytest.mark.parametrize("what", ["stopped", "source made anew", "target made anew", "not placed"])
+def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
+    """What a group has committed on a topic made anew, or on another end of its log, has nothing to
+    do with what was mirrored."""
+    registry, source, target = Mapped(), LitLogs(), LitLogs()
+    registry.stopped = what == "stopped"
+    registry.placed = what != "not placed"
+    for logs in {"source made anew": [source], "target made anew": [target]}.get(what, []):
+        logs.topic_id = "c" * 32
+    one, other = cast(Any, source), cast(Any, target)
+    sides = Sides(source=one, target=other, source_admin=one, target_admin=other)
+    translator = Translator(sides, cast(Registry, registry), read_committed=True)
+
+    (place,) = translator.translate({LIGHT: {12}})[LIGHT].values()
+
+    assert place.target is None
+    assert (place.note is None) == (what == "not placed")
+    assert translator.unfinished == (what == "not placed")
+    assert translator.fallbacks == 0
