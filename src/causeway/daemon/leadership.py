@@ -35,8 +35,8 @@ from causeway.relay.progress import (
     LeadershipLostError,
     LeaseRecord,
     ProgressTopic,
-    ProgressWriter,
 )
+from causeway.relay.progress_writer import ProgressWriter
 from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.leadership")

@@ -20,9 +20,9 @@ from causeway.relay.progress import (
     OffsetMapRecord,
     Progress,
     ProgressTopic,
-    ProgressWriter,
     TaskRecord,
 )
+from causeway.relay.progress_writer import ProgressWriter
 from causeway.wire.offsets import LATEST
 
 
