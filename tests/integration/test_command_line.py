@@ -140,6 +140,7 @@ def test_an_open_transaction_is_named_with_what_it_holds_back(
 def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, prefix: str) -> None:
     source.create_topic(prefix + "orders", 3)
     source.produce(prefix + "orders", [Outgoing(value=b"x", partition=1)] * 1200)
+    source.create_topic(f"__{prefix}settings")
     source.create_topic(prefix + "stock")
     target.create_topic(f"{prefix}a.{prefix}stock")
     target.produce(f"{prefix}a.{prefix}stock", [b"not ours"])
@@ -157,11 +158,27 @@ def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, p
     assert f"{prefix}a.{prefix}stock has data already (1 offsets)" in plan.out
     assert "message.timestamp.after.max.ms: a mirror takes records as they are" in plan.out
     assert f"mm2-offset-syncs.{prefix}b.internal" in plan.out
-    assert "__consumer_offsets" not in plan.out
+    assert f"__{prefix}" not in plan.out
     assert "of Kafka, Connect and mirrors themselves left out as well" in plan.out
-    assert "nonsense" in plan.err
-    assert "nonsense" not in status.err
+    assert "unknown keys" in plan.err
+    assert "unknown keys" not in status.err
     assert f"{prefix}a.{prefix}orders" in plan.out
     assert "create: 3 partitions, 1 copy" in plan.out
     assert "no driver has run this link yet" in status.out
     assert "not begun" in status.out
+
+
+def test_a_mirror_that_begins_at_the_end_is_not_taken_for_a_whole_one(
+    file: Path, source: KafkaTools, prefix: str
+) -> None:
+    source.create_topic(prefix + "orders")
+    source.produce(prefix + "orders", [b"x"] * 10)
+    with file.open("a") as more:
+        more.write(f"{prefix}a.consumer.auto.offset.reset = latest\n")
+
+    run = causeway("run", file, "--until-caught-up")
+    (one,) = link_of(causeway("status", file, "--json").json)["partitions"]
+
+    assert run.code == 0, run.err
+    assert (one["mirrored_to"], one["lag_records"]) == (10, 0)
+    assert one["reason"].startswith("the mirror is empty: the source's offsets 0 to 9 lie before")

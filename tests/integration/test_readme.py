@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 def lines(language: str) -> list[str]:
     """Those of all fenced blocks of that language, without comments."""
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert {kind for kind, _ in fences} == {"", "properties"}, "these are what is run here"
     found = [line for kind, block in fences if kind == language for line in block.splitlines()]
     return [line.partition("  #")[0].rstrip() for line in found]
 

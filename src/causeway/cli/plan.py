@@ -30,9 +30,10 @@ def command(file: FileArgument, as_json: JsonOption = False) -> int:
         print_json(plan.as_json(whole))
     else:
         out = console()
-        for each in whole.links:
+        for number, each in enumerate(whole.links):
+            if number:
+                out.print()
             _show(out, each)
-            out.print()
         _show_own(out, whole.own)
     return _judge([problem.error for each in whole.links for problem in each.problems])
 
@@ -122,6 +123,7 @@ def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
 
     missing = [topic for topic in own if topic.there is False]
     if missing:
+        out.print()
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("topics of its own to create", "on", "for"):
             table.add_column(column, overflow="fold")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
@@ -22,6 +20,7 @@ from causeway.daemon.deleted import is_over
 from causeway.errors import CausewayError, PartitionsFailedError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
+from causeway.operate.times import timestamps_at
 from causeway.relay.progress import (
     Contents,
     LeaseRecord,
@@ -29,15 +28,11 @@ from causeway.relay.progress import (
     ProgressTopic,
     TaskRecord,
 )
-from causeway.wire import batches
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
 NOT_RUNNING: Final = 9  # exit code
-
-_PROBES: Final = 16  # fetches at once, each of one batch
-_PROBE_BYTES: Final = 4096  # a broker sends the first batch whole, however big
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +105,8 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
     target_ends = _target_ends(target, contents)
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
+    empty = [tp for tp, end in target_ends.items() if end == 0 and tp in mirrored]
+    firsts = source.list_offsets(empty, EARLIEST) if empty else {}
     behind = {
         tp: position
         for tp in mirrored
@@ -117,7 +114,7 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
         and isinstance(end := ends.get(tp), OffsetAt)
         and position < end.offset
     }
-    oldest = _timestamps_at(source, behind)
+    oldest = timestamps_at(source, behind)
     now_ms = int(time.time() * 1000)
     why = explain(source, _held(source, ends, tops, now_ms))
     return LinkStatus(
@@ -133,6 +130,9 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
                 held=why.get(tp),
                 target_end=target_ends.get(tp),
                 start=_position(tp, contents, starts),
+                source_first=first.offset
+                if isinstance(first := firsts.get(tp), OffsetAt)
+                else None,
                 first_unmirrored_ms=oldest.get(tp),
                 driver=driver,
                 now_ms=now_ms,
@@ -161,7 +161,7 @@ def _held(
         and isinstance(top := tops[tp], OffsetAt)
         and top.offset > end.offset
     }
-    begun = _timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
+    begun = timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
     return {
         tp: Held(*places[tp], now_ms - stamp)
         for tp, stamp in begun.items()
@@ -229,13 +229,14 @@ def partition_status(
     held: str | None,
     target_end: int | None,
     start: int | None,
+    source_first: int | None,
     first_unmirrored_ms: int | None,
     driver: Driver | None,
     now_ms: int,
 ) -> PartitionStatus:
     """Judge one partition. `top`: its high watermark; `held`: why its end stands; `start`: its
     position, or where a first run would begin; `target_end`: where its mirror ends, if we alone
-    write to it."""
+    write to it; `source_first`: asked for if that is 0."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
     lag = None if source_end is None or start is None else max(0, source_end - start)
     lag_ms: int | None = None
@@ -245,7 +246,7 @@ def partition_status(
         lag_ms = max(0, now_ms - first_unmirrored_ms)
     state, reason = _state(topic, progress, source_end, driver)
     if reason is None and progress is not None and target_end is not None:
-        reason = _lost(progress, target_end)
+        reason = _lost(progress, target_end) or _lacking(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     reason = "; ".join(filter(None, (reason, held))) or None
@@ -296,6 +297,16 @@ def _lost(progress: Progress, target_end: int) -> str | None:
     )
 
 
+def _lacking(progress: Progress, target_end: int, source_first: int | None) -> str | None:
+    """A mirror that began at the source's end is not behind, and lacks all the same."""
+    if target_end > 0 or source_first is None or source_first >= progress.position:
+        return None
+    return (
+        f"the mirror is empty: the source's offsets {source_first} to {progress.position - 1} lie "
+        "before its beginning, or hold nothing to mirror"
+    )
+
+
 def _reached(progress: Progress) -> int | None:
     """None for a partition that was stopped before it had begun."""
     return progress.position if progress.position >= 0 else None
@@ -310,35 +321,6 @@ def _position(
         return _reached(contents.partitions[tp])
     start = starts.get(tp)
     return start.offset if isinstance(start, OffsetAt) else None
-
-
-def _timestamps_at(
-    source: Cluster, positions: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """The timestamp (ms) of the batch at each position; a partition that fails is left out."""
-    if not positions:
-        return {}
-    with ThreadPoolExecutor(max_workers=_PROBES) as pool:
-        found = pool.map(partial(_timestamp_at, source), positions.keys(), positions.values())
-        return {tp: stamp for tp, stamp in zip(positions, found, strict=True) if stamp is not None}
-
-
-def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | None:
-    try:
-        fetched = source.fetch(tp, position, _PROBE_BYTES)
-    except CausewayError:
-        return None  # the end's own error says why, in the partition's reason
-    return first_timestamp(fetched.records)
-
-
-def first_timestamp(records: bytes) -> int | None:
-    """Of the first batch in a Fetch response: its base timestamp, or its append time."""
-    if len(records) < batches.HEADER_SIZE:
-        return None
-    fields = batches.HEADER.unpack_from(records)
-    attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
-    stamp: int = max_timestamp if attributes & batches.LOG_APPEND_TIME else base_timestamp
-    return stamp
 
 
 def verdict(links: Collection[LinkStatus]) -> int:

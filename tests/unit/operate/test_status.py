@@ -19,10 +19,10 @@ from causeway.operate.status import (
     LinkStatus,
     PartitionStatus,
     driver_of,
-    first_timestamp,
     partition_status,
     verdict,
 )
+from causeway.operate.times import first_timestamp
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, LeaseRecord, Progress
 from causeway.wire.batches import HEADER
@@ -69,6 +69,7 @@ def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStat
         "held": None,
         "target_end": None,
         "start": progress.position if progress else 0,
+        "source_first": None,
         "first_unmirrored_ms": NOW - 2_000,
         "driver": RUNNING,
         "now_ms": NOW,
@@ -81,6 +82,25 @@ def test_lag_in_records_and_in_time() -> None:
 
     assert (one.source_end, one.mirrored_to, one.lag_records, one.lag_ms) == (100, 70, 30, 2_000)
     assert (one.state, one.reason) == (State.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "target_end", "lacks"), [(5, 0, True), (70, 0, False), (5, 1, False)]
+)
+def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
+    first: int, target_end: int, lacks: bool
+) -> None:
+    outlet = OUTLET.model_copy(update={"topic_id": TOPIC.target_id})
+    one = judge(
+        replace(PROGRESS, outlets=(outlet,)),
+        end=OffsetAt(offset=70, timestamp=-1, leader_epoch=0),
+        target_end=target_end,
+        source_first=first,
+    )
+
+    assert one.lag_records == 0
+    said = one.reason or ""
+    assert ("the mirror is empty: the source's offsets 5 to 69" in said) is lacks
 
 
 def test_caught_up_means_no_lag_however_old_the_last_record() -> None:
