@@ -47,7 +47,13 @@ class Survey:
     def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> Survey:
         sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
         targets = {place_of(o): o.topic_id for r in requests for o in r.assignment.outlets}
-        unsettled = {place_of(o) for r in requests if r.unsettled for o in r.assignment.outlets}
+        unsettled = {
+            place_of(o)
+            for r in requests
+            if r.unsettled
+            for o in r.assignment.outlets
+            if o.producer_id >= 0  # nothing is looked for in the target where repeats may be
+        }
         producers = {o.producer_id for r in requests for o in r.assignment.outlets}
         shared = {
             place_of(o)
