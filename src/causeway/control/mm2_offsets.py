@@ -108,7 +108,7 @@ def _partition(key: bytes, source: str) -> TopicPartition | None:
         connector, place = json.loads(key)
         if connector == _CONNECTOR and place["cluster"] == source:
             return TopicPartition(str(place["topic"]), int(place["partition"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         pass
     return None
 
@@ -117,7 +117,7 @@ def _copied(value: bytes) -> Copied | None:
     try:
         entry = json.loads(value)
         return Copied(int(entry["offset"]), entry.get("writer") == _OURS["writer"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -34,8 +34,9 @@ from causeway.wire.frames import (
 )
 from causeway.wire.handshake import authenticate
 from causeway.wire.sockets import connect, describe_loss
-from causeway.wire.varint import skip_tags, walking
+from causeway.wire.varint import bound_kafka_python, skip_tags, walking
 
+bound_kafka_python()
 _API_VERSIONS = 18
 # kafka-python makes the class for a version of an answer when it is first asked for, and keeps a
 # weak reference to it: of two threads that ask at once, one could leave a dead one behind.

@@ -1,14 +1,21 @@
-"""Kafka's unsigned varints (as in Protocol Buffers), for the messages walked by hand."""
+"""Kafka's unsigned varints (as in Protocol Buffers), of five bytes at most.
+
+For the messages walked by hand; and `bound_kafka_python` for those that kafka-python decodes.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
 
 from causeway.errors import ProtocolError
 
 _MOST_BYTES = 5  # of 32 bits: Kafka's lengths, counts and tags have no more
+_SHIFTS = tuple(range(0, 7 * _MOST_BYTES, 7))
 
 
 def put_uvarint(out: bytearray, number: int) -> None:
@@ -26,7 +33,7 @@ def uvarint(data: memoryview, at: int) -> tuple[int, int]:
     if byte < 0x80:
         return byte, at
     number = byte & 0x7F
-    for shift in range(7, 7 * _MOST_BYTES, 7):
+    for shift in _SHIFTS[1:]:
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
@@ -52,3 +59,24 @@ def walking(what: str) -> Iterator[None]:
         yield
     except (IndexError, struct.error) as error:
         raise ProtocolError("read", what, "it ends too early") from error
+
+
+def bound_kafka_python() -> None:
+    """Has kafka-python's decoders take five bytes at most too; its own add up as many as there are,
+    which takes minutes for a megabyte. To be called before it has made any decoder."""
+
+    def emit(context: Any, name: str, indent: str) -> None:
+        byte, shift = context.next_var("b"), context.next_var("sh")
+        for line in (
+            f"{name} = 0",
+            f"for {shift} in {_SHIFTS}:",
+            f"    {byte} = data[pos]",
+            "    pos += 1",
+            f"    {name} |= ({byte} & 0x7f) << {shift}",
+            f"    if {byte} < 0x80: break",
+            "else:",
+            f"    raise ValueError('a length of more than {_MOST_BYTES} bytes')",
+        ):
+            context.emit(indent, line)
+
+    UnsignedVarInt32.emit_decode_from = staticmethod(emit)

@@ -77,3 +77,8 @@ def test_nothing_is_written_where_mirror_maker_never_ran() -> None:
     log = Log(0)
     offsets(log).write({TopicPartition("orders", 2): 42})
     assert not log.written
+
+
+def test_brackets_without_end_are_nobodys_position() -> None:
+    deep = b"[" * 200_000
+    assert offsets(Log(25, {KEY: deep, deep: b'{"offset":41}'})).read() == {}

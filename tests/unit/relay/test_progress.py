@@ -83,7 +83,14 @@ def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
 
 def test_strangers_are_refused() -> None:
     assert progress.decode(b'{"task":"groups"}', None) is None, "nobody misses it"
-    for key, value in [(None, b"{}"), (b"k", b"{}"), (b'{"topic":"t"}', b'{"v":1}')]:
+    deep = b"[" * 200_000
+    for key, value in [
+        (None, b"{}"),
+        (b"k", b"{}"),
+        (b'{"topic":"t"}', b'{"v":1}'),
+        (b"{}", deep),
+        (deep, b"{}"),
+    ]:
         with pytest.raises(ProtocolError):
             progress.decode(key, value)
     with pytest.raises(ProtocolError, match="newer version"):

@@ -96,6 +96,15 @@ def test_an_answer_to_another_question_is_refused(broker: ScriptedBroker) -> Non
         assert connection.closed
 
 
+def test_an_endless_length_is_refused_at_once(broker: ScriptedBroker) -> None:
+    body = b"\0\0\0\x02\0" + b"\0\0\0\0" + b"\xff" * 1_000_000  # added up, it took minutes
+    broker.handlers[MetadataRequest] = lambda *_: len(body).to_bytes(4) + body
+    started = time.monotonic()
+    with open_to(broker) as connection, pytest.raises(ProtocolError, match="more than 5 bytes"):
+        connection.call(ask(), timeout_s=20)
+    assert time.monotonic() - started < 20
+
+
 def test_an_answer_cut_short_is_refused(broker: ScriptedBroker) -> None:
     broker.handlers[MetadataRequest] = lambda *_: b"\0\0\0\x06" + b"\0\0\0\x02" + b"\0\0"
     with open_to(broker) as connection, pytest.raises(ProtocolError, match="can't be decoded"):
