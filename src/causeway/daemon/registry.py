@@ -177,15 +177,11 @@ class Registry:
                     row.wait()
 
     def _log_state(self, row: Row) -> None:
-        _log.warning(
-            "partition %s",
-            row.progress.state.value,
-            extra={
-                "link": self._link,
-                "partition": str(row.progress.source),
-                "reason": row.progress.reason,
-            },
-        )
+        self._log(row, row.progress.state.value, row.progress.reason)
+
+    def _log(self, row: Row, what: str, reason: str | None) -> None:
+        extra = {"link": self._link, "partition": str(row.progress.source), "reason": reason}
+        _log.warning("partition %s", what, extra=extra)
 
     # -- progress ---------------------------------------------------------------------------------
 
@@ -294,6 +290,8 @@ class Registry:
             for at, reason in why.items():
                 row = self._rows.get(at)
                 if row and row.hold is not None and row.hold.stable == held[at].stable:
+                    if row.hold.reason is None:
+                        self._log(row, "held", reason)
                     row.hold.reason = reason
 
     def place(
