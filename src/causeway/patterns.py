@@ -66,11 +66,11 @@ def _engine(pattern: Pattern) -> Any:
     return regex.compile(pattern.text, regex.ASCII)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=500_000)  # 100,000 topics, and what the usual file asks of each
 def _matches(pattern: Pattern, name: str) -> bool | None:
     engine = _engine(pattern)
     if not isinstance(engine, regex.Pattern):
-        return engine.fullmatch(name) is not None
+        return engine.fullmatch(name.encode()) is not None  # bytes: no offsets to be translated
     try:
         return engine.fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True) is not None
     except TimeoutError:
