@@ -244,7 +244,8 @@ def partition_status(
         lag_ms = 0
     elif lag and first_unmirrored_ms is not None:
         lag_ms = max(0, now_ms - first_unmirrored_ms)
-    state, reason = _state(topic, progress, source_end, driver)
+    high_watermark = top.offset if isinstance(top, OffsetAt) else None
+    state, reason = _state(topic, progress, high_watermark, driver)
     if reason is None and progress is not None and target_end is not None:
         reason = _lost(progress, target_end) or _lacking(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:
@@ -255,7 +256,7 @@ def partition_status(
         partition=tp.partition,
         target=topic.target,
         source_end=source_end,
-        high_watermark=top.offset if isinstance(top, OffsetAt) else None,
+        high_watermark=high_watermark,
         mirrored_to=_reached(progress) if progress else None,
         lag_records=lag,
         lag_ms=lag_ms,
@@ -265,7 +266,7 @@ def partition_status(
 
 
 def _state(
-    topic: MirroredTopic, progress: Progress | None, source_end: int | None, driver: Driver | None
+    topic: MirroredTopic, progress: Progress | None, top: int | None, driver: Driver | None
 ) -> tuple[str, str | None]:
     running = driver is not None and driver.running
     if progress is None:
@@ -276,9 +277,10 @@ def _state(
         return State.STOPPED, anew.format(progress.position)
     if progress.outlets and topic.target_id is None:
         return State.STOPPED, f"the target topic is gone ({ACT})"
-    if source_end is not None and source_end < progress.position:
+    # What is committed may end before: MirrorMaker 2, who was here first, copies what is open, too.
+    if top is not None and top < progress.position:
         return State.STOPPED, (
-            f"the source was truncated: it ends at {source_end}, below the position "
+            f"the source was truncated: it ends at {top}, below the position "
             f"{progress.position} ({ACT})"
         )
     if not running:

@@ -156,6 +156,14 @@ def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> No
     assert truncated.lag_records == 0
 
 
+def test_a_position_past_the_last_stable_offset_is_no_truncation() -> None:
+    taken_over = judge(
+        replace(PROGRESS, position=120), top=OffsetAt(offset=130, timestamp=-1, leader_epoch=0)
+    )
+
+    assert (taken_over.state, taken_over.lag_records) == (State.RUNNING, 0)
+
+
 def test_a_partition_not_begun_lags_by_all_there_is() -> None:
     one = judge(None)
 
