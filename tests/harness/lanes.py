@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from causeway.config.settings import ClientSettings
@@ -62,6 +62,7 @@ class LaneDriver:
         self.reports: dict[tuple[str, str, int], PartitionReport] = {}
         self.drained: set[int] = set()
         self.renew = True
+        self._handed: set[tuple[str, str, int]] = set()  # assignments that a lane has had
         self._settings = {"source": to_wire(source), "target": to_wire(target)}
         self._lease_s = lease_s
         self._key = new_secret()
@@ -136,7 +137,7 @@ class LaneDriver:
         for assignment in made:
             self.assignments[assignment.key] = assignment
         for connection in self._connections.values():
-            connection.send(Assign(assignments=tuple(made)))
+            self._hand(connection, made)
         return made
 
     def start_lane(self, number: int) -> subprocess.Popen[bytes]:
@@ -206,7 +207,19 @@ class LaneDriver:
         )
         with self._lock:
             newest = [self._newest(assignment) for assignment in self.assignments.values()]
-        connection.send(Assign(assignments=tuple(newest)))
+        self._hand(connection, newest)
+
+    def _hand(self, connection: LaneConnection, assignments: Sequence[Assignment]) -> None:
+        """Nothing is on its way of what no lane has had before."""
+        connection.send(
+            Assign(
+                assignments=tuple(
+                    one.model_copy(update={"settled": one.key not in self._handed})
+                    for one in assignments
+                )
+            )
+        )
+        self._handed.update(one.key for one in assignments)
 
     def _newest(self, assignment: Assignment) -> Assignment:
         report = self.reports.get(assignment.key)

@@ -121,6 +121,8 @@ FORGETS = {
     "producer.id.expiration.ms": "1000",
     "producer.id.expiration.check.interval.ms": "100",
 }
+# So long a lane waits for late requests before it sends old records.
+PATIENT_S = 2.0
 # Ten minutes by default, in which these tests may not be done: two lanes at a time rely on it.
 REMEMBERS = {"producer.id.expiration.check.interval.ms": "86400000"}
 
@@ -242,7 +244,7 @@ def test_lanes_killed_frozen_and_doubled(
     ground: Ground, prefix: str, timestamp: int | None, read_committed: bool
 ) -> None:
     """Up to three lanes live on the same partitions, each told an old pair when it starts."""
-    with battle(ground, prefix) as it:
+    with battle(ground, prefix, patience_s=10 if timestamp is None else PATIENT_S) as it:
         it.create(2)
         it.claim(read_committed=read_committed)
         it.driver.forgets = True
@@ -259,7 +261,7 @@ def test_lanes_killed_frozen_and_doubled(
 def test_brokers_killed_as_well(ground: Ground, prefix: str, timestamp: int | None) -> None:
     """A broker that starts again has forgotten the producers of old records: lanes of those come
     one after the other, as leases have it, for this driver renews the lease of each that lives."""
-    with battle(ground, prefix) as it:
+    with battle(ground, prefix, patience_s=10 if timestamp is None else PATIENT_S) as it:
         it.create(2)
         it.claim()
         it.driver.forgets = True
@@ -303,7 +305,7 @@ def test_a_broker_that_forgets_at_once(ground: Ground, prefix: str) -> None:
     pause = threading.Event()
     with (
         ground_of(ground.source, properties=FORGETS) as amnesia,
-        battle(amnesia, prefix, lease_s=lease_s) as it,
+        battle(amnesia, prefix, lease_s=lease_s, patience_s=PATIENT_S) as it,
     ):
         it.create(2)
         it.claim()
@@ -427,7 +429,7 @@ def test_an_idle_lane_does_not_trust_a_broker_that_came_back(ground: Ground, pre
     """Two lanes hold the lease (it is long). One sleeps while the other mirrors old records; then
     the broker is started again and forgets their producer. The sleeper must not send what it reads
     late."""
-    with battle(ground, prefix, lease_s=120, patience_s=120) as it:
+    with battle(ground, prefix, lease_s=120, patience_s=30) as it:
         it.create()
         it.written(50, timestamp=YEARS_AGO)
         it.claim()
@@ -793,6 +795,35 @@ def three(ground: Ground) -> Iterator[Ground]:
     """A target of three brokers, which forget at once."""
     with ground_of(ground.source, brokers=3, properties=FORGETS) as made:
         yield made
+
+
+def test_a_dead_lanes_request_arrives_late_and_the_broker_has_forgotten(
+    three: Ground, prefix: str
+) -> None:
+    """The network holds a batch, longer than the broker remembers the producer of old records. So
+    its successor waits before it sends what it reads, and looks at the log again."""
+    with battle(three, prefix, lease_s=1, patience_s=5) as it:
+        it.create()
+        it.written(100, timestamp=YEARS_AGO)
+        it.claim()
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        ports = it.ports_of(0)
+        for node in three.target.brokers:
+            three.proxies[node].stall("up", client_ports=ports)
+        it.written(50, timestamp=YEARS_AGO)
+        held = [three.proxies[node] for node in three.target.brokers]
+        await_until(lambda: any(proxy.held > 500 for proxy in held), what="a batch is on its way")
+        it.driver.kill(0)
+        it.driver.start_lane(1)
+        threading.Event().wait(4)  # a successor that does not wait has sent it, and is forgotten
+        for proxy in held:
+            proxy.release()
+        it.written(50, timestamp=YEARS_AGO)
+
+        it.await_mirrored()
+
+        it.assert_same()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "shared"])

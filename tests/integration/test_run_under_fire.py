@@ -60,6 +60,8 @@ def test_process_tree_and_lanes_killed_at_random(
         "A->B.enabled = true",
         f"topics = {prefix}.*",
         "causeway.lease.ms = 3000",
+        # So long old records wait after each start, for what was sent before.
+        "B.request.timeout.ms = 5000",
     )
     chance = random.Random(SEED)
     run = Running("run", file, directory=tmp_path)

@@ -177,7 +177,8 @@ class Claimer:
                 self._link,
             )
             begun = offset_map_of(progress, None)
-            rows.append(Row(topic=topic, progress=progress, first=progress.position, map=begun))
+            first = progress.position
+            rows.append(Row(topic=topic, progress=progress, first=first, map=begun, begun=True))
         maps = [row.map_record() for row in rows if row.map is not None]
         self._leadership.write([*(row.progress for row in rows), *maps])
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})

@@ -292,6 +292,7 @@ def assignment(
     source_key: str,
     target_key: str,
     stop_at: int | None,
+    settled: bool = False,
 ) -> Assignment:
     return Assignment(
         link=link.name,
@@ -303,6 +304,7 @@ def assignment(
         leader_epoch=progress.leader_epoch,
         outlets=progress.outlets,
         keys_from=progress.keys_from,
+        settled=settled,
         stop_at=stop_at,
         read_committed=link.fetch.read_committed,
         max_message_bytes=topic.max_message_bytes,

@@ -29,6 +29,7 @@ from causeway.config.settings import LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.fleet import MARGIN
 from causeway.errors import CausewayError
+from causeway.relay.lease import clock
 from causeway.relay.progress import (
     Contents,
     Entry,
@@ -116,7 +117,7 @@ class Leadership:
     def term(self) -> int | None:
         """Which of our times of leading this is, from 1 on; None unless we surely lead. Two equal
         answers mean that nobody else has led in between."""
-        surely = self._leading and time.monotonic() - self._written_at < self._lease_s
+        surely = self._leading and clock() - self._written_at < self._lease_s
         return self._term if surely else None
 
     @property
@@ -126,7 +127,7 @@ class Leadership:
 
     @property
     def renewal_due(self) -> bool:
-        return time.monotonic() - self._written_at > self._lease_s / 3
+        return clock() - self._written_at > self._lease_s / 3
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Returns once `entries`, and a renewed lease, are durably in the topic.
@@ -137,10 +138,10 @@ class Leadership:
             if self._writer is None:
                 raise LeadershipLostError("write progress", self._topic.topic, "not leading")
             try:
-                if time.monotonic() - self._taken_at > _REFRESH_S:
+                if clock() - self._taken_at > _REFRESH_S:
                     self._writer.write([self._record()])  # proves that nobody else leads by now
                     self._take()
-                writing_at = time.monotonic()
+                writing_at = clock()
                 self._writer.write([self._record(), *entries])
             except LeadershipLostError:
                 self._leading = False
@@ -215,7 +216,7 @@ class Leadership:
         if self._progress_lost is None:
             self._progress_lost = producer[1] > 0
         self._writer = ProgressWriter(self._topic, *producer)
-        writing_at = time.monotonic()
+        writing_at = clock()
         self._writer.write([self._record()])
         self._taken_at = self._written_at = writing_at
 

@@ -385,6 +385,7 @@ class Link:
                 source_key=self._source_key,
                 target_key=self._target_key,
                 stop_at=row.stop_at,
+                settled=row.begun,
             )
             for row in rows
         )

@@ -36,6 +36,7 @@ class Row:
     progress: Progress
     first: int
     stop_at: int | None = None
+    begun: bool = False  # claimed just now: nothing of it can be on its way
     lane: int | None = None
     placed: bool = False  # a lane has found its place since we lead: its topics are what they were
     dirty: bool = False

@@ -12,6 +12,7 @@ back-off FAILED RUNNING ─────────────┘
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -185,6 +186,8 @@ class Flow:
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
+    # Until then (monotonic) a request may still arrive whose connection is gone; see late.py.
+    late_by: float = 0.0
     unsettled: bool = True  # batches may have reached the target that nobody told us of
     recovering: bool = False  # a recovery job has it
     leaving: bool = False  # revoked or draining: nothing new is sent
@@ -286,5 +289,8 @@ class Flow:
             bytes=self.bytes,
             recoveries=self.recoveries,
             final=final,
-            settled=final and not self.unsettled and not self.unanswered,
+            settled=final
+            and not self.unsettled
+            and not self.unanswered
+            and time.monotonic() >= self.late_by,
         )

@@ -29,10 +29,12 @@ from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.flow import Flow
 from causeway.relay.helpers import Helpers
 from causeway.relay.idle import IdlePairs
-from causeway.relay.lease import LeaseGuard
+from causeway.relay.late import must_wait
+from causeway.relay.lease import LeaseGuard, clock
 from causeway.relay.memory import keep_freed_memory
 from causeway.relay.messages import (
     Assign,
+    Assignment,
     Clusters,
     Drain,
     Drained,
@@ -122,7 +124,7 @@ class Lane:
                 case Assign():
                     for assignment in message.assignments:
                         self._leave(self._flows.get(assignment.key))  # it takes over
-                        self._flows[assignment.key] = Flow.of(assignment)
+                        self._take_over(assignment)
                 case Revoke():
                     for key in message.keys:
                         self._leave(self._flows.get(key))
@@ -148,6 +150,13 @@ class Lane:
             on_failure=self._doubt,
         )
 
+    def _take_over(self, assignment: Assignment) -> None:
+        flow = self._flows[assignment.key] = Flow.of(assignment)
+        if flow.unsettled and self._connections is not None:
+            # What another lane has sent may still arrive.
+            patience_s = self._connections.cluster(assignment.target).timeout_s
+            flow.late_by = time.monotonic() + patience_s
+
     def _leave(self, flow: Flow | None) -> None:
         """Send nothing new of `flow`; it goes once its answers are here."""
         if flow is not None and not flow.leaving:
@@ -167,7 +176,7 @@ class Lane:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._control.send(
             Report(
-                lane_time=now,
+                lane_time=clock(),
                 partitions=tuple(reports),
                 rss_bytes=_resident_bytes(),
                 cpu_s=usage.ru_utime + usage.ru_stime,
@@ -183,7 +192,7 @@ class Lane:
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
 
     def _turn(self, connections: Connections, now: float) -> None:
-        if not self._lease.lasts(now):
+        if not self._lease.lasts():
             self._hold(connections)
         else:
             self._recover(connections, now)
@@ -441,6 +450,16 @@ class Lane:
             self._doubt(flow, f"what was fetched at {flow.position} cannot be read: {error!r}")
             return
         flow.position = kept.position
+        if must_wait(flow, kept.batches, time.monotonic()):
+            self._doubt(
+                flow,
+                "its records are so old that the target may have forgotten what it got of them: "
+                "waits until nothing that was sent before can arrive any more",
+                unsettled=True,
+                failure=False,
+            )
+            flow.retry_at = flow.late_by
+            return
         if kept.batches:
             flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
         if kept.leader_epoch >= 0:

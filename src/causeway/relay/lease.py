@@ -14,21 +14,29 @@ import signal
 import time
 from collections.abc import Callable
 
+# Not the monotonic one: that stands still while the machine sleeps, and other machines' do not.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 MARGIN_S = 0.05  # a lease is taken to end so much sooner, for what setting the timer may take
+
+
+def clock() -> float:
+    """Seconds since some moment, on the clock by which leases are measured."""
+    return time.clock_gettime(_CLOCK)
 
 
 class LeaseGuard:
     """For the one thread that sends."""
 
     def __init__(self) -> None:
-        self._until = 0.0
+        self._until = 0.0  # by `clock`
 
     def renew(self, until: float) -> None:
-        """It lasts until then, in monotonic time (s)."""
+        """It lasts until then, by `clock`."""
         self._until = until - MARGIN_S
 
-    def lasts(self, now: float) -> bool:
-        return now < self._until
+    def lasts(self) -> bool:
+        return clock() < self._until
 
     def send(self, act: Callable[[], object]) -> None:
         """Does `act`, where the lease lasts; the process ends (SIGALRM, whose action must be the
@@ -41,10 +49,10 @@ class LeaseGuard:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _armed(self) -> bool:
-        while self.lasts(now := time.monotonic()):
+        while (now := clock()) < self._until:
             signal.setitimer(signal.ITIMER_REAL, self._until - now)
             # The timer counts from when it was set: stopped before that, it would go off late.
-            if time.monotonic() - now < MARGIN_S:
+            if clock() - now < MARGIN_S:
                 return True
         signal.setitimer(signal.ITIMER_REAL, 0)
         return False

@@ -2,7 +2,7 @@
 
 Driver to lane: Clusters, Assign, Revoke, Lease, Drain. Lane to driver: Hello, Report, Drained.
 
-The lease works on the lane's own clock: each Report carries the lane's monotonic time, the driver
+The lease works on the lane's own clock: each Report carries the lane's time, the driver
 echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
 that lay in a socket buffer while the lane was paused therefore never prolongs anything.
 """

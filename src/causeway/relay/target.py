@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.relay.flow import Flow, OutletState, Sent
+from causeway.relay.late import is_young
 from causeway.relay.lease import LeaseGuard
 from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, Batch, header
@@ -31,9 +32,6 @@ UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip
 # newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
 # longer silence the id of old records may be forgotten.
 REMEMBERED_S = 60.0
-# Amid a stream of records older than that it may forget at any moment. A hole that this could leave
-# shows by its offsets, but not where others write to the partition as well.
-YOUNG_S = 12 * 60 * 60.0
 
 
 class Answer(NamedTuple):
@@ -60,6 +58,7 @@ class TargetConnection:
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_Request] = field(default_factory=deque)
     _unanswered_bytes: int = 0
+    _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
@@ -82,7 +81,7 @@ class TargetConnection:
         """Build and send as many requests as may be in flight. Nothing leaves this process once the
         lease is over."""
         while (
-            lease.lasts(now)
+            lease.lasts()
             and self._ready
             and len(self._requests) < self.max_requests
             and self._unanswered_bytes < UNANSWERED_BYTES
@@ -143,10 +142,9 @@ class TargetConnection:
             correlation_id = int.from_bytes(frame[:4], "big", signed=True)
             if not self._requests or self._requests[0].correlation_id != correlation_id:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
-            results = {
-                (produced.topic, produced.partition): produced
-                for produced in produce.parse(frame, self.version)
-            }
+            answered, throttle_ms = produce.parse(frame, self.version)
+            self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
+            results = {(produced.topic, produced.partition): produced for produced in answered}
             request = self._requests[0]
             for key in request.parts.keys() - results.keys():
                 flow, _, _ = request.parts[key]
@@ -157,26 +155,27 @@ class TargetConnection:
             for _, outlet, _ in request.parts.values():
                 outlet.unanswered -= 1
             for key, (flow, outlet, sent) in request.parts.items():
-                if results[key].error == 0 and (outlet.exclusive or _is_young(sent)):
+                # Amid a stream of old records the broker may forget at any moment. A hole that this
+                # could leave shows by its offsets, but not where others write as well.
+                young = outlet.exclusive or is_young(sent.max_timestamp)
+                if results[key].error == 0 and young:
                     outlet.remembered_until = now + REMEMBERED_S
                 yield Answer(flow, outlet, sent, results[key])
 
     def abandon(self) -> set[Flow]:
         """Close without a word; the flows whose batches may or may not have been appended, and
-        those that had some to send."""
+        those that had some to send. Those batches may still arrive."""
         self.connection.close()
         doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
+        late_by = time.monotonic() + self.timeout_ms / 1000 + self._throttle_s
         for request in self._requests:
             for flow, outlet, _ in request.parts.values():
                 outlet.unanswered = 0
+                flow.late_by = max(flow.late_by, late_by)
                 doubtful.add(flow)
         self._requests.clear()
         return doubtful
-
-
-def _is_young(sent: Sent) -> bool:
-    return sent.max_timestamp / 1000 > time.time() - YOUNG_S
 
 
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:

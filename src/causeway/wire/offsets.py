@@ -68,7 +68,6 @@ def list_offsets(
     the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
     a few seconds, any other that cannot be told its error after `patience_s` (the request timeout).
     """
-
     return at_leaders(
         cluster,
         tps,

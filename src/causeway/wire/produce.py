@@ -81,13 +81,14 @@ def build(
     return buffers
 
 
-def parse(frame: memoryview, version: int) -> list[Produced]:
-    """The result of each partition in a response's frame. Raises ProtocolError."""
+def parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
+    """The result of each partition in a response's frame, and how long (ms) the broker will read
+    nothing more from the connection, for a quota. Raises ProtocolError."""
     with walking("a produce answer"):
         return _parse(frame, version)
 
 
-def _parse(frame: memoryview, version: int) -> list[Produced]:
+def _parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
     results = []
     at = skip_tags(frame, 4)
     topics, at = uvarint(frame, at)
@@ -111,7 +112,8 @@ def _parse(frame: memoryview, version: int) -> list[Produced]:
                 Produced(topic, index, error, base_offset, append_time, log_start, message)
             )
         at = skip_tags(frame, at)
-    return results
+    (throttle_ms,) = _INDEX.unpack_from(frame, at)
+    return results, throttle_ms
 
 
 def _message(frame: memoryview, at: int) -> tuple[str, int]:

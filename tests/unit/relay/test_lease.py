@@ -10,17 +10,17 @@ import time
 
 import pytest
 
-from causeway.relay.lease import LeaseGuard
+from causeway.relay.lease import LeaseGuard, clock
 from tests.harness.waiting import await_until
 
 LEASE_S = 1.0
 
 # Stops itself between the look at the lease and what would be the system call.
 STOPPED = f"""
-import os, signal, time
-from causeway.relay.lease import LeaseGuard
+import os, signal
+from causeway.relay.lease import LeaseGuard, clock
 lease = LeaseGuard()
-lease.renew(time.monotonic() + {LEASE_S})
+lease.renew(clock() + {LEASE_S})
 def act():
     os.kill(os.getpid(), signal.SIGSTOP)
     print("sent", flush=True)
@@ -31,7 +31,7 @@ lease.send(act)
 @pytest.fixture
 def lease() -> LeaseGuard:
     lease = LeaseGuard()
-    lease.renew(time.monotonic() + 3600)
+    lease.renew(clock() + 3600)
     return lease
 
 
@@ -51,7 +51,7 @@ def test_no_timer_is_left_by_what_fails(lease: LeaseGuard) -> None:
 
 
 def test_does_not_send_when_it_is_over(lease: LeaseGuard) -> None:
-    lease.renew(time.monotonic())
+    lease.renew(clock())
     done: list[bool] = []
 
     lease.send(lambda: done.append(True))
@@ -72,3 +72,15 @@ def test_stopped_while_it_sends_it_ends_before_it_does() -> None:
         assert process.wait() == -signal.SIGALRM
         assert process.stdout is not None
         assert process.stdout.read() == b""
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")
+def test_it_runs_out_while_the_machine_sleeps(
+    lease: LeaseGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock stands still meanwhile."""
+    read = time.clock_gettime
+    slept = {time.CLOCK_BOOTTIME: 3601.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda which: read(which) + slept.get(which, 0.0))
+
+    assert not lease.lasts()

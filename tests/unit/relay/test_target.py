@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from causeway.errors import ProtocolError
 from causeway.model import Pair
 from causeway.relay.flow import Flow, OutletState
-from causeway.relay.lease import LeaseGuard
+from causeway.relay.lease import LeaseGuard, clock
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.target import REMEMBERED_S, Answer, TargetConnection, next_batch
 from causeway.wire.batches import HEADER, Batch
@@ -57,7 +56,14 @@ class FakeConnection:
     def close(self) -> None:
         self.closed = True
 
-    def answer(self, request: Any, *, error: int = 0, leave_out: int | None = None) -> None:
+    def answer(
+        self,
+        request: Any,
+        *,
+        error: int = 0,
+        leave_out: int | None = None,
+        throttle_ms: int = 0,
+    ) -> None:
         kind = ProduceResponse.TopicProduceResponse
         part = kind.PartitionProduceResponse
         response = ProduceResponse(
@@ -78,6 +84,7 @@ class FakeConnection:
                 )
                 for topic in request.topic_data
             ],
+            throttle_time_ms=throttle_ms,
         )
         response.with_header(correlation_id=request.header.correlation_id)
         self.frames.append(memoryview(bytes(response.encode(header=True))))
@@ -90,7 +97,7 @@ class Bench:
         self.wire = FakeConnection()
         self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, 5)
         self.lease = LeaseGuard()
-        self.lease.renew(time.monotonic() + 3600)
+        self.lease.renew(clock() + 3600)
         self.now = 1000.0
 
     def flow(self, partition: int = 0, *targets: int, producer_id: int = 7) -> Flow:

@@ -94,7 +94,9 @@ def test_response_is_what_kafka_python_wrote(version: int) -> None:
     )
     response.with_header(correlation_id=17)
 
-    one, refused, two = parse(memoryview(bytes(response.encode(header=True))), version)
+    results, throttle_ms = parse(memoryview(bytes(response.encode(header=True))), version)
+    one, refused, two = results
+    assert throttle_ms == 5
 
     assert (one.topic, one.partition, one.error) == (_topic(version, ONE), 0, 0)
     assert (one.base_offset, one.append_time, one.message) == (12, -1, "")
@@ -129,6 +131,6 @@ def test_hints_about_a_new_leader_are_skipped(version: int) -> None:
     )
     response.with_header(correlation_id=17)
 
-    results = parse(memoryview(bytes(response.encode(header=True))), version)
+    results, _ = parse(memoryview(bytes(response.encode(header=True))), version)
 
     assert [(r.partition, r.error) for r in results] == [(0, 6), (1, 6)]

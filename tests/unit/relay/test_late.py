@@ -1,0 +1,62 @@
+"""What was sent over a connection that is gone may arrive all the same."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from causeway.relay.late import YOUNG_S, must_wait
+from causeway.relay.source import keep
+from causeway.wire.batches import Batch
+from tests.harness.raw_batches import Rec, raw_batch
+from tests.unit.relay.test_target import Bench
+
+NOW_MS = int(time.time() * 1000)
+OLD_MS = NOW_MS - int(YOUNG_S * 1000) - 60_000
+
+
+def batch(*timestamps: int) -> Batch:
+    records = [Rec(offset=i, timestamp=t) for i, t in enumerate(timestamps)]
+    (kept,) = keep(memoryview(raw_batch(records)), 0, (), "t").batches
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "seconds_left", "waits"),
+    [(OLD_MS, 5, True), (-1, 5, True), (NOW_MS, 5, False), (OLD_MS, -5, False), (-1, -5, False)],
+    ids=["old", "no time", "young", "old, later", "no time, later"],
+)
+def test_only_old_records_wait_and_not_for_ever(
+    timestamp: int, seconds_left: float, waits: bool
+) -> None:
+    flow = Bench().flow()
+    flow.late_by = 1000 + seconds_left
+
+    assert must_wait(flow, [batch(NOW_MS), batch(timestamp)], 1000) is waits
+
+
+def test_what_is_unanswered_when_its_connection_goes_may_be_late() -> None:
+    """By the request's time-out, and as long as the broker has said that it will read nothing."""
+    bench = Bench()
+    throttled, idle = bench.flow(0), bench.flow(1)
+    bench.offer(throttled, throttled.outlets[0], batch(NOW_MS))
+    bench.send()
+    bench.wire.answer(bench.wire.requests[0], throttle_ms=7_000)
+    bench.receive()
+    bench.offer(throttled, throttled.outlets[0], batch(NOW_MS))
+    bench.send()
+
+    bench.target.abandon()
+
+    assert throttled.late_by == pytest.approx(time.monotonic() + 30 + 7, abs=3)
+    assert idle.late_by == 0
+
+
+def test_what_may_be_late_is_not_settled() -> None:
+    """Even where nobody waits for an answer any more: the next lane must know."""
+    flow = Bench().flow()
+    flow.unsettled = False
+    assert flow.report(final=True).settled
+    flow.late_by = time.monotonic() + 60
+    assert not flow.report(final=True).settled
