@@ -82,7 +82,9 @@ def install() -> None:
     run([python, "-m", "compileall", "-q", *sources], "compile causeway")
     print("Starting Spark once, to prepare for quick starts", flush=True)
     # Without what this makes all works as well, a bit slower: so its failure is no matter.
-    subprocess.run([python, "-m", "causeway.daemon.archive"], capture_output=True, check=False)
+    subprocess.run(
+        [python, "-m", "causeway.daemon.spark.archive"], capture_output=True, check=False
+    )
 
 
 def pinned(lock: str) -> int:

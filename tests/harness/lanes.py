@@ -37,7 +37,7 @@ from tests.harness.waiting import await_until
 
 _RUN = """
 import sys
-from causeway.relay.lane import run_lane
+from causeway.relay.lane.loop import run_lane
 run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
 """
 

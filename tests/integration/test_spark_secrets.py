@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from causeway.config.mm2 import load_mm2
-from causeway.daemon.spark import Spark
+from causeway.daemon.spark.context import Spark
 from causeway.relay.control import new_secret
 
 pytestmark = pytest.mark.integration

@@ -59,8 +59,8 @@ def run_settings(
 ) -> int:
     """Run the daemon, shown as fits where the output goes: live, or in logs; and to Prometheus."""
     from causeway.cli.present import presenter
-    from causeway.daemon.java import check_java
     from causeway.daemon.run import run
+    from causeway.daemon.spark.java import check_java
 
     check_java()  # before any cluster is asked, which may take its time
     with _metrics(settings.run) as measure, presenter(bounded=until_caught_up) as show:

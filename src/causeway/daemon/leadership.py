@@ -27,9 +27,9 @@ from collections.abc import Callable, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon import processes
-from causeway.daemon.fleet import MARGIN
+from causeway.daemon.lanes.fleet import MARGIN
 from causeway.errors import CausewayError
-from causeway.relay.lease import clock
+from causeway.relay.lane.lease import clock
 from causeway.relay.progress import (
     Contents,
     Entry,

@@ -17,18 +17,18 @@ import time
 from collections.abc import Iterable, Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
-from causeway.daemon import claims, discovery
-from causeway.daemon.claiming import Claimer, changed, to_turn
-from causeway.daemon.claims import Wish
-from causeway.daemon.control_plane import ControlPlane
-from causeway.daemon.deleted import Deleted
-from causeway.daemon.discovery import Found, Sides
-from causeway.daemon.fleet import Fleet
+from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.registry import Registry
-from causeway.daemon.rows import Row
+from causeway.daemon.partitions import claims, discovery
+from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
+from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.deleted import Deleted
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.status import LinkStatus, Role, Trouble
-from causeway.daemon.tasks import Task, Tasks
+from causeway.daemon.tasks.control_plane import ControlPlane
+from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord

@@ -21,14 +21,14 @@ from types import FrameType
 
 from causeway.config.settings import ClientSettings, HeartbeatSettings, Settings
 from causeway.control.heartbeats import Heartbeats
-from causeway.daemon.claims import Wish
-from causeway.daemon.discovery import Sides
-from causeway.daemon.engine import Engine
-from causeway.daemon.fleet import Fleet
+from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
-from causeway.daemon.spark import Spark, not_importable, wanted_lanes
+from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
+from causeway.daemon.spark.engine import Engine
 from causeway.daemon.status import Look, Snapshot
-from causeway.daemon.tasks import DONE, Outcome, Task, Tasks
+from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret

@@ -20,8 +20,8 @@ from causeway.control.topics import (
     Problem,
     TopicPlan,
 )
-from causeway.daemon.claims import ACT
-from causeway.daemon.discovery import Sides
+from causeway.daemon.partitions.claims import ACT
+from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import AuthorizationError, CausewayError, DivergedError
 from causeway.operate import own, starts
 from causeway.operate.clusters import Connect, clusters

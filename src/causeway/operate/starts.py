@@ -10,9 +10,9 @@ from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic, Problem
-from causeway.daemon import claims, discovery
-from causeway.daemon.claims import Adopt, Begin, GoByKey, GoOn, Stop, Wish
-from causeway.daemon.discovery import Found, Sides
+from causeway.daemon.partitions import claims, discovery
+from causeway.daemon.partitions.claims import Adopt, Begin, GoByKey, GoOn, Stop, Wish
+from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
 from causeway.relay.progress import Contents

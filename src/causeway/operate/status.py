@@ -15,8 +15,8 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
-from causeway.daemon.claims import ACT, made_anew
-from causeway.daemon.deleted import is_over
+from causeway.daemon.partitions.claims import ACT, made_anew
+from causeway.daemon.partitions.deleted import is_over
 from causeway.errors import CausewayError, PartitionsFailedError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters

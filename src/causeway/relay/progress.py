@@ -58,8 +58,8 @@ class LeadershipLostError(CausewayError):
 class Progress:
     """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
     `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
-    began has position -1 and no outlets. `keys_from`: see daemon/routing.py;
-    `gone_at`: since when the source has no such topic, see daemon/deleted.py."""
+    began has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py;
+    `gone_at`: since when the source has no such topic, see daemon/partitions/deleted.py."""
 
     topic: str
     partition: int

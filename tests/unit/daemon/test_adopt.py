@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from causeway.daemon import adopt
-from causeway.daemon.adopt import find_place
+from causeway.daemon.partitions import adopt
+from causeway.daemon.partitions.adopt import find_place
 from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log

@@ -10,7 +10,7 @@ import pytest
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.claims import (
+from causeway.daemon.partitions.claims import (
     Adopt,
     Begin,
     GoOn,

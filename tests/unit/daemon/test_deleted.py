@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.deleted import Deleted, is_over, judge
-from causeway.daemon.discovery import Found, Sides
-from causeway.daemon.registry import Registry
+from causeway.daemon.partitions.deleted import Deleted, is_over, judge
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.offset_map import OffsetMap

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from causeway.control.topics import MirroredTopic
-from causeway.daemon import discovery
-from causeway.daemon.claiming import Claimer
-from causeway.daemon.claims import Wish
-from causeway.daemon.discovery import Found
+from causeway.daemon.partitions import discovery
+from causeway.daemon.partitions.claiming import Claimer
+from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.discovery import Found
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error

@@ -15,9 +15,9 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import RunSettings
-from causeway.daemon import fleet as fleets
-from causeway.daemon.fleet import Fleet
-from causeway.daemon.tracked import Key, Standing
+from causeway.daemon.lanes import fleet as fleets
+from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.model import Pair, State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (

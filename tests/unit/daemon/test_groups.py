@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
-from causeway.daemon import groups as module
-from causeway.daemon.discovery import Sides
-from causeway.daemon.groups import Groups
-from causeway.daemon.translation import Place, Translator
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.tasks import groups as module
+from causeway.daemon.tasks.groups import Groups
+from causeway.daemon.tasks.translation import Place, Translator
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.daemon.packing import FLOOR, moves, place, weight
+from causeway.daemon.lanes.packing import FLOOR, moves, place, weight
 
 
 def test_equal_partitions_of_a_topic_are_spread() -> None:

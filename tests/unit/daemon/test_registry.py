@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from causeway.control.held import Held
-from causeway.daemon import rows
-from causeway.daemon.registry import Registry
+from causeway.daemon.partitions import rows
+from causeway.daemon.partitions.registry import Registry
 from causeway.model import TopicPartition
 from tests.unit.daemon.test_rows import holds, row
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.daemon.claiming import changed, to_turn
-from causeway.daemon.claims import GoByKey, GoOn, Offsets, Stop, assignment, decide
-from causeway.daemon.discovery import Found
-from causeway.daemon.routing import by_key_from, routed, targets_of
-from causeway.daemon.rows import Row
+from causeway.daemon.partitions.claiming import changed, to_turn
+from causeway.daemon.partitions.claims import GoByKey, GoOn, Offsets, Stop, assignment, decide
+from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.routing import by_key_from, routed, targets_of
+from causeway.daemon.partitions.rows import Row
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress, decode, encode

@@ -8,9 +8,9 @@ import pytest
 
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.registry import Registry
-from causeway.daemon.rows import Row
-from causeway.daemon.tracked import Standing
+from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
 from causeway.model import Pair, State
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.offset_map import OffsetMap

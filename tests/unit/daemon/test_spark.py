@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.daemon import archive, java, spark
+from causeway.daemon.spark import archive, java
+from causeway.daemon.spark import context as spark
 from causeway.errors import PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
 

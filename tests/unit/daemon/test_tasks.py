@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from causeway.daemon.tasks import DONE, Outcome, Task, Tasks
+from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
 from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon import translation as module
-from causeway.daemon.discovery import Sides
-from causeway.daemon.registry import Mirrored, Registry
-from causeway.daemon.translation import Place, Translator
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Mirrored, Registry
+from causeway.daemon.tasks import translation as module
+from causeway.daemon.tasks.translation import Place, Translator
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.lookup import Sought

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from causeway.model import Pair, State
-from causeway.relay.flow import Flow
+from causeway.relay.lane.flow import Flow
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import Batch
 from causeway.wire.records import as_is

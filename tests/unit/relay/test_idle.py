@@ -10,9 +10,9 @@ import pytest
 
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.flow import Flow
-from causeway.relay.helpers import Helpers
-from causeway.relay.idle import LOOK_S, IdlePairs
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.idle import LOOK_S, IdlePairs
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import OffsetAt

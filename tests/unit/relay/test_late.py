@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from causeway.relay.late import YOUNG_S, must_wait
+from causeway.relay.lane.late import YOUNG_S, must_wait
 from causeway.relay.source import keep
 from causeway.wire.batches import Batch
 from tests.harness.raw_batches import Rec, raw_batch

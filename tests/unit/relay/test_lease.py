@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from causeway.relay.lease import LeaseGuard, clock
+from causeway.relay.lane.lease import LeaseGuard, clock
 from tests.harness.waiting import await_until
 
 LEASE_S = 1.0
@@ -18,7 +18,7 @@ LEASE_S = 1.0
 # Stops itself between the look at the lease and what would be the system call.
 STOPPED = f"""
 import os, signal
-from causeway.relay.lease import LeaseGuard, clock
+from causeway.relay.lane.lease import LeaseGuard, clock
 lease = LeaseGuard()
 lease.renew(clock() + {LEASE_S})
 def act():

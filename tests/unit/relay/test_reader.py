@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from causeway.model import Pair
-from causeway.relay.flow import Flow
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.reader import SourceConnection
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
-from causeway.relay.recovery import Resumption
+from causeway.relay.recovery.recover import Resumption
 from tests.harness import world as world_module
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (

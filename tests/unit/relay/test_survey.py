@@ -9,7 +9,7 @@ import pytest
 
 from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.relay import survey
+from causeway.relay.recovery import survey
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import LATEST, OffsetAt
 from tests.harness.raw_batches import Rec

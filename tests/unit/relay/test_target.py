@@ -10,10 +10,10 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.errors import ProtocolError
 from causeway.model import Pair
-from causeway.relay.flow import Flow, OutletState
-from causeway.relay.lease import LeaseGuard, clock
+from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.lease import LeaseGuard, clock
+from causeway.relay.lane.target import REMEMBERED_S, Answer, TargetConnection, next_batch
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.target import REMEMBERED_S, Answer, TargetConnection, next_batch
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
 from causeway.wire.records import as_is, records_of

@@ -1,0 +1,405 @@
+"""The lanes of this process, and which of them relays which partition.
+
+A partition belongs to one lane at a time. Its next lane gets it only when the last one said that
+it is done with it (`final`, Drained), or its process is known to be dead, or its lease has run out
+by our clock:
+
+    lane    report at its time t ────────────► sends nothing after t + lease
+    driver          └► echo of t, at our time u ≥ t: nothing comes after u + lease
+
+Even a mistake here does no harm to the target's log, which the sequences guard; it would only
+cost both lanes a recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from causeway.config.settings import ClientSettings, RunSettings
+from causeway.config.transport import to_wire
+from causeway.daemon import processes
+from causeway.daemon.lanes import packing
+from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
+from causeway.daemon.status import LaneStatus
+from causeway.model import State
+from causeway.relay.control import LaneConnection
+from causeway.relay.messages import (
+    Assign,
+    Assignment,
+    Clusters,
+    Drain,
+    Drained,
+    Lease,
+    Report,
+    Revoke,
+    ToDriver,
+)
+
+_log = logging.getLogger("causeway.fleet")
+REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
+ASSIGNED_AT_ONCE = 500  # assignments in a message
+GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
+REBALANCE_S = 10.0
+MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
+
+
+Sink = Callable[[Sequence[Standing]], None]
+OnWaiting = Callable[[Collection[Key]], None]
+
+
+class Fleet:
+    """Thread-safe. `on_hello`, `on_message`, `on_closed` are the control server's callbacks."""
+
+    def __init__(
+        self, run: RunSettings, clusters: Mapping[str, ClientSettings], *, local: bool
+    ) -> None:
+        self._run = run
+        self._clusters = Clusters(
+            clusters={key: to_wire(settings) for key, settings in clusters.items()},
+            lease_s=run.lease_s,
+            report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
+            connections=run.connections,
+            in_flight=run.in_flight,
+            buffer_bytes=run.lane_buffer_bytes,
+        )
+        self._local = local
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._tracked: dict[Key, Tracked] = {}
+        self._waiting: dict[Key, None] = {}
+        self._lanes: dict[LaneConnection, Lane] = {}
+        self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
+        self._expected = 0
+        self._gathering_until = 0.0
+        self._rebalance_at = 0.0
+        self._ticked_at = time.monotonic()
+        self._draining = False
+        self._trouble: str | None = None
+
+    # -- links ------------------------------------------------------------------------------------
+
+    def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
+        """`sink` hears all reports of the link's partitions, `on_waiting` which of them lost their
+        lane. Both are called with the fleet's lock held: they must be quick and not call back."""
+        with self._lock:
+            self._sinks[link] = (sink, on_waiting)
+
+    def add(self, assignments: Iterable[Assignment]) -> None:
+        """Has these relayed from now on, by whichever lane."""
+        with self._lock:
+            for assignment in assignments:
+                before = self._tracked.get(assignment.key)
+                if before is not None and before.lane is not None:
+                    # Its lane has not let go of it yet; then it is placed anew.
+                    before.assignment, before.removed = assignment, False
+                    continue
+                self._tracked[assignment.key] = Tracked(assignment=assignment)
+                self._waiting[assignment.key] = None
+            self._place()
+
+    def remove(self, keys: Collection[Key], timeout_s: float) -> bool:
+        """Has these relayed no more. Returns once no lane has any of them and `sink` knows their
+        last reports; False where that took longer than `timeout_s` (it still happens, at the
+        latest when their lane's lease has run out)."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            by_lane: dict[Lane, list[Key]] = {}
+            for key in keys:
+                tracked = self._tracked.get(key)
+                if tracked is None:
+                    continue
+                tracked.removed = True
+                if tracked.lane is None:
+                    self._forget(key)
+                elif not tracked.leaving:
+                    tracked.leaving = True
+                    by_lane.setdefault(tracked.lane, []).append(key)
+            for lane, revoked in by_lane.items():
+                lane.connection.send(Revoke(keys=tuple(revoked)))
+            while any(key in self._tracked for key in keys):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    # -- lanes ------------------------------------------------------------------------------------
+
+    def expect(self, lanes: int) -> None:
+        """How many lanes were launched: partitions wait a moment for all of them to be there."""
+        with self._lock:
+            self._expected = lanes
+
+    def on_hello(self, connection: LaneConnection) -> None:
+        hello = connection.hello
+        assert hello is not None
+        here = self._local and hello.host == socket.gethostname()
+        with self._lock:
+            self._lanes[connection] = Lane(
+                connection=connection,
+                number=hello.lane,
+                host=hello.host,
+                pid=hello.pid,
+                process=processes.started_at(hello.pid) if here else None,
+                lease_from=time.monotonic(),
+            )
+            self._trouble = None
+            connection.send(self._clusters)
+            if self._draining:
+                connection.send(Drain())
+            self._place()
+            self._rebalance_at = min(self._rebalance_at, time.monotonic() + REPORT_INTERVAL_S)
+
+    def on_message(self, connection: LaneConnection, message: ToDriver) -> None:
+        with self._lock:
+            lane = self._lanes.get(connection)
+            if lane is None or lane.closed:
+                return
+            lost: list[Key] = []
+            standings: list[Standing] = []
+            if isinstance(message, Report):
+                lane.lease_from = time.monotonic()
+                lane.silent_s = 0.0
+                lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
+                connection.send(Lease(lane_time=message.lane_time))
+                standings = self._take(lane, message)
+            elif isinstance(message, Drained):
+                lane.over = True
+                lost = self._release(lane)
+            self._tell(standings, lost)
+            self._place()
+            self._changed.notify_all()
+
+    def on_closed(self, connection: LaneConnection) -> None:
+        with self._lock:
+            lane = self._lanes[connection]
+            lane.closed = True
+            lost = self._release(lane) if self._is_over(lane) else []
+            self._tell((), lost)
+            self._gathering_until = time.monotonic() + GATHER_S
+            self._place()
+            self._changed.notify_all()
+
+    def on_lane_ended(self, number: int, reason: str, returned: bool) -> None:
+        """The job of lane `number` ended; where its function has `returned`, it sends no more."""
+        with self._lock:
+            if not self._draining:
+                self._trouble = f"lane {number} ended: {reason}"
+                _log.warning("lane ended", extra={"lane": number, "reason": reason})
+            for lane in self._lanes.values():
+                if lane.number == number and returned:
+                    lane.over = True
+
+    def tick(self) -> None:
+        """To be called several times a second."""
+        lost: list[Key] = []
+        with self._lock:
+            now = time.monotonic()
+            # A pause of our own, during which nothing was heard of anybody, is nobody's silence.
+            passed = min(now - self._ticked_at, 1.0)
+            self._ticked_at = now
+            for lane in list(self._lanes.values()):
+                if lane.closed:
+                    if self._is_over(lane):
+                        lost += self._release(lane)
+                    continue
+                lane.silent_s += passed
+                if lane.silent_s > self._run.lease_s * MARGIN:
+                    _log.warning("lane fell silent", extra={"lane": lane.number, "pid": lane.pid})
+                    lane.silent_s = 0.0
+                    lane.connection.drop()
+                    if lane.process is not None:
+                        processes.kill(lane.pid, lane.process)  # it holds a slot of this machine
+            self._tell((), lost)
+            self._place()
+            if now >= self._rebalance_at and not self._draining:
+                self._rebalance_at = now + REBALANCE_S
+                self._rebalance()
+            self._changed.notify_all()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Ends all lanes; False where one has not said by `timeout_s` that it is done."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            self._draining = True
+            for connection in self._lanes:
+                connection.send(Drain())
+            while any(not lane.over for lane in self._lanes.values()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, 0.1))
+                self.tick()
+        return True
+
+    # -- what is seen of it -----------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> int:
+        return len(self._tracked)
+
+    @property
+    def trouble(self) -> str | None:
+        return self._trouble
+
+    @property
+    def connected(self) -> int:
+        """How many lanes."""
+        with self._lock:
+            return sum(not lane.closed for lane in self._lanes.values())
+
+    def lanes(self) -> tuple[LaneStatus, ...]:
+        with self._lock:
+            return tuple(
+                LaneStatus(
+                    lane=lane.number,
+                    host=lane.host,
+                    pid=lane.pid,
+                    partitions=len(lane.partitions),
+                    bytes_per_s=sum(self._tracked[key].bytes_per_s for key in lane.partitions),
+                    rss_bytes=lane.rss_bytes,
+                    cpu_s=lane.cpu_s,
+                )
+                for lane in sorted(self._lanes.values(), key=lambda lane: lane.number)
+                if not lane.closed
+            )
+
+    # -- inside, with the lock held ---------------------------------------------------------------
+
+    def _is_over(self, lane: Lane) -> bool:
+        """Whether `lane`, no longer connected, can send nothing any more."""
+        return (
+            lane.over
+            or not lane.partitions
+            or time.monotonic() > lane.lease_from + self._run.lease_s * MARGIN
+            or (lane.process is not None and processes.started_at(lane.pid) != lane.process)
+        )
+
+    def _release(self, lane: Lane) -> list[Key]:
+        """Takes all its partitions from a lane that is over; those that wait for another now."""
+        lost = [key for key in lane.partitions if self._loosen(key)]
+        lane.partitions.clear()
+        if lane.closed:
+            self._lanes.pop(lane.connection, None)
+        return lost
+
+    def _loosen(self, key: Key) -> bool:
+        """A partition without a lane: to the next one, or away. True where it has to wait."""
+        tracked = self._tracked[key]
+        tracked.settle()
+        if tracked.removed:
+            self._forget(key)
+            return False
+        self._waiting[key] = None
+        return True
+
+    def _forget(self, key: Key) -> None:
+        self._tracked.pop(key, None)
+        self._waiting.pop(key, None)
+
+    def _take(self, lane: Lane, message: Report) -> list[Standing]:
+        now = time.monotonic()
+        standings = []
+        for report in message.partitions:
+            tracked = self._tracked.get(report.key)
+            if tracked is None or tracked.lane is not lane:
+                continue
+            tracked.take(report, now)
+            standings.append(tracked.standing(report, lane))
+            if report.final:
+                lane.partitions.discard(report.key)
+                self._loosen(report.key)
+        return standings
+
+    def _place(self) -> None:
+        """Gives waiting partitions to lanes."""
+        if not self._waiting or self._draining:
+            return
+        lanes = self._usable()
+        now = time.monotonic()
+        if not lanes:
+            self._gathering_until = 0.0
+            return
+        if len(lanes) < self._expected:
+            if not self._gathering_until:
+                self._gathering_until = now + GATHER_S
+            if now < self._gathering_until:
+                return
+        else:
+            self._gathering_until = 0.0
+        wanted = {
+            key: lane
+            for key in self._waiting
+            if (lane := self._tracked[key].going_to) is not None and lane in lanes
+        }
+        loads = {number: self._load(lane) for number, lane in lanes.items()}
+        rest = [
+            (key, packing.weight(self._tracked[key].bytes_per_s))
+            for key in self._waiting
+            if key not in wanted
+        ]
+        placed = {**wanted, **packing.place(rest, loads)}
+        self._waiting.clear()
+        by_lane: dict[int, list[Assignment]] = {}
+        for key, number in placed.items():
+            tracked = self._tracked[key]
+            tracked.lane, tracked.going_to = lanes[number], None
+            lanes[number].partitions.add(key)
+            by_lane.setdefault(number, []).append(tracked.assignment)
+        for number, assignments in by_lane.items():
+            for at in range(0, len(assignments), ASSIGNED_AT_ONCE):
+                part = tuple(assignments[at : at + ASSIGNED_AT_ONCE])
+                lanes[number].connection.send(Assign(assignments=part))
+
+    def _usable(self) -> dict[int, Lane]:
+        """By number; the newest where one that is about to close has the same."""
+        return {
+            lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
+        }
+
+    def _load(self, lane: Lane) -> float:
+        return sum(packing.weight(self._tracked[key].bytes_per_s) for key in lane.partitions)
+
+    def _rebalance(self) -> None:
+        lanes = self._usable()
+        if any(t.leaving for t in self._tracked.values()):
+            return  # one step at a time
+        held = {
+            number: {
+                key: packing.weight(self._tracked[key].bytes_per_s)
+                for key in lane.partitions
+                if (report := self._tracked[key].report) is None
+                or report.state not in (State.STOPPED, State.DONE)
+            }
+            for number, lane in lanes.items()
+        }
+        fresh = any(not partitions for partitions in held.values())
+        limit = len(self._tracked) if fresh else packing.MOVES_AT_ONCE
+        revoked: dict[Lane, list[Key]] = {}
+        tolerated = packing.FRESH if fresh else packing.WORTH_A_PAUSE
+        for key, number in packing.moves(held, limit, tolerated).items():
+            tracked = self._tracked[key]
+            if tracked.lane is not None:
+                tracked.leaving, tracked.going_to = True, number
+                revoked.setdefault(tracked.lane, []).append(key)
+        for lane, keys in revoked.items():
+            _log.info("move partitions", extra={"from_lane": lane.number, "count": len(keys)})
+            lane.connection.send(Revoke(keys=tuple(keys)))
+
+    def _tell(self, standings: Sequence[Standing], lost: Collection[Key]) -> None:
+        by_link: dict[str, list[Standing]] = {}
+        for standing in standings:
+            by_link.setdefault(standing.report.link, []).append(standing)
+        waiting: dict[str, list[Key]] = {}
+        for key in lost:
+            waiting.setdefault(key[0], []).append(key)
+        for link, heard in by_link.items():
+            if link in self._sinks:
+                self._sinks[link][0](heard)
+        for link, keys in waiting.items():
+            if link in self._sinks:
+                self._sinks[link][1](keys)

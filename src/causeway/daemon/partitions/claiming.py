@@ -1,0 +1,255 @@
+"""From new partitions to rows with durable progress: what `claims` decides, carried out in bulk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import mm2_offsets
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions.adopt import find_place
+from causeway.daemon.partitions.claims import Adopt, Begin, GoByKey, GoOn, Offsets, Stop, Wish
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.rows import Row, offset_map_of
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.relay.progress import OffsetMapRecord, Progress
+from causeway.relay.topic_log import TopicLog
+
+_log = logging.getLogger("causeway.link")
+Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
+
+
+class Claimer:
+    """Takes up the partitions of one link. The first look's numbers of partitions are kept: what
+    comes into being later belongs to the mirror from its first record on."""
+
+    def __init__(
+        self, sides: Sides, link: LinkSettings, wish: Wish, leadership: Leadership
+    ) -> None:
+        self._sides = sides
+        self._link = link
+        self._wish = wish
+        self._decided: set[TopicPartition] = set()  # what became of the wish, once for each
+        self._leadership = leadership
+        self._first: Mapping[str, int] | None = None
+        self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
+
+    def wish_of(self, at: TopicPartition) -> Wish:
+        """What a person asked for at the start, where it still stands: for what was there at the
+        first look, once. Nobody asked for it ever after."""
+        stands = self._was_there(at) and at not in self._decided
+        return self._wish if stands else Wish()
+
+    def _was_there(self, at: TopicPartition) -> bool:
+        return self._first is None or at.partition < self._first.get(at.topic, 0)
+
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """Of their topics nothing is left on either side: what comes under these names is new.
+        Raises CausewayError."""
+        if self._link.control.mm2_offsets:
+            self._book().remove(places)
+        names = {at.topic for at in places}
+        self._first = {n: count for n, count in (self._first or {}).items() if n not in names}
+        copied = self._copied or {}
+        self._copied = {at: entry for at, entry in copied.items() if at not in places}
+
+    def take_up(
+        self,
+        wanted: Wanted,
+        left: Mapping[TopicPartition, Progress],
+        maps: Mapping[TopicPartition, OffsetMapRecord],
+        found: Found,
+    ) -> dict[TopicPartition, tuple[Row, int]]:
+        """A row for each of `wanted` that can be told where it stands, and where its source ends
+        by now. For the others `found` has a trouble. `left`, `maps`: the progress and offset maps
+        that there are.
+
+        What begins is in the progress topic when this returns. Raises CausewayError.
+        """
+        if self._first is None:
+            self._first = found.counts
+        self._read_mirror_maker()
+        copied = self._copied or {}
+        alone_in_s = self._leadership.alone_in_s  # before the source's ends are asked for
+        places = discovery.find_places(
+            self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
+        )
+        rows: list[Row] = []
+        begins: list[tuple[MirroredTopic, int, Begin]] = []
+        turns: list[tuple[MirroredTopic, GoByKey]] = []
+        for topic, partition in wanted:
+            at = TopicPartition(topic.source, partition)
+            if at not in places:
+                continue
+            progress = left.get(at)
+            decision = claims.decide(
+                topic,
+                partition,
+                progress,
+                places[at],
+                self._link,
+                self.wish_of(at),
+                copied.get(at),
+                progress_lost=self._leadership.progress_lost,
+            )
+            if isinstance(decision, Adopt):
+                try:
+                    decision = self._adopt(topic, partition, decision)
+                except CausewayError as error:
+                    found.trouble(str(at), error)
+                    continue
+            match decision:
+                case GoOn(progress=before):
+                    # However it ended last time: DONE was another run's end.
+                    anew = replace(before, state=State.WAITING, reason=None)
+                    known = offset_map_of(anew, maps.get(at))
+                    rows.append(
+                        Row(
+                            topic=topic,
+                            progress=anew,
+                            first=before.position,
+                            map=known,
+                            dirty=progress is not None and before != progress,  # an id was learnt
+                        )
+                    )
+                case GoByKey() if alone_in_s:
+                    found.trouble(str(at), _not_alone(at, alone_in_s))
+                case GoByKey() as turn:
+                    turns.append((topic, turn))
+                case Stop(reason=reason):
+                    after = claims.stopped(topic, partition, progress, reason)
+                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
+                case Begin() as begin:
+                    begins.append((topic, partition, begin))
+        rows += self._claim(begins, places)
+        rows += self._turn(turns, places)
+        if self._wish.acts:
+            self._decided.update(row.progress.source for row in rows)
+        return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
+
+    def _read_mirror_maker(self) -> None:
+        """Its positions count where it came before us, so they are read once."""
+        if self._copied is None and self._link.control.mm2_offsets:
+            self._copied = self._book().read()
+
+    def _book(self) -> MirrorMakerOffsets:
+        alias = self._link.source.alias
+        return MirrorMakerOffsets(TopicLog(self._sides.target, mm2_offsets.topic_of(alias)), alias)
+
+    def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
+        source = TopicPartition(topic.source, partition)
+        target = TopicPartition(topic.target, adopt.target)
+        start = find_place(
+            self._sides.source, source, self._sides.target, target, floor=adopt.floor
+        )
+        start = adopt.start if start is None else start
+        if start is None:
+            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else claims.ACT
+            return Stop(
+                reason=f"{adopt.reason}, and the target's last records are not found in one place "
+                f"of the source ({remedy})"
+            )
+        _log.info("adopt", extra={"link": self._link.name, "partition": str(source), "at": start})
+        return Begin(start=start, targets=(adopt.target,))
+
+    def _claim(
+        self,
+        begins: Sequence[tuple[MirroredTopic, int, Begin]],
+        places: Mapping[TopicPartition, Offsets],
+    ) -> list[Row]:
+        if not begins:
+            return []
+        producers = self._producers(sum(len(begin.targets) for _, _, begin in begins))
+        rows = []
+        for topic, partition, begin in begins:
+            progress = claims.claim(
+                topic,
+                partition,
+                begin,
+                places[TopicPartition(topic.source, partition)],
+                {target: next(producers) for target in begin.targets},
+                self._link,
+            )
+            begun = offset_map_of(progress, None)
+            first = progress.position
+            rows.append(Row(topic=topic, progress=progress, first=first, map=begun, begun=True))
+        maps = [row.map_record() for row in rows if row.map is not None]
+        self._leadership.write([*(row.progress for row in rows), *maps])
+        _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
+        return rows
+
+    def _turn(
+        self,
+        turns: Sequence[tuple[MirroredTopic, GoByKey]],
+        places: Mapping[TopicPartition, Offsets],
+    ) -> list[Row]:
+        if not turns:
+            return []
+        producers = self._producers(sum(topic.target_partitions for topic, _ in turns))
+        rows = []
+        for topic, turn in turns:
+            before = turn.progress
+            ends = places[before.source].target_ends
+            anew = {target: next(producers) for target in range(topic.target_partitions)}
+            progress = routing.by_key_from(topic, before, turn.start, ends, anew, self._link)
+            rows.append(Row(topic=topic, progress=progress, first=before.position))
+        self._leadership.write([row.progress for row in rows])
+        for row in rows:
+            about = {"partition": str(row.progress.source), "from_offset": row.progress.keys_from}
+            _log.warning("keys decide", extra={"link": self._link.name, **about})
+        return rows
+
+    def _producers(self, count: int) -> Iterator[tuple[int, int]]:
+        """Ids and epochs, none where the target is not to know repeats."""
+        if self._link.delivery == "exactly-once":
+            return iter(self._sides.target.init_producer_ids(count))
+        return iter([(-1, -1)] * count)
+
+
+def _not_alone(at: TopicPartition, seconds: float) -> CausewayError:
+    return CausewayError(
+        "go by key",
+        str(at),
+        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        retriable=True,
+    )
+
+
+def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
+    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason;
+    `{}` in it stands for the offset before which all is mirrored. `gone`: topics of the source."""
+    reasons = []
+    for row in rows:
+        name, target = row.progress.topic, row.topic.target
+        now = found.mirrored.get(name)
+        if name in gone:
+            reason = claims.deleted(name)
+        elif name in found.lost_targets:
+            reason = f"{target} was deleted at the target ({claims.ACT})"
+        elif now is None:
+            continue
+        elif anew := claims.made_anew(row.progress, now):
+            reason = anew
+        elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
+            reason = f"{routing.why_keys_move(now)} ({claims.ACT})"
+        else:
+            continue
+        reasons.append((row, reason))
+    return reasons
+
+
+def to_turn(rows: Sequence[Row], found: Found) -> list[Row]:
+    """Those of `rows` that go by key from now on, and did not before."""
+    mirrored = found.mirrored
+    return [
+        row
+        for row in rows
+        if (now := mirrored.get(row.progress.topic)) is not None
+        and routing.is_other(now, row.progress)
+    ]

@@ -1,0 +1,316 @@
+"""What becomes of each partition that a leader finds: go on, begin, or stop. Pure.
+
+    no progress, target empty (or not ours alone)      begin
+    no progress, but MirrorMaker 2's positions         go on from there if the source has no more;
+                                                       else after the record that the target ends
+                                                       with, as it may have copied more; stop where
+                                                       that can't be found
+    no progress, target has data                       stop: what of the source it holds is unknown;
+                                                       begin where others write to it as well,
+                                                       unless there has been progress that was lost
+    progress, both topics are still the same           go on; a lane's recovery finds what is amiss
+    the same, but the source outgrew the target, and   go on, by key from the source's end on
+    keys decide                                        (see routing.py)
+    the same, but MirrorMaker 2 may have mirrored      go on after the record that the target ends
+    since: its positions and the target have grown     with; stop where that can't be found
+    progress, a topic was made anew                    stop
+    progress, and keys would change their partition    stop
+    stopped, and a person says --from TIMESTAMP        begin again there
+    stopped, and a person says --adopt                 begin after the record that the target ends
+                                                       with; if it can't be found, where it stopped
+
+To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with
+T the target's end. It must be in the progress topic before anybody relays a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control.mm2_offsets import Copied
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions import routing
+from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.progress import Progress
+
+ACT = "start with --from TIMESTAMP or --adopt to go on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Relay from source offset `start`; `targets` are the partitions it needs outlets for."""
+
+    start: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Begin after the source record that `target` ends with, but not before `floor`, if there is
+    one; where it can't be found, at `start`, or stop with `reason` where that is None."""
+
+    start: int | None
+    target: int
+    reason: str
+    floor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoByKey:
+    """Go on, by key from source offset `start` on: no lane has come past it."""
+
+    progress: Progress
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """What both clusters said of one partition. `end` is for readers as we are one: with
+    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
+    MirrorMaker 2 has been, and is `end` elsewhere. `start` is where a beginning would be: by the
+    time that a person named, else by the consumer's `auto.offset.reset`."""
+
+    log_start: int
+    end: int
+    high_watermark: int
+    start: int
+    target_ends: Mapping[int, int]  # of each target partition it may feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person said on the command line."""
+
+    start_from: int | None = None  # ms since 1970
+    adopt: bool = False
+
+    @property
+    def acts(self) -> bool:
+        return self.adopt or self.start_from is not None
+
+
+def decide(
+    topic: MirroredTopic,
+    partition: int,
+    progress: Progress | None,
+    offsets: Offsets,
+    link: LinkSettings,
+    wish: Wish,
+    copied: Copied | None = None,
+    *,
+    progress_lost: bool = False,
+) -> Begin | Adopt | GoOn | GoByKey | Stop:
+    """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership."""
+    targets = routing.targets_of(topic, partition)
+    if progress is None or not progress.outlets:
+        return _decide_new(topic, targets, offsets, link, wish, copied, progress_lost)
+    reason = _reason_to_stop(topic, progress)
+    if reason is None:
+        if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
+            # The entry may be from before our claim, and what was written since our own: only the
+            # records themselves tell.
+            return Adopt(
+                start=None,
+                target=targets[0],
+                reason=_by_its_book(topic, copied),
+                floor=progress.position,
+            )
+        known = _with_ids(progress, topic)
+        if routing.is_other(topic, progress):
+            return GoByKey(progress=known, start=max(offsets.end, progress.position))
+        return GoOn(progress=known)
+    if wish.start_from is not None:
+        return Begin(start=offsets.start, targets=targets)
+    if not wish.adopt:
+        return Stop(reason=reason)
+    if not same_topic(progress.topic_id, topic.source_id):
+        return Begin(start=offsets.log_start, targets=targets)
+    start = max(min(progress.position, offsets.end), offsets.log_start)
+    if len(targets) > 1 or not offsets.target_ends[targets[0]]:
+        return Begin(start=start, targets=targets)
+    return Adopt(start=start, target=targets[0], reason=reason)
+
+
+def _decide_new(
+    topic: MirroredTopic,
+    targets: tuple[int, ...],
+    offsets: Offsets,
+    link: LinkSettings,
+    wish: Wish,
+    copied: Copied | None,
+    progress_lost: bool,
+) -> Begin | Adopt | Stop:
+    written = sum(offsets.target_ends[target] for target in targets)
+    if copied is not None and written and len(targets) == 1 and wish.start_from is None:
+        after = copied.offset + 1
+        reason = _by_its_book(topic, copied)
+        # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
+        if after == offsets.high_watermark:
+            return Begin(start=after, targets=targets)
+        if after < offsets.high_watermark:
+            start = after if wish.adopt else None
+            return Adopt(start=start, target=targets[0], reason=reason, floor=after)
+        if not wish.adopt:
+            return Stop(
+                reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
+                f"truncated or made anew ({ACT})"
+            )
+    ours = link.sole_writer or progress_lost or copied is not None
+    if written and ours and wish.start_from is None:
+        reason = (
+            f"{topic.target} has data already ({written} offsets), but there is no progress "
+            f"that says what of {topic.source} it holds"
+        )
+        if progress_lost:
+            reason += ": this link has mirrored before, and its progress topic was lost"
+        if not wish.adopt:
+            return Stop(reason=f"{reason} ({ACT})")
+        if len(targets) == 1:
+            return Adopt(start=None, target=targets[0], reason=reason)
+        return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
+    return Begin(start=offsets.start, targets=targets)
+
+
+def _by_its_book(topic: MirroredTopic, copied: Copied) -> str:
+    return f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
+
+
+def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offsets) -> bool:
+    """Whether MirrorMaker 2 may have written to the target since we have."""
+    if copied.ours or copied.offset < progress.position or len(progress.outlets) != 1:
+        return False
+    outlet = progress.outlets[0]
+    return offsets.target_ends[outlet.partition] > outlet.pair.target
+
+
+def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
+    if progress.state is State.STOPPED:
+        return progress.reason or "stopped"
+    if anew := made_anew(progress, topic):
+        return anew.format(progress.position)
+    if routing.is_other(topic, progress) and not routing.keys_stay(topic):
+        return f"{routing.why_keys_move(topic)} ({ACT})"
+    return None
+
+
+def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
+    """Why `topic` is no longer what was mirrored, None where it is. `{}` in it stands for the
+    offset before which all is mirrored."""
+    if not same_topic(progress.topic_id, topic.source_id):
+        return (
+            f"{topic.source} was deleted and made anew at the source after offset {{}} was "
+            f"mirrored ({ACT})"
+        )
+    if not all(same_topic(outlet.topic_id, topic.target_id) for outlet in progress.outlets):
+        return f"{topic.target} was deleted and made anew at the target ({ACT})"
+    return None
+
+
+def deleted(topic: str) -> str:
+    """The reason of a partition whose topic is gone; `{}` as in `made_anew`."""
+    return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
+
+
+def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
+    """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
+    target_id = topic.target_id or NO_TOPIC_ID
+    return replace(
+        progress,
+        topic_id=topic.source_id,
+        outlets=tuple(o.model_copy(update={"topic_id": target_id}) for o in progress.outlets),
+    )
+
+
+def claim(
+    topic: MirroredTopic,
+    partition: int,
+    begin: Begin,
+    offsets: Offsets,
+    producers: Mapping[int, tuple[int, int]],
+    link: LinkSettings,
+) -> Progress:
+    """The progress of a partition that begins; `producers` has (id, epoch) by target partition."""
+    return Progress(
+        topic=topic.source,
+        partition=partition,
+        topic_id=topic.source_id,
+        leader_epoch=-1,
+        position=begin.start,
+        state=State.WAITING,
+        outlets=tuple(
+            Outlet(
+                topic=topic.target,
+                partition=target,
+                topic_id=topic.target_id or NO_TOPIC_ID,
+                producer_id=producers[target][0],
+                producer_epoch=producers[target][1],
+                pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),
+                exclusive=link.sole_writer,
+            )
+            for target in begin.targets
+        ),
+    )
+
+
+def stopped(
+    topic: MirroredTopic, partition: int, progress: Progress | None, reason: str
+) -> Progress:
+    """The progress of a partition that stops, with all that is known of it."""
+    return Progress(
+        topic=topic.source,
+        partition=partition,
+        topic_id=progress.topic_id if progress else topic.source_id,
+        leader_epoch=progress.leader_epoch if progress else -1,
+        position=progress.position if progress else -1,
+        outlets=progress.outlets if progress else (),
+        keys_from=progress.keys_from if progress else 0,
+        state=State.STOPPED,
+        reason=reason,
+        source_end=progress.source_end if progress else -1,
+        last_timestamp=progress.last_timestamp if progress else -1,
+    )
+
+
+def assignment(
+    topic: MirroredTopic,
+    progress: Progress,
+    link: LinkSettings,
+    *,
+    source_key: str,
+    target_key: str,
+    stop_at: int | None,
+    settled: bool = False,
+) -> Assignment:
+    return Assignment(
+        link=link.name,
+        source=source_key,
+        target=target_key,
+        topic=progress.topic,
+        partition=progress.partition,
+        topic_id=progress.topic_id,
+        leader_epoch=progress.leader_epoch,
+        outlets=progress.outlets,
+        keys_from=progress.keys_from,
+        settled=settled,
+        stop_at=stop_at,
+        read_committed=link.fetch.read_committed,
+        max_message_bytes=topic.max_message_bytes,
+        sole_writer=link.sole_writer,
+        max_wait_ms=link.fetch.max_wait_ms,
+        min_bytes=link.fetch.min_bytes,
+        max_bytes=link.fetch.max_bytes,
+        max_partition_bytes=link.fetch.max_partition_bytes,
+    )

@@ -1,0 +1,131 @@
+"""Partitions of topics that the source no longer has: after a while they leave the status.
+
+    gone from the source          since when is noted in the progress topic; what ran has stopped
+    back under its name           what had stopped stays so; else its id tells if it is the same
+    gone for the retention time   out of the status and the metrics, and the offset map is let go
+    and so is the target topic    forgotten: nothing is left that could be there twice
+
+Until then the claim stays, so that a topic that comes back stops, and is not copied on top of what
+the target holds of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions import discovery
+from causeway.daemon.partitions.claiming import Claimer
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.progress import Deletion, Entry, LeadershipLostError, Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """`noted`: since when (ms) the topic is gone, -1 where it is back; `over`: those whose time is
+    over."""
+
+    noted: Mapping[TopicPartition, int]
+    over: Mapping[TopicPartition, Progress]
+
+
+def judge(
+    known: Mapping[TopicPartition, Progress],
+    gone: Collection[str],
+    now_ms: int,
+    retention_s: float | None,
+) -> Changes:
+    """`gone`: topics of the source. `retention_s` None: for ever."""
+    noted = {}
+    for at, progress in known.items():
+        if at.topic not in gone:
+            if progress.gone_at >= 0:
+                noted[at] = -1
+        elif progress.gone_at < 0:
+            noted[at] = now_ms
+    over = {
+        at: progress
+        for at, progress in known.items()
+        if at not in noted and is_over(progress, now_ms, retention_s)
+    }
+    return Changes(noted=noted, over=over)
+
+
+def is_over(progress: Progress, now_ms: int, retention_s: float | None) -> bool:
+    """Whether nobody needs to hear of it any more."""
+    if progress.gone_at < 0 or retention_s is None:
+        return False
+    return now_ms - progress.gone_at >= retention_s * 1000
+
+
+class Deleted:
+    """Of one link. Not thread-safe. `writing` is held from taking rows to be written until they
+    are; `revoke` takes partitions from their lanes."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        registry: Registry,
+        leadership: Leadership,
+        claimer: Claimer,
+        *,
+        writing: threading.Lock,
+        revoke: Callable[[Iterable[TopicPartition]], bool],
+        retention_s: float | None,
+    ) -> None:
+        self._sides = sides
+        self._registry = registry
+        self._leadership = leadership
+        self._claimer = claimer
+        self._writing = writing
+        self._revoke = revoke
+        self._retention_s = retention_s
+        self._lost_targets: frozenset[str] = frozenset()  # at the last look
+
+    def look(self, gone: Collection[str], found: Found) -> None:
+        """`gone`: of the topics that were mirrored until now. What cannot be done now stands in
+        `found`, and is tried again. Raises LeadershipLostError."""
+        try:
+            self._look(gone, found)
+        except LeadershipLostError:
+            raise
+        except CausewayError as error:
+            found.trouble("deleted topics", error)
+
+    def _look(self, gone: Collection[str], found: Found) -> None:
+        known = self._registry.known()
+        missing = {at.topic for at in known} - found.counts.keys() - set(gone)
+        gone = {*gone, *discovery.absent(self._sides.source_admin, missing)}
+        changes = judge(known, gone, int(time.time() * 1000), self._retention_s)
+        if changes.noted:
+            self._write(lambda: self._registry.note_gone(changes.noted))
+        if changes.over and self._revoke(changes.over):
+            self._write(lambda: self._registry.set_aside(changes.over))
+        self._forget(changes.over)
+
+    def _write(self, take: Callable[[], Sequence[Entry]]) -> None:
+        with self._writing:
+            if entries := take():
+                self._leadership.write(entries)
+
+    def _forget(self, over: Mapping[TopicPartition, Progress]) -> None:
+        """Those of whose records the target has nothing any more."""
+        before = self._lost_targets
+        targets = {outlet.topic for progress in over.values() for outlet in progress.outlets}
+        self._lost_targets = discovery.absent(self._sides.target_admin, targets)
+        # A broker that has just started may not know all topics yet: it takes two looks.
+        lost = before & self._lost_targets
+        places = [
+            at for at, progress in over.items() if {o.topic for o in progress.outlets} <= lost
+        ]
+        if places:
+            self._claimer.forget(places)
+            with self._writing:
+                self._leadership.write([Deletion(source=at, of="topic") for at in places])
+                self._registry.forget(places)

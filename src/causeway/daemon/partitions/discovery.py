@@ -1,0 +1,257 @@
+"""One look at both clusters: which partitions there are, and where each new one begins.
+
+Asks in bulk and answers item by item: what cannot be told of one topic or partition now stands
+in the result as a trouble, and is asked again next time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import topics
+from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
+from causeway.daemon.partitions.claims import Offsets, Wish
+from causeway.daemon.partitions.routing import routed, targets_of
+from causeway.daemon.status import Trouble
+from causeway.errors import BrokerError, CausewayError
+from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.relay.progress import Progress
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+
+_EARLIEST, _LATEST = -2, -1
+_NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The clusters of one link: to read and write data, and to administer."""
+
+    source: Cluster
+    target: Cluster
+    source_admin: Cluster
+    target_admin: Cluster
+
+
+@dataclass(slots=True)
+class Found:
+    """`mirrored`: topics whose target is there, by source name; `created`: those target topics
+    that this look has made, and that are empty. `counts`: all topics of the source, with their
+    numbers of partitions. `unfinished`: something may be better when asked again soon."""
+
+    mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    troubles: list[Trouble] = field(default_factory=list)
+    errors: list[CausewayError] = field(default_factory=list)
+    lost_targets: frozenset[str] = frozenset()  # source names whose target topic is gone
+    unfinished: bool = False
+
+    def trouble(self, topic: str, error: CausewayError) -> None:
+        self.troubles.append(Trouble(topic=topic, reason=str(error)))
+        self.errors.append(error)
+        self.unfinished = True
+
+
+def look(
+    sides: Sides,
+    link: LinkSettings,
+    known: Mapping[TopicPartition, Progress],
+    wish_of: Callable[[TopicPartition], Wish],
+) -> Found:
+    """Finds the link's topics and makes the target ready for them. Raises CausewayError only where
+    a cluster as a whole can't be asked.
+
+    A target topic that progress speaks of and that is gone is not created again, unless a person
+    said how to go on (`wish_of` the topic's first partition).
+    """
+    observed = topics.observe(sides.source_admin, sides.target_admin, link)
+    plan = topics.plan(observed, link)
+    found = Found(
+        counts={name: len(topic.partitions) for name, topic in observed.source_topics.items()}
+    )
+    for problem in plan.problems:
+        found.trouble(problem.topic, problem.error)
+    begun = {at.topic for at, progress in known.items() if progress.outlets}
+    lost = {
+        t.target: t.source
+        for t in plan.mirrored
+        if t.target_id is None
+        and t.source in begun
+        and not wish_of(TopicPartition(t.source, 0)).acts
+    }
+    found.lost_targets = _absent(sides.target_admin, lost, found)
+    names = {topic.target: topic.source for topic in plan.mirrored}
+    changes = [change for change in plan.changes if change.topic not in lost]
+    failed: dict[str, type] = {}
+    for change, error in topics.apply(changes, sides.target_admin).items():
+        if error is not None:
+            found.trouble(names.get(change.topic, change.topic), error)
+            failed[change.topic] = type(change)
+    for topic in routed(plan.mirrored, known, link):
+        if topic.target in lost or failed.get(topic.target) is CreateTopic:
+            continue
+        grown = failed.get(topic.target) is not GrowTopic
+        found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
+    _await_new(sides.target_admin, found)
+    return found
+
+
+def _not_grown(topic: MirroredTopic, observed: topics.Observed) -> MirroredTopic:
+    there = len(observed.target_topics[topic.target].partitions)
+    return replace(topic, target_partitions=there, partitions=min(topic.partitions, there))
+
+
+def _await_new(target: Cluster, found: Found) -> None:
+    """Gives created topics their ids, and waits until their partitions have leaders."""
+    wanted = {t.target: t for t in found.mirrored.values() if t.target_id is None}
+    deadline = time.monotonic() + _NEW_TOPIC_S
+    while wanted:
+        for name, metadata in target.metadata(list(wanted)).topics.items():
+            topic = wanted.get(name)
+            if topic is None or len(metadata.partitions) < topic.target_partitions:
+                continue
+            if metadata.topic_id == NO_TOPIC_ID:
+                del found.mirrored[topic.source], wanted[name]
+                found.trouble(topic.source, topics.without_id(name, str(target)))
+            elif all(partition.leader >= 0 for partition in metadata.partitions.values()):
+                found.mirrored[topic.source] = replace(topic, target_id=metadata.topic_id)
+                found.created.add(name)
+                del wanted[name]
+        if not wanted:
+            return
+        if time.monotonic() > deadline:
+            for topic in wanted.values():
+                del found.mirrored[topic.source]
+                error = CausewayError(
+                    "create topic", f"{topic.target} on {target}", "it has no leaders yet"
+                )
+                found.trouble(topic.source, error)
+            return
+        time.sleep(0.05)
+
+
+def find_places(
+    sides: Sides,
+    link: LinkSettings,
+    wanted: Sequence[tuple[MirroredTopic, int]],
+    wish_of: Callable[[TopicPartition], Wish],
+    found: Found,
+    was_there: Callable[[TopicPartition], bool],
+    copied: Container[TopicPartition],
+) -> dict[TopicPartition, Offsets]:
+    """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
+    partition; those that could not be asked are missing, and a trouble says why.
+
+    `was_there`: at this process's first look. What has come into being since then belongs to the
+    mirror from its first record on, also where the mirror began with the latest ones.
+    `copied`: the partitions whose position MirrorMaker 2 has noted, perhaps past `end`.
+    """
+    if not wanted:
+        return {}
+    sources = [TopicPartition(topic.source, partition) for topic, partition in wanted]
+    starts = _offsets(sides.source, sources, _EARLIEST, found)
+    committed = link.fetch.read_committed
+    ends = _offsets(sides.source, sources, _LATEST, found, read_committed=committed)
+    noted = [at for at in sources if at in copied]
+    tops = {at: end for at, end in ends.items() if at not in copied}
+    tops |= _offsets(sides.source, noted, _LATEST, found)
+    begins = dict(starts)
+    if link.fetch.start == "latest":
+        begins |= {at: o for at, o in ends.items() if was_there(at)}
+    if link.group_id is not None:
+        group = sides.source.committed_offsets(link.group_id)
+        begins |= {at: o for at, o in group.items() if at in ends and o <= ends[at]}
+    times = {at: time for at in sources if (time := wish_of(at).start_from) is not None}
+    for since in set(times.values()):
+        timed = [at for at in times if times[at] == since]
+        at_time = _offsets(sides.source, timed, since, found)
+        begins |= dict.fromkeys(timed, -1)
+        # -1: no record is that young, so nothing that is there now is wanted.
+        begins |= {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
+    targets = {
+        TopicPartition(topic.target, target)
+        for topic, partition in wanted
+        for target in targets_of(topic, partition)
+    }
+    # A broker takes seconds to say the same of a thousand new logs.
+    target_ends = {at: 0 for at in targets if at.topic in found.created}
+    target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
+    places: dict[TopicPartition, Offsets] = {}
+    for (topic, partition), at in zip(wanted, sources, strict=True):
+        feeds = targets_of(topic, partition)
+        there = {
+            target: target_ends[TopicPartition(topic.target, target)]
+            for target in feeds
+            if TopicPartition(topic.target, target) in target_ends
+        }
+        if (
+            all(at in answers for answers in (starts, tops, ends))
+            and begins.get(at, -1) >= 0
+            and len(there) == len(feeds)
+        ):
+            places[at] = Offsets(
+                log_start=starts[at],
+                end=ends[at],
+                high_watermark=tops[at],
+                start=max(begins[at], starts[at]),
+                target_ends=there,
+            )
+    return places
+
+
+def _offsets(
+    cluster: Cluster,
+    places: Iterable[TopicPartition],
+    timestamp: int,
+    found: Found,
+    *,
+    read_committed: bool = False,
+) -> dict[TopicPartition, int]:
+    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
+    offsets: dict[TopicPartition, int] = {}
+    for at, answer in answers.items():
+        if isinstance(answer, CausewayError):
+            found.trouble(str(at), answer)
+        else:
+            offsets[at] = answer.offset
+    return offsets
+
+
+def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozenset[str]:
+    """Which of `topics_known` the source no longer has."""
+    missing = set(topics_known) - found.counts.keys()
+    return _absent(source, {name: name for name in missing}, found)
+
+
+def absent(cluster: Cluster, names: Collection[str]) -> frozenset[str]:
+    """Those that are not there by their name. Raises CausewayError."""
+    if not names:
+        return frozenset()
+    found = cluster.metadata(sorted(names)).topics
+    return frozenset(
+        name
+        for name, topic in found.items()
+        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
+    )
+
+
+def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> frozenset[str]:
+    """Of topics that were missing in a list of all (by their name, what `found` calls them) those
+    that are not there. Asked again, by name: a broker that just started may not know all topics
+    yet, and a list leaves out what we may not see."""
+    if not missing:
+        return frozenset()
+    time.sleep(1.0)
+    absent = set()
+    for name, topic in cluster.metadata(sorted(missing)).topics.items():
+        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION:
+            absent.add(missing[name])
+        elif topic.error is not None:
+            found.trouble(missing[name], topic.error)
+        else:
+            found.unfinished = True
+    return frozenset(absent)

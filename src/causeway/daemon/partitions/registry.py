@@ -1,0 +1,314 @@
+"""The partitions of one link, as its threads share them: rows by source partition, under a lock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from causeway.control.held import Held
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.lanes.tracked import Key, Standing
+from causeway.daemon.partitions.rows import Row
+from causeway.daemon.status import PartitionStatus
+from causeway.model import State, TopicPartition
+from causeway.relay.messages import Outlet
+from causeway.relay.offset_map import Span
+from causeway.relay.progress import Contents, Deletion, Entry, OffsetMapRecord, Progress
+
+_log = logging.getLogger("causeway.link")
+_MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """A partition with one outlet, for the control plane. `newest`: source and target offset of
+    the newest record that is known to be on both sides. `rewinds`: of its offset map. `topic_id`:
+    the source's. `placed`: see Row."""
+
+    source: TopicPartition
+    topic_id: str
+    outlet: Outlet
+    position: int
+    newest: tuple[int, int] | None
+    stopped: bool
+    placed: bool
+    rewinds: int = 0
+
+    @property
+    def target(self) -> TopicPartition:
+        return TopicPartition(self.outlet.topic, self.outlet.partition)
+
+
+class Registry:
+    """Thread-safe. `link` names it in logs."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._rows: dict[TopicPartition, Row] = {}
+        self._left = Contents()  # of the progress topic: what no row has taken yet
+        self._maps_written_at = 0.0
+
+    # -- its life ---------------------------------------------------------------------------------
+
+    def begin(self, contents: Contents) -> None:
+        with self._lock:
+            self._left = contents
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
+    def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, OffsetMapRecord]]:
+        """Progress and offset maps of an earlier leader that no row has taken up yet."""
+        with self._lock:
+            return dict(self._left.partitions), dict(self._left.maps)
+
+    def known(self) -> dict[TopicPartition, Progress]:
+        with self._lock:
+            return {
+                **self._left.partitions,
+                **{at: row.progress for at, row in self._rows.items()},
+            }
+
+    def lacks(self, at: TopicPartition) -> bool:
+        with self._lock:
+            return at not in self._rows
+
+    def add(self, rows: Iterable[Row]) -> None:
+        with self._lock:
+            for row in rows:
+                at = row.progress.source
+                self._rows[at] = row
+                self._left.partitions.pop(at, None)
+                self._left.maps.pop(at, None)
+                if row.progress.state is State.STOPPED:
+                    self._log_state(row)
+                elif row.progress.position == row.stop_at:  # beyond it, a lane has to find out why
+                    row.finish()
+
+    def places(self) -> list[TopicPartition]:
+        with self._lock:
+            return list(self._rows)
+
+    def live(self) -> list[Row]:
+        """Those that are not stopped."""
+        with self._lock:
+            return [r for r in self._rows.values() if r.progress.state is not State.STOPPED]
+
+    def stop(self, stopped: Mapping[TopicPartition, Progress]) -> None:
+        """By the driver's own judgement; the new progress says why. What stopped by itself
+        meanwhile has its own reason."""
+        with self._lock:
+            for at, progress in stopped.items():
+                row = self._rows.get(at)
+                if row is not None and row.progress.state is not State.STOPPED:
+                    row.stop(progress)
+                    self._log_state(row)
+
+    def let_go(self, rows: Iterable[Row]) -> None:
+        """They are to be taken up again from what is known of them. No lane has them, and nothing
+        of them is being written."""
+        with self._lock:
+            for row in rows:
+                at = row.progress.source
+                if self._rows.pop(at, None) is not None:
+                    self._left.partitions[at] = row.progress
+
+    def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
+        """When (ms) the source lost their topics, -1 where these are back. What has to be written
+        of those that have no row."""
+        entries: list[Entry] = []
+        with self._lock:
+            for at, gone_at in since.items():
+                row, left = self._rows.get(at), self._left.partitions.get(at)
+                if row is not None:
+                    if gone_at < 0 or row.progress.state is State.STOPPED:
+                        row.progress, row.dirty = replace(row.progress, gone_at=gone_at), True
+                elif left is not None:
+                    # Its state stays: by its id we tell whether what comes back is the same topic.
+                    self._left.partitions[at] = replace(left, gone_at=gone_at)
+                    entries.append(self._left.partitions[at])
+        return entries
+
+    def set_aside(self, places: Collection[TopicPartition]) -> list[Entry]:
+        """`let_go`, without their offset maps. What has to be written."""
+        entries: list[Entry] = []
+        with self._lock:
+            for at in places:
+                row = self._rows.pop(at, None)
+                if row is not None:
+                    self._left.partitions[at] = row.progress
+                    entries.append(row.progress)
+                mapped = self._left.maps.pop(at, None) or (row and row.map)
+                if mapped:
+                    entries.append(Deletion(source=at, of="offsets"))
+        return entries
+
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """They have no rows any more, and nobody has progress of them."""
+        with self._lock:
+            for at in places:
+                self._left.partitions.pop(at, None)
+
+    # -- from lanes -------------------------------------------------------------------------------
+
+    def hear(self, standings: Sequence[Standing]) -> None:
+        with self._lock:
+            for standing in standings:
+                report = standing.report
+                row = self._rows.get(TopicPartition(report.topic, report.partition))
+                if row is None:
+                    continue
+                before = row.progress.state
+                row.hear(standing)
+                if report.state is not before and report.state in (State.FAILED, State.STOPPED):
+                    self._log_state(row)
+
+    def wait(self, keys: Collection[Key]) -> None:
+        """Their lanes are gone."""
+        with self._lock:
+            for _, topic, partition in keys:
+                row = self._rows.get(TopicPartition(topic, partition))
+                if row is not None:
+                    row.wait()
+
+    def _log_state(self, row: Row) -> None:
+        self._log(row, row.progress.state.value, row.progress.reason)
+
+    def _log(self, row: Row, what: str, reason: str | None) -> None:
+        extra = {"link": self._link, "partition": str(row.progress.source), "reason": reason}
+        _log.warning("partition %s", what, extra=extra)
+
+    # -- progress ---------------------------------------------------------------------------------
+
+    def take_dirty(self, *, final: bool = False) -> tuple[list[Row], list[Entry]]:
+        """What has to be written, and whose it is; `give_back` the rows if that fails. With
+        `final`, offset maps as well, however recently they were written."""
+        with self._lock:
+            dirty = [row for row in self._rows.values() if row.dirty]
+            entries: list[Entry] = [row.progress for row in dirty]
+            for row in dirty:
+                row.dirty = False
+            now = time.monotonic()
+            due = final or now - self._maps_written_at > _MAPS_S
+            if due:
+                self._maps_written_at = now
+            # A map that was rewound must not be found by the next leader as it was before.
+            for row in self._rows.values() if due else dirty:
+                known = row.map
+                if known and known.changed and (due or known.rewinds != row.rewinds_written):
+                    known.changed, row.rewinds_written = False, known.rewinds
+                    entries.append(row.map_record())
+            return dirty, entries
+
+    def give_back(self, rows: Iterable[Row]) -> None:
+        with self._lock:
+            for row in rows:
+                row.dirty = True
+                if row.map is not None and row.map.rewinds:
+                    row.map.changed, row.rewinds_written = True, -1
+
+    def soil(self) -> None:
+        """All of it has to be written anew."""
+        with self._lock:
+            for row in self._rows.values():
+                row.dirty = True
+                if row.map is not None:
+                    row.map.changed = True
+            self._maps_written_at = 0.0
+
+    # -- for people -------------------------------------------------------------------------------
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        """Sorted by topic and partition. Counts may be one report behind the rest."""
+        now = time.monotonic()
+        return tuple(row.status(now) for _, row in sorted(self._all().items()))
+
+    def _all(self) -> dict[TopicPartition, Row]:
+        """For those who look at every row: reports need the lock, and with 100,000 partitions each
+        look takes a while. What must fit together in a row is one value, replaced as a whole."""
+        with self._lock:
+            return dict(self._rows)
+
+    def is_settled(self, for_good_s: float) -> bool:
+        """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
+        or has failed for `for_good_s`."""
+        now = time.monotonic()
+        with self._lock:
+            return all(row.is_settled(now, for_good_s) for row in self._rows.values())
+
+    # -- for the control plane --------------------------------------------------------------------
+
+    def mirrored(self) -> list[Mirrored]:
+        """The partitions that feed one target partition each."""
+        return [
+            Mirrored(
+                source=at,
+                topic_id=progress.topic_id,
+                outlet=progress.outlets[0],
+                position=progress.position,
+                newest=row.newest,
+                stopped=progress.state is State.STOPPED,
+                placed=row.placed,
+                rewinds=0 if row.map is None else row.map.rewinds,
+            )
+            for at, row in self._all().items()
+            if len((progress := row.progress).outlets) == 1
+        ]
+
+    def are_placed(self) -> bool:
+        """Whether each partition's place is known, or why it is not."""
+        return all(
+            row.placed or row.progress.state in (State.STOPPED, State.FAILED)
+            for row in self._all().values()
+        )
+
+    def topics(self) -> dict[str, MirroredTopic]:
+        """Those of which something is mirrored now, by source name."""
+        with self._lock:
+            return {
+                at.topic: row.topic
+                for at, row in self._rows.items()
+                if row.progress.state is not State.STOPPED
+            }
+
+    def held(self) -> dict[TopicPartition, Held]:
+        """The partitions that an open transaction on the source holds back for long."""
+        now = time.monotonic()
+        with self._lock:
+            return {at: held for at, row in self._rows.items() if (held := row.held(now))}
+
+    def explain(
+        self, held: Mapping[TopicPartition, Held], why: Mapping[TopicPartition, str]
+    ) -> None:
+        """The reason of each that still is `held` where it was."""
+        with self._lock:
+            for at, reason in why.items():
+                row = self._rows.get(at)
+                if row and row.hold is not None and row.hold.stable == held[at].stable:
+                    if row.hold.reason is None:
+                        self._log(row, "held", reason)
+                    row.hold.reason = reason
+
+    def place(
+        self, at: TopicPartition, offsets: Iterable[int]
+    ) -> dict[int, int | Span | None] | None:
+        """Where each source offset of a partition went, see OffsetMap.place; None where it has no
+        map (not mirrored, several outlets, at-least-once)."""
+        with self._lock:
+            row = self._rows.get(at)
+            if row is None or row.map is None:
+                return None
+            return {offset: row.map.place(offset) for offset in offsets}
+
+    def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
+        """The source no longer has what lies below these offsets."""
+        with self._lock:
+            for at, start in log_starts.items():
+                row = self._rows.get(at)
+                if row is not None and row.map is not None:
+                    row.map.trim(start)

@@ -1,0 +1,212 @@
+"""What a link knows of each partition: the progress to be written, and the figures for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from causeway.control.held import HELD_MS, Held
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.recent import Recent, with_more
+from causeway.daemon.status import PartitionStatus
+from causeway.model import State
+from causeway.relay.messages import Outlet, PartitionReport
+from causeway.relay.offset_map import OffsetMap
+from causeway.relay.progress import OffsetMapRecord, Progress
+
+# These states last a moment, and a later start finds out by itself.
+_NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+
+
+@dataclass(slots=True)
+class _Hold:
+    """The source's last stable offset has stood at `stable` since `since` (monotonic) while there
+    are records behind it; `reason`: why, once somebody has looked."""
+
+    stable: int
+    since: float
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class Row:
+    topic: MirroredTopic
+    progress: Progress
+    first: int
+    stop_at: int | None = None
+    begun: bool = False  # claimed just now: nothing of it can be on its way
+    lane: int | None = None
+    placed: bool = False  # a lane has found its place since we lead: its topics are what they were
+    dirty: bool = False
+    failed_at: float | None = None  # monotonic, since when it has been FAILED
+    failures: int = 0  # times it became so
+    recoveries: int = 0
+    records: int = 0
+    bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    heard_at: float = 0.0
+    high_watermark: int = -1
+    hold: _Hold | None = None
+    map: OffsetMap | None = None
+    rewinds_written: int = 0  # of the map, as far as the progress topic knows
+    newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
+    ages: Recent | None = None  # ms
+    latencies: Recent | None = None
+
+    def hear(self, standing: Standing) -> None:
+        report, before = standing.report, self.progress
+        if _producers(report.outlets) != _producers(before.outlets):
+            return  # a lane of a claim that another leader has replaced meanwhile
+        # What we stopped stays so, whatever its lane still has to say before it lets go.
+        stopped = before.state is State.STOPPED and report.state is not State.STOPPED
+        self.progress = replace(
+            before,
+            leader_epoch=report.leader_epoch,
+            position=self._position(report),
+            outlets=report.outlets,
+            state=before.state if stopped else report.state,
+            reason=before.reason if stopped else report.reason,
+            source_end=report.source_end if report.source_end >= 0 else before.source_end,
+            last_timestamp=max(report.last_timestamp, before.last_timestamp),
+        )
+        if self.progress.state not in _NOT_WRITTEN and self.progress != before:
+            self.dirty = True
+        self.placed |= self.progress.state in (State.RUNNING, State.DONE)
+        self._note_failure()
+        self.lane = None if stopped else standing.lane
+        self.records, self.bytes = standing.records, standing.bytes
+        self.recoveries = standing.recoveries
+        self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
+        self.heard_at = time.monotonic()
+        self._note_offsets(report)
+        self._note_hold(report)
+        self.ages = with_more(self.ages, report.ages, self.heard_at)
+        self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
+
+    def _note_offsets(self, report: PartitionReport) -> None:
+        self.newest = report.newest or self.newest
+        if self.map is None:
+            return
+        if report.resumed is not None:
+            self.map.rewind(report.resumed)
+        for point in report.breaks:
+            self.map.add(point)
+        self.map.reach(report.outlets[0].pair)
+
+    def _note_hold(self, report: PartitionReport) -> None:
+        self.high_watermark = report.high_watermark
+        if report.high_watermark <= report.source_end:
+            self.hold = None
+        elif self.hold is None or self.hold.stable != report.source_end:
+            self.hold = _Hold(report.source_end, self.heard_at)
+
+    def held(self, now: float) -> Held | None:
+        """What an open transaction keeps from us, once it has done so for HELD_MS."""
+        since_ms = self._held_ms(now)
+        if self.hold is None or since_ms < HELD_MS:
+            return None
+        return Held(self.hold.stable, self.high_watermark, since_ms)
+
+    def _held_ms(self, now: float) -> int:
+        if self.hold is None or self.progress.state is not State.RUNNING:
+            return 0  # what a lane last saw is old news
+        return int(1000 * (now - self.hold.since))
+
+    def map_record(self) -> OffsetMapRecord:
+        assert self.map is not None
+        return OffsetMapRecord(
+            topic=self.progress.topic,
+            partition=self.progress.partition,
+            producer_id=self.progress.outlets[0].producer_id,
+            points=tuple(self.map.points),
+        )
+
+    def _position(self, report: PartitionReport) -> int:
+        # Only a lane that has found its place may say that it lies before the last one known: the
+        # target can lose what it had acknowledged, and then gets it again.
+        if report.state in (State.RUNNING, State.DONE):
+            return report.position
+        return max(report.position, self.progress.position)
+
+    def wait(self) -> None:
+        """Its lane is gone; another gets it soon."""
+        if self.progress.state not in (State.STOPPED, State.DONE):
+            self.progress = replace(self.progress, state=State.WAITING, reason=None)
+        self.lane = None
+        self.records_per_s = self.bytes_per_s = 0.0
+
+    def finish(self) -> None:
+        """A bounded run finds that all of its share is mirrored already."""
+        self.placed = True
+        self.progress = replace(self.progress, state=State.DONE, reason=None)
+
+    def stop(self, progress: Progress) -> None:
+        """By the driver's own judgement; `progress` says why."""
+        self.progress = progress
+        self.lane = None
+        self.dirty = True
+        self.records_per_s = self.bytes_per_s = 0.0
+
+    def _note_failure(self) -> None:
+        if self.progress.state is not State.FAILED:
+            self.failed_at = None
+        elif self.failed_at is None:
+            self.failed_at = time.monotonic()
+            self.failures += 1
+
+    def is_settled(self, now: float, for_good_s: float) -> bool:
+        """Whether a bounded run need not wait for it: done, stopped, or failed for good."""
+        if self.progress.state in (State.DONE, State.STOPPED):
+            return True
+        return self.failed_at is not None and now - self.failed_at > for_good_s
+
+    def status(self, now: float) -> PartitionStatus:
+        # A lane does not report what did not change, so silence means that nothing moves.
+        still = now - self.heard_at > 3.0
+        progress = self.progress
+        held_ms = self._held_ms(now)
+        return PartitionStatus(
+            topic=progress.topic,
+            partition=progress.partition,
+            target_topic=self.topic.target,
+            state=progress.state,
+            reason=progress.reason or (self.hold.reason if self.hold and held_ms else None),
+            lane=self.lane,
+            first=self.first,
+            position=progress.position,
+            source_end=progress.source_end,
+            high_watermark=self.high_watermark,
+            held_ms=held_ms,
+            stop_at=self.stop_at,
+            last_timestamp=progress.last_timestamp,
+            records=self.records,
+            bytes=self.bytes,
+            records_per_s=0.0 if still else self.records_per_s,
+            bytes_per_s=0.0 if still else self.bytes_per_s,
+            recoveries=self.recoveries,
+            failures=self.failures,
+            map_points=0 if self.map is None else len(self.map.points),
+            ages=None if self.ages is None else self.ages.timing(now),
+            latencies=None if self.latencies is None else self.latencies.timing(now),
+        )
+
+
+def offset_map_of(progress: Progress, record: OffsetMapRecord | None) -> OffsetMap | None:
+    """What is known of where its records went; `record`: what an earlier leader has left of it.
+    None where offsets can't be mapped: several outlets, or no sequences."""
+    if len(progress.outlets) != 1 or progress.outlets[0].producer_id < 0:
+        return None
+    outlet = progress.outlets[0]
+    same = record is not None and record.producer_id == outlet.producer_id
+    points = record.points if record is not None and same else ()
+    found = OffsetMap(points)
+    found.reach(outlet.pair)
+    found.changed = False
+    return found
+
+
+def _producers(outlets: Sequence[Outlet]) -> list[int]:
+    return [outlet.producer_id for outlet in outlets]

@@ -1,0 +1,376 @@
+"""Spark, as little of it as lanes need: a context, and a job of one task for each lane.
+
+In local mode (`local[*]`, the default) lanes are Python workers on this machine; with a cluster's
+master they are tasks on its executors, which need Causeway installed or shipped to them.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import javaproperties
+
+from causeway.config.settings import Secret
+from causeway.daemon.spark import archive
+from causeway.daemon.spark.java import check_java
+from causeway.errors import CausewayError, PrerequisiteError
+from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay.lane.task import LaneTask
+from causeway.unlisted import Unlisted
+
+_log = logging.getLogger("causeway.spark")
+_BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
+_HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
+_COUNT_S = 5.0  # so often the cores of a cluster are counted
+_LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
+# What Spark itself hides on its pages, by the names of its keys.
+_REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
+_HIDDEN = "********"
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too many lines
+_NOT_IMPORTABLE = "the executors cannot import"
+_SHIP_IT = (
+    "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
+    "spark.archives: see docs/spark.md"
+)
+_PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
+# The JVMs only schedule: quick to start and small beats quick in the long run.
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_DEFAULTS = {
+    "spark.app.name": "causeway",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    # A lane that failed is launched again by us, with pauses, not by Spark at once.
+    "spark.task.maxFailures": "1",
+}
+_LOCAL_DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
+    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Xms64m",
+    "spark.python.daemon.module": "causeway.relay.lane.worker_daemon",
+}
+
+
+Conf = Mapping[str, str | Secret]
+
+
+def is_local(spark: Mapping[str, str]) -> bool:
+    return spark.get("spark.master", "local[*]").startswith("local")
+
+
+def wanted_lanes(conf: Conf, lanes: int | None) -> int | None:
+    """How many lanes there may be: what the file says, else one for each core of a local master;
+    None where only a running cluster can tell."""
+    spark = _plain(conf)
+    if lanes is not None:
+        return lanes
+    if not is_local(spark):
+        return None
+    found = re.match(r"local\[(\d+)", spark.get("spark.master", "local[*]"))
+    if found:
+        return max(1, int(found[1]))
+    return 1 if spark.get("spark.master") == "local" else len(os.sched_getaffinity(0))
+
+
+class Spark:
+    """The JVM, its context, and the threads that wait for lanes' jobs.
+
+    The values of `conf` reach the JVM in a file that nobody else sees, never in its arguments.
+    Those that are Secret stand on no page of Spark's, and in no line that it prints.
+
+    `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends;
+    `returned` means that the lane's function did. The job is launched again after a pause, until
+    `quiesce` or `stop`.
+    """
+
+    def __init__(
+        self,
+        conf: Conf,
+        lanes: int | None,
+        secret: str,
+        *,
+        on_lane_ended: Callable[[int, str, bool], None],
+        java_options: str | None = None,
+    ) -> None:
+        self._conf = _complete(_plain(conf), lanes, secret)
+        self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
+        self.local = is_local(self._conf)
+        # Only beside options of our own: what the file says of the JVM stands as it is.
+        self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
+        self._java_options = java_options
+        self._lanes = lanes
+        self._secret = secret
+        self._on_lane_ended = on_lane_ended
+        self._context: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tail: collections.deque[str] = collections.deque(maxlen=40)
+        self._stopping = threading.Event()
+        self._context_ended: str | None = None
+        self._cores, self._counted_at = 1, -_COUNT_S
+        self._launched: dict[int, threading.Thread] = {}
+
+    def start(self) -> None:
+        """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
+        check_java()
+        if self.local:
+            self._prepare_environment()
+        elif "spark.pyspark.python" in self._conf:
+            # Only spark-submit acts on it; a context in Python reads the variable.
+            os.environ["PYSPARK_PYTHON"] = self._conf["spark.pyspark.python"]
+        try:
+            from pyspark import SparkConf, SparkContext
+            from pyspark.java_gateway import launch_gateway
+        except ImportError as error:
+            raise PrerequisiteError(
+                "start Spark", cause=str(error), remedy="pip install 'pyspark[sql]'"
+            ) from error
+        # It has opinions on the version of pandas, and on a JVM that died before it was stopped.
+        warnings.filterwarnings("ignore", module="pyspark")
+        # The first call into the JVM imports it; better while the JVM starts.
+        threading.Thread(target=_import_converters, name="spark-import", daemon=True).start()
+        if self._tuned:
+            more = archive.option() if self._java_options is None else self._java_options
+            self._conf["spark.driver.extraJavaOptions"] += more
+        try:
+            gateway = self._launch(launch_gateway)
+            if self._stopping.is_set():
+                self.stop()
+                return
+            conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
+            conf.setAll(list(self._conf.items()))
+            conf.setIfMissing("spark.executor.extraJavaOptions", _SMALL_JVM)
+            if self._hidden:
+                names = [f"^{re.escape(key)}$" for key in self._hidden]
+                conf.set(_REDACTION, "|".join([conf.get(_REDACTION, _REDACTED), *names]))
+            self._context = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            self.stop()
+            raise PrerequisiteError("start Spark", cause=self._last_words(error)) from error
+        # Executors have it in their environment; it must not travel in each task as well.
+        self._context.environment.pop(SECRET_VARIABLE, None)
+        self._context.setLogLevel(self._conf.get("spark.log.level", "ERROR"))
+
+    def _launch(self, launch_gateway: Callable[..., Any]) -> Any:
+        # A session of its own: Ctrl-C in a terminal must reach us alone, so that lanes can drain.
+        # The JVM ends by itself when our end of its standard input is gone.
+        reader, writer = os.pipe()
+        threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
+        # Everybody on the machine can read a process's arguments.
+        content = javaproperties.dumps(self._conf, timestamp=None).encode()
+        with Unlisted(content) as path, _submit_args(f"--properties-file {path}"):
+            try:
+                gateway = launch_gateway(
+                    None, {"stdout": writer, "stderr": writer, "start_new_session": True}
+                )
+            finally:
+                os.close(writer)
+        self._process = gateway.proc
+        return gateway
+
+    def _read(self, reader: int) -> None:
+        with os.fdopen(reader, errors="replace") as lines:
+            for line in lines:
+                shown = self._mask(line.rstrip())
+                self._tail.append(shown)
+                _log.debug("%s", shown)
+
+    def _mask(self, text: str) -> str:
+        for value in self._hidden.values():
+            if len(value) >= _LEAST_HIDDEN:
+                text = text.replace(value, _HIDDEN)
+        return text
+
+    def _prepare_environment(self) -> None:
+        os.environ[SECRET_VARIABLE] = self._secret
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        import causeway
+
+        # Where the package was found by the driver the workers find it too.
+        root = os.path.dirname(os.path.dirname(os.path.abspath(causeway.__file__)))
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if root not in paths and "site-packages" not in root:
+            os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+
+    @property
+    def host(self) -> str:
+        """The driver's address as executors know it."""
+        return str(self._context.getConf().get("spark.driver.host"))
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes may run now; on a cluster it grows with its executors."""
+        if self._lanes is not None:
+            return self._lanes
+        now = time.monotonic()
+        if now - self._counted_at > _COUNT_S:
+            self._counted_at = now
+            self._cores = max(1, int(self._context.defaultParallelism))
+        return self._cores
+
+    @property
+    def death(self) -> str | None:
+        """Why no lane can run any more, or None while the JVM lives."""
+        code = self._process.poll() if self._process is not None else None
+        if code is None:
+            return self._context_ended
+        words = self._last_words()
+        return f"Spark's JVM ended with code {code}" + (f": {words}" if words else "")
+
+    def launch(self, lane: int, host: str, port: int) -> None:
+        """Runs lane number `lane`, again and again, in a job and a thread of its own."""
+        if lane in self._launched or self._stopping.is_set():
+            return
+        self._launched[lane] = threading.Thread(
+            target=self._run, args=(LaneTask(lane, host, port),), name=f"lane-{lane}", daemon=True
+        )
+        self._launched[lane].start()
+
+    def _run(self, task: LaneTask) -> None:
+        pause = _BACKOFF_S[0]
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._context.setLocalProperty("spark.job.description", f"lane {task.lane}")
+                self._context.parallelize([task.lane], 1).mapPartitions(task).collect()
+                reason, returned = "it returned", True
+            except Exception as error:
+                reason, returned = self._mask(explain(error)), False
+                self._look_at_context()
+            self._on_lane_ended(task.lane, reason, returned)
+            if time.monotonic() - began > _HEALTHY_S:
+                pause = _BACKOFF_S[0]
+            self._stopping.wait(pause)
+            pause = min(pause * 2, _BACKOFF_S[1])
+
+    def _look_at_context(self) -> None:
+        """A cluster that gave the application up leaves a JVM with a context that is stopped."""
+        try:
+            if self._context is not None and self._context._jsc.sc().isStopped():
+                words = self._last_words()
+                self._context_ended = "Spark stopped" + (f": {words}" if words else "")
+        except Exception as error:
+            _log.debug("look at context: %s", error)
+
+    def quiesce(self) -> None:
+        """Launches no lane again."""
+        self._stopping.set()
+
+    def rehearse(self) -> None:
+        """Runs a job that does nothing, as a lane's job would run."""
+        self._context.parallelize([0], 1).mapPartitions(list).collect()
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""
+        self._stopping.set()
+        # A context that is stopped while it books a task that has just ended breaks off in the
+        # midst of what it tells PySpark, which then prints a traceback.
+        until = time.monotonic() + _LAST_JOBS_S
+        for thread in tuple(self._launched.values()):
+            thread.join(max(0.0, until - time.monotonic()))
+        context, self._context = self._context, None
+        try:
+            if context is not None:
+                context.stop()
+        except Exception as error:
+            _log.debug("stop: %s", error)
+        if self._process is None:
+            return
+        _forget_gateway()
+        try:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._process.wait(patience_s)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+
+    def _last_words(self, error: Exception | None = None) -> str:
+        lines = [line for line in self._tail if re.search(r"ERROR|Error:|Exception:", line)]
+        if lines:
+            return lines[0].strip()[:500]
+        return self._mask(explain(error)) if error is not None else ""
+
+
+def _plain(conf: Conf) -> dict[str, str]:
+    return {k: v.reveal() if isinstance(v, Secret) else v for k, v in conf.items()}
+
+
+@contextlib.contextmanager
+def _submit_args(options: str) -> Iterator[None]:
+    """Has PySpark give `options` to spark-submit, before those of the user's own."""
+    own = os.environ.get(_SUBMIT_ARGS)
+    # Without the second one, a file replaces spark-defaults.conf.
+    ours = f"{options} --load-spark-defaults"
+    os.environ[_SUBMIT_ARGS] = f"{ours} {own or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if own is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = own
+
+
+def _import_converters() -> None:
+    """What PySpark needs to hand any value to the JVM: pandas and Arrow, where they are."""
+    with contextlib.suppress(ImportError):
+        import pyspark.testing.utils  # noqa: F401
+
+
+def _forget_gateway() -> None:
+    """PySpark keeps its JVM for a next context in this process; ours is about to end."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+
+
+def _complete(conf: Mapping[str, str], lanes: int | None, secret: str) -> dict[str, str]:
+    complete = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(conf) else {}), **conf}
+    if is_local(conf):
+        slots = lanes or 1
+        retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
+        # Fewer slots than lanes would leave lanes waiting for ever.
+        complete["spark.master"] = f"local[{slots},{retries[1]}]" if retries else f"local[{slots}]"
+    else:
+        complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
+    return complete
+
+
+def explain(error: Exception) -> str:
+    """One line for a failed job, the cause and not Spark's frame round it."""
+    text = str(error)
+    missing = re.search(r"No module named '([\w.]+)'", text)
+    if missing:
+        return f"{_NOT_IMPORTABLE} {missing[1]}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:  # the last line of a Python traceback
+        if _PYTHON_ERROR.match(line) and not line.startswith(("org.apache.", "py4j", "java")):
+            return line[:500]
+    found = re.search(r"most recent failure: Lost task .*?\(TID \d+\)(?: \([^)]*\))?: (.+)", text)
+    if found:
+        return re.sub(r"^[\w.]+: ", "", found[1].strip())[:300]
+    found = re.search(r"^: (?:[\w.]+: )?(.+)", text, re.MULTILINE)  # as py4j shows Java's
+    if found:
+        return found[1].strip()[:500]
+    return (lines or [type(error).__name__])[0][:500]
+
+
+def not_importable(reason: str) -> CausewayError | None:
+    """The error that no retry can mend, where `reason` of a failed lane is one."""
+    if _NOT_IMPORTABLE in reason:
+        return PrerequisiteError("start lanes", cause=reason, remedy=_SHIP_IT)
+    return None

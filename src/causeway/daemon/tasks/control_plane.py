@@ -1,0 +1,196 @@
+"""The tasks of one link's control plane, made from its settings.
+
+offset syncs            every second        where records lie on both sides, for others' readers
+groups                  as configured       checkpoints, and offsets of idle groups
+topic configs, ACLs     as configured       differences only
+MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
+open transactions       twice a minute      whose they are, where one holds a partition back
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import acls, configs, held, mm2_offsets
+from causeway.control.mm2_offsets import MirrorMakerOffsets
+from causeway.control.offset_syncs import OffsetSyncs
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.status import CheckpointTiming
+from causeway.daemon.tasks.groups import Groups
+from causeway.daemon.tasks.schedule import DONE, Outcome, Task
+from causeway.daemon.tasks.translation import Translator
+from causeway.errors import CausewayError
+from causeway.relay.topic_log import TopicLog
+
+_log = logging.getLogger("causeway.control")
+_SYNCS_S = 1.0
+_MIRROR_MAKER_S = 10.0
+_TRANSACTIONS_S = 30.0
+_PLACES_S = 10.0
+_TICK_S = 0.1
+
+
+class ControlPlane:
+    """What is mirrored besides records, of one link: `tasks`, those that the settings want."""
+
+    def __init__(
+        self, link: LinkSettings, sides: Sides, registry: Registry, term: Callable[[], int | None]
+    ) -> None:
+        """`term`: see Leadership.term."""
+        self._link = link
+        self._term = term
+        self._sides = sides
+        self._registry = registry
+        self.translator = Translator(
+            sides,
+            registry,
+            read_committed=link.fetch.read_committed,
+            go_on=lambda: term() is not None,
+        )
+        self._syncs = self._offset_syncs()
+        self._groups = Groups(link, sides, self.translator, term)
+        alias = link.source.alias
+        self._mirror_maker = MirrorMakerOffsets(
+            TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias
+        )
+        self.tasks = tuple(self._wanted())
+
+    def _wanted(self) -> Iterator[Task]:
+        control = self._link.control
+        if control.emit_offset_syncs_enabled:
+            yield Task(
+                name="offset syncs",
+                interval_s=_SYNCS_S,
+                work=self._sync_offsets,
+                begin=self._syncs.forget,
+                at_end=True,
+            )
+        if interval_s := self._groups.interval_s:
+            yield Task(
+                name="groups",
+                interval_s=interval_s,
+                work=self._groups.work,
+                begin=self._begin_groups,
+                at_end=True,
+            )
+        if self._link.sync_topic_configs_enabled:
+            interval_s = self._link.sync_topic_configs_interval_s
+            yield Task(name="topic configs", interval_s=interval_s, work=self._sync_configs)
+        if control.sync_topic_acls_enabled or control.read_only_mirrors:
+            interval_s = control.sync_topic_acls_interval_s
+            yield Task(name="ACLs", interval_s=interval_s, work=self._sync_acls)
+        if control.mm2_offsets:
+            yield Task(
+                name="MirrorMaker 2 offsets",
+                interval_s=_MIRROR_MAKER_S,
+                work=self._write_mirror_maker,
+                begin=self._mirror_maker.forget,
+                at_end=True,
+            )
+
+        if self._link.fetch.read_committed:
+            yield Task(
+                name="open transactions",
+                interval_s=_TRANSACTIONS_S,
+                work=self._explain_transactions,
+            )
+
+    def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
+        return self._groups.timings()
+
+    @property
+    def checkpoints_untimed(self) -> int:
+        return self._groups.untimed
+
+    def finish(self) -> None:
+        """Brings up to date what others go on from, once nothing moves any more, for as long as we
+        lead. Never raises."""
+        self._syncs.flush()
+        self._groups.hurry()
+        for task in filter(lambda each: each.at_end, self.tasks):
+            if self._term() is None:
+                return
+            try:
+                task.run()
+            except CausewayError as error:
+                extra = {"link": self._link.name, "task": task.name, "reason": str(error)}
+                _log.warning("not up to date at the end", extra=extra)
+
+    def _offset_syncs(self) -> OffsetSyncs:
+        link, sides = self._link, self._sides
+        if link.control.offset_syncs_topic_location == "source":
+            name = link.policy.offset_syncs_topic(link.target.alias)
+            topic = TopicLog(sides.source, name, admin=sides.source_admin)
+        else:
+            name = link.policy.offset_syncs_topic(link.source.alias)
+            topic = TopicLog(sides.target, name, admin=sides.target_admin)
+        return OffsetSyncs(
+            topic,
+            replication_factor=link.control.offset_syncs_replication_factor,
+            lag_max=link.control.offset_lag_max,
+        )
+
+    def _begin_groups(self) -> None:
+        """Nothing is said of partitions whose lanes have not found their places; so they are waited
+        for, unless that takes long."""
+        self._groups.forget()
+        deadline = time.monotonic() + _PLACES_S
+        while not self._registry.are_placed() and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+
+    def _sync_offsets(self) -> Outcome:
+        self._syncs.write(
+            {
+                m.source: m.newest
+                for m in self._registry.mirrored()
+                if m.newest is not None and not m.stopped
+            }
+        )
+        return DONE
+
+    def _sync_configs(self) -> Outcome:
+        topics = self._registry.topics().values()
+        observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
+        planned = configs.plan(observed, topics, self._link)
+        answers = configs.apply(planned.changes, self._sides.target_admin)
+        return _outcome(
+            [
+                *((problem.topic, problem.error) for problem in planned.problems),
+                *((change.topic, error) for change, error in answers.items() if error is not None),
+            ]
+        )
+
+    def _sync_acls(self) -> Outcome:
+        observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
+        planned = acls.plan(observed, self._registry.topics().values(), self._link)
+        answers = acls.apply(planned.creates, self._sides.target_admin)
+        outcome = _outcome(
+            [
+                *((error.subject, error) for error in planned.problems),
+                *((str(acl), error) for acl, error in answers.items() if error is not None),
+            ]
+        )
+        missed = {str(each.acl): each.reason for each in planned.left_out if each.is_missed}
+        return replace(outcome, items={**outcome.items, **missed})
+
+    def _explain_transactions(self) -> Outcome:
+        long = self._registry.held()
+        self._registry.explain(long, held.explain(self._sides.source, long))
+        return DONE
+
+    def _write_mirror_maker(self) -> Outcome:
+        # Not what has stopped: MirrorMaker 2 may have got further there, and its place is lost.
+        self._mirror_maker.write(
+            {m.source: m.position for m in self._registry.mirrored() if not m.stopped}
+        )
+        return DONE
+
+
+def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
+    items = {item: str(error) for item, error in errors}
+    return Outcome(items=items, unfinished=bool(items))

@@ -1,0 +1,288 @@
+"""Consumer groups of one link: checkpoints for those who fail over by them, and offsets committed
+on the target for groups that are idle there."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import groups
+from causeway.control.formats import Checkpoint
+from causeway.control.groups import Followed, LeftOutGroup, Why
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.recent import Recent
+from causeway.daemon.status import CheckpointTiming
+from causeway.daemon.tasks.schedule import Outcome
+from causeway.daemon.tasks.translation import Place, Translator
+from causeway.errors import CausewayError
+from causeway.model import Spread, TopicPartition
+from causeway.relay.topic_log import TopicLog
+from causeway.wire.cluster import CommitResults, GroupListing, OffsetAt
+from causeway.wire.offsets import LATEST
+
+# What a person should know of; the other reasons are as the file has it.
+_WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
+# A consumer may come and go on the target between what we read of its group and our commit.
+_FRESH_S = 30.0
+_TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
+_PATIENCE_S = 3.0  # with partitions that have no leader
+# Times of checkpoints are kept of so many groups and partitions: each makes four series of metrics,
+# and all checkpoints of one round take the same time.
+_MOST_TIMED = 1_000
+_EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
+
+Places = Mapping[TopicPartition, Mapping[int, Place]]
+Translated = Mapping[str, Mapping[TopicPartition, int]]
+
+
+class Groups:
+    """Not thread-safe. `untimed` counts the checkpoints of which no time is kept, since too many
+    others are."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        translator: Translator,
+        term: Callable[[], int | None],
+    ) -> None:
+        """`term`: see Leadership.term."""
+        self._link = link
+        self._term = term
+        self._begun_in: int | None = None  # of the run that is under way
+        self._sides = sides
+        self._translator = translator
+        self._topic = TopicLog(
+            sides.target,
+            link.policy.checkpoints_topic(link.source.alias),
+            admin=sides.target_admin,
+        )
+        self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
+        self.untimed = 0
+        self._listing: dict[str, GroupListing] = {}
+        self._listed_at: float | None = None
+        self._checkpoints_due = self._commits_due = 0.0
+        # Of the last time that offsets were committed: why some were not, and what failed.
+        self._not_committed: Mapping[str, str] = {}
+        self._commit_failures: Mapping[str, str] = {}
+        self._slow: frozenset[str] = (
+            frozenset()
+        )  # groups that did not answer in time, on the target
+
+    @property
+    def interval_s(self) -> float | None:
+        """How often there is something to do, None for never."""
+        control = self._link.control
+        intervals = []
+        if control.emit_checkpoints_enabled:
+            intervals.append(control.emit_checkpoints_interval_s)
+        if control.sync_group_offsets_enabled:
+            intervals.append(control.sync_group_offsets_interval_s)
+        return min(intervals, default=None)
+
+    def work(self) -> Outcome:
+        """What is due of both. Raises CausewayError."""
+        control, now = self._link.control, time.monotonic() + _EARLY_S
+        self._begun_in = self._term()
+        chosen = groups.choose(self._source_groups(), self._link)
+        read_at = time.monotonic()
+        found = self._sides.source_admin.committed_offsets_of(chosen.groups)
+        followed = groups.follow(found, self._link)
+        places = self._translator.translate(_wanted(followed))
+        translated = _by_group(followed, places)
+        # What cannot be told now may be told soon, and then it is due.
+        unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
+        failure: CausewayError | None = None
+        if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
+            try:
+                self._write_checkpoints(followed, places, translated, read_at)
+                if not unfinished:
+                    self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
+            except CausewayError as error:
+                failure = error  # is no reason to leave out the commits
+        if control.sync_group_offsets_enabled and now >= self._commits_due:
+            self._not_committed, self._commit_failures = self._commit(followed, translated)
+            unfinished |= bool(self._slow or self._commit_failures)
+            if not unfinished:
+                self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
+        if failure is not None:
+            raise failure
+        return Outcome(
+            items={
+                **self._commit_failures,
+                **_reasons(followed.left_out),
+                **_inexact(followed, places),
+                **self._not_committed,
+            },
+            unfinished=unfinished,
+        )
+
+    def hurry(self) -> None:
+        """The next `work` does all of it, due or not."""
+        self._checkpoints_due = self._commits_due = 0.0
+
+    def forget(self) -> None:
+        """Another driver may have written checkpoints since."""
+        self._last = None
+
+    def _still_leading(self, operation: str) -> None:
+        """A driver that slept amid its work must not write what was true before another led."""
+        if self._begun_in is None or self._term() != self._begun_in:
+            raise CausewayError(
+                operation, self._link.name, "another driver may lead by now", retriable=True
+            )
+
+    def _source_groups(self) -> dict[str, GroupListing]:
+        if self._listed_at is None or self._link.control.refresh_groups_enabled:
+            self._listing = self._sides.source_admin.list_groups()
+            self._listed_at = time.monotonic()
+        return self._listing
+
+    def timings(self) -> tuple[CheckpointTiming, ...]:
+        """How long checkpoints of this run took. Any thread may ask."""
+        now = time.monotonic()
+        return tuple(
+            CheckpointTiming(
+                group=group, topic=at.topic, partition=at.partition, latency=latency.timing(now)
+            )
+            for (group, at), latency in self._latencies.items()
+        )
+
+    def _write_checkpoints(
+        self, followed: Followed, places: Places, translated: Translated, read_at: float
+    ) -> None:
+        if self._last is None:
+            self._topic.ensure(self._link.control.checkpoints_replication_factor)
+            self._last = self._read_checkpoints()
+        certain = _by_group(followed, places, certain=True)
+        due = groups.checkpoints(followed, translated, certain, self._last)
+        if due:
+            self._still_leading("write checkpoints")
+            try:
+                self._topic.append([checkpoint.encode() for checkpoint in due])
+            except CausewayError:
+                self._last = None  # the topic may be gone, or hold some of them
+                raise
+            self._last.update({(c.group, c.partition): c for c in due})
+        self._note_latencies(followed, due, read_at)
+
+    def _note_latencies(
+        self, followed: Followed, written: Sequence[Checkpoint], read_at: float
+    ) -> None:
+        """And forgets groups that are no longer followed."""
+        now = time.monotonic()
+        took = Spread.of(round((now - read_at) * 1000))
+        kept = {key: known for key, known in self._latencies.items() if key[0] in followed.commits}
+        for checkpoint in written:
+            key = checkpoint.group, checkpoint.partition
+            known = kept.get(key)
+            if known is None and len(kept) >= _MOST_TIMED:
+                self.untimed += 1
+                continue
+            kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
+        self._latencies = kept  # replaced as a whole: another thread may be reading it
+
+    def _read_checkpoints(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
+        """Those that an earlier driver, or MirrorMaker 2, has written."""
+        found = {}
+        for key, value in self._topic.newest().items():
+            try:
+                checkpoint = Checkpoint.decode(key, value)
+            except CausewayError:
+                continue  # what nobody can read binds nobody
+            found[checkpoint.group, checkpoint.partition] = checkpoint
+        return found
+
+    def _commit(
+        self, followed: Followed, translated: Translated
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Why groups were left as they are, and what could not be committed."""
+        target = self._sides.target_admin
+        places = {followed.target(at) for offsets in translated.values() for at in offsets}
+        # Before anything that grows old: a log's end only moves on.
+        asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
+        ends = {at: end.offset for at, end in asked.items() if isinstance(end, OffsetAt)}
+        listing = target.list_groups()
+        left_out: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        slow: set[str] = set()
+        # Those that were slow the last time come last: they hold up each other only.
+        names = sorted(followed.commits, key=lambda group: group in self._slow)
+        for at in range(0, len(names), _TOGETHER):
+            some = {group: followed.commits[group] for group in names[at : at + _TOGETHER]}
+            asked_at = time.monotonic()
+            there = target.committed_offsets_of(list(some))
+            planned = groups.commits(
+                replace(followed, commits=some), translated, listing, there, ends, self._link
+            )
+            left_out |= _reasons(planned.left_out)
+            answers: Mapping[str, CommitResults | CausewayError] = {}
+            self._still_leading("commit offsets")
+            if time.monotonic() - asked_at > _FRESH_S:
+                failed |= dict.fromkeys(planned.commits, "what the target says of it is old by now")
+            else:
+                answers = target.commit_offsets(planned.commits)
+            failed |= _failures(answers)
+            slow |= {
+                group
+                for group, each in [*there.items(), *answers.items()]
+                if _may_answer_soon(each)
+            }
+        self._slow = frozenset(slow)
+        return left_out, failed
+
+
+def _may_answer_soon(answer: object) -> bool:
+    return isinstance(answer, CausewayError) and answer.retriable
+
+
+def _failures(answers: Mapping[str, CommitResults | CausewayError]) -> dict[str, str]:
+    failed = {}
+    for group, answer in answers.items():
+        if isinstance(answer, CausewayError):
+            failed[group] = str(answer)
+            continue
+        for at, error in answer.items():
+            if error is not None:
+                failed[f"{group} on {at}"] = str(error)
+    return failed
+
+
+def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:
+    wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+    for commits in followed.commits.values():
+        for at, committed in commits.items():
+            wanted[at].add(committed.offset)
+    return wanted
+
+
+def _by_group(
+    followed: Followed, places: Places, *, certain: bool = False
+) -> dict[str, dict[TopicPartition, int]]:
+    return {
+        group: {
+            at: place.target
+            for at, committed in commits.items()
+            if (place := places.get(at, {}).get(committed.offset))
+            and place.target is not None
+            and (place.certain or not certain)
+        }
+        for group, commits in followed.commits.items()
+    }
+
+
+def _inexact(followed: Followed, places: Places) -> dict[str, str]:
+    return {
+        f"{group} on {at}": place.note
+        for group, commits in followed.commits.items()
+        for at, committed in commits.items()
+        if (place := places.get(at, {}).get(committed.offset)) and place.note
+    }
+
+
+def _reasons(left_out: tuple[LeftOutGroup, ...]) -> dict[str, str]:
+    return {each.group: each.reason for each in left_out if each.code in _WORTH_KNOWING}

@@ -1,0 +1,276 @@
+"""From a source offset to the exact target offset, for as many as are asked at once.
+
+Nearly all come from the offset maps in memory. Where a map says only in which span an offset lies,
+the logs are read, once for all offsets of that span, and the answer is remembered for as long as
+somebody keeps asking for it and the target keeps what it has acknowledged. A span that takes long
+to read is read on while the others get their answers, and its own come with a later round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Mirrored, Registry
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition, same_topic
+from causeway.relay import lookup
+from causeway.relay.lookup import Sought
+from causeway.relay.offset_map import Span
+from causeway.wire.offsets import EARLIEST, OffsetAt
+
+_LOOKUPS = 4  # at once
+_PATIENCE_S = 3.0  # with partitions that have no leader; nobody waits for more
+_LOOKUPS_S = 10.0  # so long a round waits for what has to be read
+
+Wanted = Mapping[TopicPartition, Collection[int]]
+Answer = dict[int, int] | CausewayError
+
+
+class Place(NamedTuple):
+    """Where the first relayed record from a source offset on lies, or will lie. `note` says why it
+    is not exact: `target` is then at or before the true place, or None where nothing is known.
+    `mirrored`: that record is known to be there; else `target` is the end of the mirror, as far as
+    we know, and may be behind it."""
+
+    target: int | None
+    note: str | None = None
+    mirrored: bool = True
+
+    @property
+    def certain(self) -> bool:
+        return self.note is None and self.mirrored
+
+
+class _Version(NamedTuple):
+    """While it stays the same, what was looked up stays true."""
+
+    producer_id: int
+    rewinds: int
+
+    @classmethod
+    def of(cls, partition: Mirrored) -> _Version:
+        return cls(partition.outlet.producer_id, partition.rewinds)
+
+
+class _Stretch(NamedTuple):
+    """What one look-up reads."""
+
+    at: TopicPartition
+    version: _Version
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnderWay:
+    offsets: Collection[int]
+    answer: Future[Answer]
+
+
+class Translator:
+    """Of one link. Not thread-safe. `fallbacks` counts the answers that were not exact;
+    `unfinished`: of the last round, there may be better ones soon."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        registry: Registry,
+        *,
+        read_committed: bool,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`go_on`: whether look-ups are of use still; those under way end without it."""
+        self._sides = sides
+        self._registry = registry
+        self._read_committed = read_committed
+        self._go_on = go_on
+        self._known: dict[TopicPartition, tuple[_Version, dict[int, int]]] = {}
+        self._pool = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="look up")
+        self._under_way: dict[_Stretch, _UnderWay] = {}
+        self.fallbacks = 0
+        self.unfinished = False
+
+    def translate(self, wanted: Wanted) -> dict[TopicPartition, dict[int, Place]]:
+        """A place for each source offset in `wanted`; partitions that are not mirrored one to one
+        are missing. Raises CausewayError."""
+        self.unfinished = False
+        found: dict[TopicPartition, dict[int, Place]] = {}
+        mirrored = {m.source: m for m in self._registry.mirrored() if m.source in wanted}
+        for at, note in self._unspoken(mirrored).items():
+            del mirrored[at]
+            found[at] = dict.fromkeys(wanted[at], Place(None, note))
+        self._known = {at: known for at, known in self._known.items() if at in mirrored}
+        unreadable = self._trim(mirrored)
+        starts = self._target_starts(mirrored)
+        stretches: dict[_Stretch, list[int]] = defaultdict(list)
+        for at, partition in mirrored.items():
+            places = self._registry.place(at, wanted[at])
+            if places is None:
+                continue
+            found[at] = {}
+            version = _Version.of(partition)
+            remembered = self._remembered(at, version, wanted[at])
+            start = starts[at]
+            error = start if isinstance(start, CausewayError) else unreadable.get(at)
+            for offset, place in sorted(places.items()):
+                if isinstance(place, int):
+                    known = offset < partition.outlet.pair.source
+                    found[at][offset] = Place(place, mirrored=known)
+                elif offset in remembered:
+                    found[at][offset] = Place(remembered[offset])
+                elif place is None:
+                    found[at][offset] = self._fall_back(
+                        None, "it lies before all that this mirror remembers"
+                    )
+                elif error is not None:
+                    found[at][offset] = self._not_now(error)
+                else:
+                    stretches[_Stretch(at, version, place)].append(offset)
+        self._look_up(mirrored, stretches, found)
+        return _within(starts, found)
+
+    def _unspoken(
+        self, mirrored: Mapping[TopicPartition, Mirrored]
+    ) -> dict[TopicPartition, str | None]:
+        """Where an offset may be of another log than the one that was mirrored, and why; without a
+        reason where a lane will tell in a moment. Asked after the offsets themselves: what stands
+        in a topic made anew since then is not among them."""
+        sources = self._sides.source.metadata({at.topic for at in mirrored}).topics
+        targets = self._sides.target.metadata({m.target.topic for m in mirrored.values()}).topics
+        unspoken: dict[TopicPartition, str | None] = {}
+        for at, partition in mirrored.items():
+            source, target = sources[at.topic], targets[partition.target.topic]
+            if partition.stopped:
+                unspoken[at] = "it has stopped: what an offset there stands for is not certain"
+            elif (error := source.error or target.error) is not None:
+                self.unfinished |= error.retriable
+                unspoken[at] = f"its topic cannot be looked up: {error}"
+            elif not (
+                same_topic(source.topic_id, partition.topic_id)
+                and same_topic(target.topic_id, partition.outlet.topic_id)
+            ):
+                unspoken[at] = "its topic was made anew"
+            elif not partition.placed:
+                self.unfinished = True
+                unspoken[at] = None
+        return unspoken
+
+    def _remembered(
+        self, at: TopicPartition, version: _Version, offsets: Collection[int]
+    ) -> Mapping[int, int]:
+        """And forgets what nobody asks for any more, or may be true no more."""
+        before, known = self._known.get(at, (version, {}))
+        kept = {o: known[o] for o in offsets if o in known} if before == version else {}
+        self._known[at] = version, kept
+        return kept
+
+    def _look_up(
+        self,
+        mirrored: Mapping[TopicPartition, Mirrored],
+        stretches: Mapping[_Stretch, list[int]],
+        found: dict[TopicPartition, dict[int, Place]],
+    ) -> None:
+        for stretch in [s for s in self._under_way if s not in stretches]:
+            if self._under_way[stretch].answer.done():
+                del self._under_way[stretch]
+        # What is quickly read comes first.
+        for stretch in sorted(stretches, key=lambda s: s.span.end.source - s.span.start.source):
+            if stretch not in self._under_way:
+                offsets = stretches[stretch]
+                answer = self._pool.submit(self._find, mirrored[stretch.at], stretch.span, offsets)
+                self._under_way[stretch] = _UnderWay(offsets=offsets, answer=answer)
+        wait([self._under_way[stretch].answer for stretch in stretches], _LOOKUPS_S)
+        for stretch, offsets in stretches.items():
+            job = self._under_way[stretch]
+            if not job.answer.done():
+                for offset in offsets:
+                    found[stretch.at][offset] = self._later(stretch)
+                continue
+            del self._under_way[stretch]
+            self._take(stretch, offsets, job, found[stretch.at])
+
+    def _take(
+        self,
+        stretch: _Stretch,
+        offsets: Collection[int],
+        job: _UnderWay,
+        found: dict[int, Place],
+    ) -> None:
+        answer = job.answer.result()
+        for offset in offsets:
+            if isinstance(answer, CausewayError):
+                found[offset] = self._not_now(answer)
+            elif offset in answer:
+                found[offset] = Place(answer[offset])
+                self._known[stretch.at][1][offset] = answer[offset]
+            elif offset in job.offsets:
+                found[offset] = self._fall_back(
+                    stretch.span.start.target, "the logs no longer tell its exact place"
+                )
+            else:  # the group has moved since the look-up began
+                found[offset] = self._later(stretch)
+
+    def _find(self, partition: Mirrored, span: Span, offsets: list[int]) -> Answer:
+        sought = Sought(
+            source=partition.source,
+            target=partition.target,
+            producer_id=partition.outlet.producer_id,
+            read_committed=self._read_committed,
+            span=span,
+            offsets=offsets,
+        )
+        try:
+            return lookup.find(sought, self._sides.source, self._sides.target, self._go_on)
+        except CausewayError as error:
+            return error  # of one partition, on which the others do not wait
+
+    def _not_now(self, error: CausewayError) -> Place:
+        self.unfinished |= error.retriable
+        return self._fall_back(None, f"its place cannot be looked up: {error}")
+
+    def _later(self, stretch: _Stretch) -> Place:
+        self.unfinished = True
+        note = "its exact place is being looked up; until then an earlier one"
+        return Place(stretch.span.start.target, note)
+
+    def _fall_back(self, target: int | None, note: str) -> Place:
+        self.fallbacks += 1
+        return Place(target, note)
+
+    def _trim(self, mirrored: Iterable[TopicPartition]) -> dict[TopicPartition, CausewayError]:
+        """The partitions whose source cannot be asked now."""
+        starts = self._sides.source.list_offsets(list(mirrored), EARLIEST, patience_s=_PATIENCE_S)
+        self._registry.trim(
+            {at: start.offset for at, start in starts.items() if isinstance(start, OffsetAt)}
+        )
+        return {at: start for at, start in starts.items() if isinstance(start, CausewayError)}
+
+    def _target_starts(
+        self, mirrored: Mapping[TopicPartition, Mirrored]
+    ) -> dict[TopicPartition, OffsetAt | CausewayError]:
+        """Where the target's logs start, by source partition."""
+        targets = {at: partition.target for at, partition in mirrored.items()}
+        starts = self._sides.target.list_offsets(
+            list(targets.values()), EARLIEST, patience_s=_PATIENCE_S
+        )
+        return {at: starts[target] for at, target in targets.items()}
+
+
+def _within(
+    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
+    found: dict[TopicPartition, dict[int, Place]],
+) -> dict[TopicPartition, dict[int, Place]]:
+    """No place lies before the target's log start: a consumer sent there would be out of range,
+    and might begin anew at the end."""
+    for at, places in found.items():
+        start = starts.get(at)
+        if not isinstance(start, OffsetAt):
+            continue
+        for offset, place in places.items():
+            if place.target is not None and place.target < start.offset:
+                places[offset] = place._replace(target=start.offset)
+    return found

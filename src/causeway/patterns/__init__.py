@@ -1,0 +1,77 @@
+"""Patterns for names: Java regular expressions that have to match the whole of a name.
+
+Whoever may create a topic or a group chooses its name, so a match must end soon whatever the name
+is. RE2 takes time in proportion to the name's length. What RE2 has not (look-around,
+back-references, …) is matched by backtracking, which may take for ever: it is given up after a
+time, and lets other threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import re2
+import regex
+
+from causeway.errors import ConfigError
+from causeway.patterns.java_regex import translate
+
+TIME_LIMIT_S = 0.1  # for a name; one that is not out for trouble takes microseconds
+_MEMORY = 64 << 20  # bytes, for the program that RE2 makes of a pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """`pattern` as it is written. `text`: what engines are given; `linear`: RE2 can match it."""
+
+    pattern: str
+    text: str
+    linear: bool
+
+    def matches(self, name: str) -> bool | None:
+        """Whether the whole of `name` matches; None where that was not found out within
+        `TIME_LIMIT_S`. The answer for a name is kept, so that it is paid for once."""
+        return _matches(self, name)
+
+
+def compile_pattern(pattern: str, flags: str = "") -> tuple[Pattern, str]:
+    """A pattern, and the flags set at its end. `flags` are those set before it.
+
+    Raises ConfigError where Java refuses it, and where its meaning cannot be had here.
+    """
+    try:
+        found = translate(pattern, flags)
+        compiled = Pattern(pattern=pattern, text=found.text, linear=found.linear)
+        _engine(compiled)
+    except regex.error as error:
+        raise ConfigError("read the pattern", pattern, error.msg) from None
+    except RecursionError:
+        start = f"{pattern[:40]}…"
+        raise ConfigError("read the pattern", start, "its brackets are nested too deeply") from None
+    return compiled, found.flags
+
+
+@lru_cache(maxsize=1000)
+def _engine(pattern: Pattern) -> Any:
+    if pattern.linear:
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _MEMORY
+        try:
+            return re2.compile(pattern.text, options)
+        except re2.error:
+            pass  # too many repetitions for it, or a mistake, which the other one words better
+    return regex.compile(pattern.text, regex.ASCII)
+
+
+@lru_cache(maxsize=500_000)  # 100,000 topics, and what the usual file asks of each
+def _matches(pattern: Pattern, name: str) -> bool | None:
+    engine = _engine(pattern)
+    if not isinstance(engine, regex.Pattern):
+        return engine.fullmatch(name.encode()) is not None  # bytes: no offsets to be translated
+    try:
+        return engine.fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True) is not None
+    except TimeoutError:
+        return None

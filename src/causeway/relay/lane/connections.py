@@ -1,0 +1,298 @@
+"""A lane's connections: one a link, source broker and way of reading, a few a target broker.
+
+Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
+"""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from causeway.config.transport import from_wire
+from causeway.errors import CausewayError
+from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.target import TargetConnection
+from causeway.relay.messages import Clusters
+from causeway.wire import fetch, produce
+from causeway.wire.cluster import Cluster
+from causeway.wire.connection import Connection
+from causeway.wire.fetch import FetchSession
+
+FETCHED_SHARE = 4  # one answer holds at most this fraction of what a lane may hold
+
+Owner = SourceConnection | TargetConnection
+C = TypeVar("C", SourceConnection, TargetConnection)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """Links share none: several may read one partition, each at its own place, and a fetch session
+    holds a partition once."""
+
+    link: str
+    cluster: str
+    node: int
+    read_committed: bool
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKey:
+    cluster: str
+    node: int
+    slot: int  # which of the connections to that broker
+
+
+class OnFailure(Protocol):
+    def __call__(self, flow: Flow, reason: str, *, unsettled: bool = False) -> None: ...
+
+
+class Connections:
+    """Not thread-safe; belongs to one lane's loop."""
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        helpers: Helpers,
+        selector: selectors.BaseSelector,
+        *,
+        on_source: Callable[[SourceConnection, int], None],
+        on_target: Callable[[TargetConnection, int], None],
+        on_failure: OnFailure,
+    ) -> None:
+        self._settings = {key: from_wire(value) for key, value in clusters.clusters.items()}
+        self._clusters = {key: Cluster(settings) for key, settings in self._settings.items()}
+        self._per_broker = clusters.connections
+        self._in_flight = clusters.in_flight
+        self._buffer_bytes = clusters.buffer_bytes
+        self._helpers = helpers
+        self._selector = selector
+        self._on_source, self._on_target, self._on_failure = on_source, on_target, on_failure
+        self._sources: dict[SourceKey, SourceConnection] = {}
+        self._targets: dict[TargetKey, TargetConnection] = {}
+        self._opening: dict[SourceKey | TargetKey, dict[Flow, None]] = {}
+        self._masks: dict[Owner, int] = {}
+
+    @property
+    def sources(self) -> list[SourceConnection]:
+        return list(self._sources.values())
+
+    @property
+    def targets(self) -> list[TargetConnection]:
+        return list(self._targets.values())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Fetched, not sent yet; also what waits for a connection."""
+        waiting = {
+            flow
+            for key, flows in self._opening.items()
+            if isinstance(key, TargetKey)
+            for flow in flows
+        }
+        offered = sum(target.pending_bytes for target in self._targets.values())
+        return offered + sum(flow.pending_bytes for flow in waiting)
+
+    def cluster(self, key: str) -> Cluster:
+        return self._clusters[key]
+
+    # -- flows ------------------------------------------------------------------------------------
+
+    def attach(self, flow: Flow) -> None:
+        """Begin to fetch `flow` from the broker that leads it, and open what it will need."""
+        key = self._source_key(flow)
+        if key in self._sources:
+            self._sources[key].add(flow)
+        else:
+            self._open_source(key, flow)
+        for outlet in flow.outlets:
+            target_key = self._target_key(flow, outlet)
+            if target_key not in self._targets:
+                self._open_target(target_key, flow)
+
+    def detach(self, flow: Flow) -> None:
+        """Fetch `flow` no more."""
+        for source in self._sources.values():
+            source.remove(flow)
+        for waiting in self._opening.values():
+            waiting.pop(flow, None)
+        for target in self._targets.values():
+            for outlet in flow.outlets:
+                target.withdraw(outlet)
+
+    def offer(self, flow: Flow, outlet: OutletState) -> None:
+        """`outlet` has batches to send."""
+        key = self._target_key(flow, outlet)
+        if key in self._targets:
+            self._targets[key].offer(flow, outlet)
+        else:
+            self._open_target(key, flow)
+
+    def _source_key(self, flow: Flow) -> SourceKey:
+        assignment = flow.assignment
+        return SourceKey(
+            assignment.link,
+            assignment.source,
+            flow.source_node,
+            assignment.read_committed,
+            assignment.max_wait_ms,
+            assignment.min_bytes,
+            assignment.max_bytes,
+        )
+
+    def _target_key(self, flow: Flow, outlet: OutletState) -> TargetKey:
+        # A partition always uses the same connection of its broker: its batches stay in order.
+        spec = outlet.spec
+        slot = (int(spec.topic_id[:8], 16) + spec.partition) % self._per_broker
+        return TargetKey(flow.assignment.target, outlet.node, slot)
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    def _open_source(self, key: SourceKey, flow: Flow) -> None:
+        def open_it() -> SourceConnection:
+            connection = self._clusters[key.cluster].open_connection(key.node)
+            version = connection.api_version(
+                fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION
+            )
+            session = FetchSession(
+                version=version,
+                client_id=connection.client_id_bytes,
+                max_wait_ms=key.max_wait_ms,
+                min_bytes=key.min_bytes,
+                max_bytes=min(key.max_bytes, self._buffer_bytes // FETCHED_SHARE),
+                read_committed=key.read_committed,
+            )
+            return SourceConnection(connection, session)
+
+        def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
+            self._sources[key] = source
+            self._watch(source, partial(self._on_source, source))
+            for flow in waiting:
+                source.add(flow)
+
+        self._open(key, flow, open_it, opened)
+
+    def _open_target(self, key: TargetKey, flow: Flow) -> None:
+        def open_it() -> TargetConnection:
+            connection = self._clusters[key.cluster].open_connection(key.node)
+            version = connection.api_version(
+                produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
+            )
+            timeout_ms = self._settings[key.cluster].request_timeout_ms
+            return TargetConnection(connection, version, timeout_ms, self._in_flight)
+
+        def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
+            self._targets[key] = target
+            self._watch(target, partial(self._on_target, target))
+            for flow in waiting:
+                for outlet in flow.outlets:
+                    if outlet.pending and self._target_key(flow, outlet) == key:
+                        target.offer(flow, outlet)
+
+        self._open(key, flow, open_it, opened)
+
+    def _open(
+        self,
+        key: SourceKey | TargetKey,
+        flow: Flow,
+        open_it: Callable[[], C],
+        opened: Callable[[C, Iterable[Flow]], None],
+    ) -> None:
+        if key in self._opening:
+            self._opening[key][flow] = None
+            return
+        self._opening[key] = {flow: None}
+
+        def then(answer: C | CausewayError) -> None:
+            waiting = self._opening.pop(key)
+            if isinstance(answer, CausewayError):
+                for flow in waiting:
+                    self._on_failure(flow, str(answer))
+            else:
+                opened(answer, waiting)
+
+        self._helpers.submit(open_it, then)
+
+    # -- the selector -----------------------------------------------------------------------------
+
+    def _watch(self, owner: Owner, handler: Callable[[int], None]) -> None:
+        owner.connection.set_nonblocking()
+        self._selector.register(owner.connection, selectors.EVENT_READ, handler)
+        self._masks[owner] = selectors.EVENT_READ
+
+    def watch(self) -> None:
+        """Ask for room to write where something waits to be written, and only there."""
+        for owner, mask in self._masks.items():
+            wanted = selectors.EVENT_READ
+            if owner.connection.wants_write:
+                wanted |= selectors.EVENT_WRITE
+            if wanted != mask:
+                handler = self._selector.get_key(owner.connection).data
+                self._selector.modify(owner.connection, wanted, handler)
+                self._masks[owner] = wanted
+
+    def timed_out(self, now: float) -> list[Owner]:
+        """The connections whose answer is overdue, and those whose session is about to expire."""
+        late: list[Owner] = []
+        for key, source in self._sources.items():
+            patience = self._settings[key.cluster].request_timeout_ms + source.session.max_wait_ms
+            overdue = source.waiting and now - source.sent_at > patience / 1000
+            if overdue or _expired(source.connection, now):
+                late.append(source)
+        for target_key, target in self._targets.items():
+            patience = 2 * self._settings[target_key.cluster].request_timeout_ms
+            overdue = target.waiting and now - target.oldest_sent_at > patience / 1000
+            if overdue or (_expired(target.connection, now) and not target.waiting):
+                late.append(target)
+        return late
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def drop(self, owner: Owner) -> set[Flow]:
+        """Close it; the flows that it leaves in doubt.
+
+        With a target's connection these are all flows that write to its broker, idle ones too: it
+        may have been started again, and may remember nothing of their producer ids. Another lane
+        may have written what an idle one is about to send.
+        """
+        if self._masks.pop(owner, None) is None:
+            return set()
+        self._selector.unregister(owner.connection)
+        if isinstance(owner, SourceConnection):
+            self._sources = {k: v for k, v in self._sources.items() if v is not owner}
+            owner.connection.close()
+            return set(owner.flows.values())
+        (lost,) = (key for key, target in self._targets.items() if target is owner)
+        del self._targets[lost]
+        attached = {flow for source in self._sources.values() for flow in source.flows.values()}
+        attached.update(*self._opening.values())
+        return owner.abandon() | {
+            flow
+            for flow in attached
+            if any(self._target_key(flow, outlet) == lost for outlet in flow.outlets)
+        }
+
+    def abandon_targets(self) -> set[Flow]:
+        """Close every connection to a target; what is queued does not leave."""
+        doubtful: set[Flow] = set()
+        for target in self.targets:
+            doubtful |= self.drop(target)
+        return doubtful
+
+    def close(self) -> None:
+        for owner in list(self._masks):
+            self.drop(owner)
+        for cluster in self._clusters.values():
+            cluster.close()
+
+
+def _expired(connection: Connection, now: float) -> bool:
+    expires_at = connection.session_expires_at
+    return expires_at is not None and now >= expires_at

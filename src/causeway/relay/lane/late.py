@@ -1,0 +1,32 @@
+"""Requests that a broker works on though their connection is gone.
+
+    sent ── connection reset ── read from the broker's socket, appended: seconds later
+            │                                                           │
+            └── at latest `late_by` ────────────────────────────────────┘
+
+A reset takes nothing back that the broker has read, or is still to read from its socket: behind a
+throttled channel that was seen 12 s later. As long as the broker remembers our producer, sequences
+keep such a request out. It forgets old records' producers, so those wait until none can come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from causeway.relay.lane.flow import Flow
+from causeway.wire.batches import Batch
+
+# The broker forgets a producer whose newest record is older than a day (producer.id.expiration.ms).
+YOUNG_S = 12 * 60 * 60.0
+
+
+def is_young(timestamp_ms: int) -> bool:
+    """Whether a broker surely remembers the producer of a record of that time."""
+    return timestamp_ms / 1000 > time.time() - YOUNG_S
+
+
+def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
+    """Whether one of `batches` is old, and what was sent before it may still arrive. Then the flow
+    waits until `late_by`, and looks at the target's log again before it sends."""
+    return now < flow.late_by and not all(is_young(batch.max_timestamp) for batch in batches)

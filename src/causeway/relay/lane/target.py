@@ -1,0 +1,220 @@
+"""One connection to a target broker: takes batches from its outlets, sends them, reads answers.
+
+The broker works on one request of a connection at a time. So a request takes a batch from each
+outlet that has one, several requests are in flight, and small neighbours are merged first.
+
+A broker that knows nothing of a producer id takes any first sequence: were the first of several
+batches in flight refused (its timestamps, its size), the next would be appended in its place. So
+an outlet has one batch in flight until the broker has answered one, and is known to remember.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.errors import ProtocolError
+from causeway.relay.lane.flow import Flow, OutletState, Sent
+from causeway.relay.lane.late import is_young
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.wire import produce
+from causeway.wire.batches import HEADER_SIZE, Batch, header
+from causeway.wire.connection import Connection
+from causeway.wire.produce import Produced, Stamped
+from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
+
+REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
+UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
+# How long after an answer the broker is taken to remember the producer id. It looks for ids whose
+# newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
+# longer silence the id of old records may be forgotten.
+REMEMBERED_S = 60.0
+
+
+class Answer(NamedTuple):
+    flow: Flow
+    outlet: OutletState
+    sent: Sent
+    produced: Produced
+
+
+class _Request(NamedTuple):
+    correlation_id: int
+    size: int
+    parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]]
+
+
+@dataclass(slots=True, eq=False)
+class TargetConnection:
+    """Not thread-safe; belongs to one lane's loop. `connection` is non-blocking."""
+
+    connection: Connection
+    version: int
+    timeout_ms: int
+    max_requests: int
+    _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
+    _requests: deque[_Request] = field(default_factory=deque)
+    _unanswered_bytes: int = 0
+    _throttle_s: float = 0.0  # the longest that the broker has announced
+    oldest_sent_at: float = 0.0
+
+    def offer(self, flow: Flow, outlet: OutletState) -> None:
+        """`outlet` has batches to send over this connection."""
+        self._ready[outlet] = flow
+
+    def withdraw(self, outlet: OutletState) -> None:
+        """Nothing more of `outlet` goes over this connection, until it is offered again."""
+        self._ready.pop(outlet, None)
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(outlet.pending_bytes for outlet in self._ready)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._requests)
+
+    def send(self, lease: LeaseGuard, now: float) -> None:
+        """Build and send as many requests as may be in flight. Nothing leaves this process once the
+        lease is over."""
+        while (
+            lease.lasts()
+            and self._ready
+            and len(self._requests) < self.max_requests
+            and self._unanswered_bytes < UNANSWERED_BYTES
+        ):
+            if not self._queue_one(now):
+                break
+            lease.send(self.connection.flush)
+        if self.connection.wants_write:
+            lease.send(self.connection.flush)
+
+    def _queue_one(self, now: float) -> bool:
+        """Build one request with a batch of each outlet that may send; False if none may."""
+        stamped: list[Stamped] = []
+        parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
+        size = 0
+        for _ in range(len(self._ready)):
+            outlet, flow = self._ready.popitem(last=False)
+            if not outlet.pending:
+                continue
+            part = outlet.by_id if self.version >= produce.WITH_IDS else outlet.by_name
+            # Outlets of several source partitions may feed one target partition; a request must
+            # not hold it twice: the broker loses the second batch in silence.
+            if part in parts or not outlet.may_send(now):
+                self._ready[outlet] = flow
+                continue
+            batch = next_batch(outlet, flow.assignment.max_message_bytes)
+            spec = outlet.spec
+            producer = (
+                (spec.producer_id, spec.producer_epoch, outlet.sequence)
+                if outlet.idempotent
+                else (-1, -1, -1)
+            )
+            stamped.append(Stamped(*part, header(batch, *producer), batch.payload))
+            sent = outlet.sent(batch)
+            parts[part] = (flow, outlet, sent)
+            size += sent.size
+            if outlet.pending:
+                self._ready[outlet] = flow
+            if size >= REQUEST_BYTES:
+                break
+        if not stamped:
+            return False
+        correlation_id = self.connection.next_correlation_id()
+        buffers = produce.build(
+            correlation_id, self.version, self.connection.client_id_bytes, self.timeout_ms, stamped
+        )
+        if not self._requests:
+            self.oldest_sent_at = now
+        self._requests.append(_Request(correlation_id, size, parts))
+        self._unanswered_bytes += size
+        self.connection.queue(buffers)
+        return True
+
+    def receive(self, now: float) -> Iterator[Answer]:
+        """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
+        connection is dead, and `abandon` names what stays unanswered."""
+        for frame in self.connection.receive():
+            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+            if not self._requests or self._requests[0].correlation_id != correlation_id:
+                raise ProtocolError("produce", "", "an answer to a request that was never sent")
+            answered, throttle_ms = produce.parse(frame, self.version)
+            self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
+            results = {(produced.topic, produced.partition): produced for produced in answered}
+            request = self._requests[0]
+            for key in request.parts.keys() - results.keys():
+                flow, _, _ = request.parts[key]
+                raise ProtocolError("produce", flow.subject, "the answer leaves it out")
+            self._requests.popleft()
+            self.oldest_sent_at = now
+            self._unanswered_bytes -= request.size
+            for _, outlet, _ in request.parts.values():
+                outlet.unanswered -= 1
+            for key, (flow, outlet, sent) in request.parts.items():
+                # Amid a stream of old records the broker may forget at any moment. A hole that this
+                # could leave shows by its offsets, but not where others write as well.
+                young = outlet.exclusive or is_young(sent.max_timestamp)
+                if results[key].error == 0 and young:
+                    outlet.remembered_until = now + REMEMBERED_S
+                yield Answer(flow, outlet, sent, results[key])
+
+    def abandon(self) -> set[Flow]:
+        """Close without a word; the flows whose batches may or may not have been appended, and
+        those that had some to send. Those batches may still arrive."""
+        self.connection.close()
+        doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
+        self._ready.clear()
+        late_by = time.monotonic() + self.timeout_ms / 1000 + self._throttle_s
+        for request in self._requests:
+            for flow, outlet, _ in request.parts.values():
+                outlet.unanswered = 0
+                flow.late_by = max(flow.late_by, late_by)
+                doubtful.add(flow)
+        self._requests.clear()
+        return doubtful
+
+
+def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
+    """The outlet's next batch: a run of small neighbours as one, one that is too large in parts.
+
+    A single record that is too large goes out as it is: the broker's refusal names the reason. So
+    does what cannot be unpacked: the broker judges it.
+    """
+    batch = outlet.take()
+    if batch.size > max_message_bytes and batch.records > 1:
+        middle = batch.records // 2
+        try:
+            halves = split(batch, 0, middle), split(batch, middle, batch.records)
+        except ProtocolError:
+            return batch
+        for half in reversed(halves):
+            outlet.put_back(half)
+        return next_batch(outlet, max_message_bytes)
+    if batch.size > SMALL_BATCH or not outlet.pending:
+        return batch
+    run, count = [batch], batch.records
+    room = min(MERGED_BYTES, max_message_bytes) - batch.size
+    while outlet.pending:
+        following = outlet.pending[0]
+        room -= following.size - HEADER_SIZE
+        count += following.records
+        if (
+            following.size > SMALL_BATCH
+            or following.codec != batch.codec
+            or room < 0
+            or count > MERGED_RECORDS
+        ):
+            break
+        run.append(outlet.take())
+    if len(run) == 1:
+        return batch
+    merged, taken = merge(run)
+    if merged.size > max_message_bytes:  # compressed anew they may take more room than before
+        merged, taken = batch, 1
+    for one in reversed(run[taken:]):
+        outlet.put_back(one)
+    return merged

@@ -1,0 +1,232 @@
+"""What of ours a target's log holds: the last record after a pair, and how far back it may be lost.
+
+target  ──T────────[ours]──[others']──[ours]──end►      T, q: the pair
+          │ sequence q                     ▲
+          └ before it lies q − 1, or         the last batch of ours: count records since q
+            records that were acknowledged are lost
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from causeway.errors import DivergedError, ProtocolError
+from causeway.relay import walk
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery.survey import cleanup_policy, offsets_at, place_of, value_of
+from causeway.relay.walk import Content, content_of
+from causeway.wire.batches import (
+    CONTROL,
+    HEADER,
+    LOG_APPEND_TIME,
+    SEQUENCE_SPACE,
+    advance,
+    distance,
+)
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST
+from causeway.wire.records import Record, decode
+
+# Where others write and the broker has forgotten our producer, so much of the log is looked through
+# for our last batch: an unclean election loses a log's newest records, and cheap it must be.
+LOOKED_BACK_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfOurs:
+    """The last record of ours that the target still has after the pair. `count`: how many of our
+    records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
+    is; None where compaction left no record of ours, or one too large to unpack."""
+
+    count: int
+    index: int
+    content: Content | None
+    foreign: bool
+    append_times: bool = False
+
+    def comparable(self, content: Content) -> Content:
+        """`content` without what the target changes."""
+        return (None, *content[1:]) if self.append_times else content
+
+    def is_copy_of(self, content: Content) -> bool:
+        """Whether it is the source's record `content`."""
+        return self.content is not None and (
+            self.comparable(self.content) == self.comparable(content)
+        )
+
+
+class Before(NamedTuple):
+    """The last batch of ours below some target offset. `following`: the sequence after it;
+    `content`: of its last record, None where compaction left none."""
+
+    following: int
+    content: Content | None
+    append_times: bool
+
+    def can_be(self, content: Content) -> bool:
+        """Whether the source's record `content` may be its last one."""
+        if self.content is None:
+            return True
+        kept = slice(1, None) if self.append_times else slice(None)
+        return self.content[kept] == content[kept]
+
+
+def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Cluster) -> LastOfOurs:
+    pair = outlet.pair
+    count, index, raw, foreign = 0, -1, None, False
+    # Whether a batch does not lie where its sequence has it, each offset being a record of ours: an
+    # old one that arrived late, perhaps in the place of the one that should lie there.
+    moved = False
+    following: int | None = None
+    lacking: str | None = None
+    for batch in walk.raw_batches(target, place_of(outlet), pair.target, end):
+        fields = HEADER.unpack_from(batch)
+        if not _is_ours(fields, outlet):
+            foreign = True
+            continue
+        base, last_delta, sequence, records = fields[0], fields[6], fields[11], fields[12]
+        expected = pair.sequence if following is None else following
+        ahead = distance(expected, sequence)
+        if ahead > SEQUENCE_SPACE // 2:
+            if following is not None:
+                raise not_as_sent(outlet, f"sequence {sequence} lies where {expected} should")
+        elif ahead and lacking is None:
+            lacking = f"sequence {sequence} lies where {expected} should"
+        following = advance(sequence, last_delta + 1)
+        moved |= (base - pair.target) % SEQUENCE_SPACE != distance(pair.sequence, sequence)
+        reached = distance(pair.sequence, following)
+        if reached > SEQUENCE_SPACE // 2 or reached <= count:
+            continue  # it lies before the pair
+        count = reached
+        if records:
+            raw, index = batch, reached
+    if foreign and outlet.exclusive and assignment.sole_writer:
+        raise DivergedError(
+            "resume",
+            str(place_of(outlet)),
+            f"somebody else wrote to it after offset {pair.target}",
+            remedy="end the other writer and start with --adopt, or allow it with "
+            "causeway.sole.writer=false",
+        )
+    if outlet.exclusive and not foreign:
+        if moved or 0 < count != end - pair.target:
+            raise not_as_sent(outlet, f"it grew by {end - pair.target}, {count} records were sent")
+        if count == 0:
+            # Retention at the target may have deleted all that came after the pair. Nobody else
+            # wrote, so each offset was one record of ours.
+            return LastOfOurs(end - pair.target, -1, None, foreign)
+    elif lacking and log_start(target, outlet) <= pair.target and not is_compacted(target, outlet):
+        raise not_as_sent(outlet, lacking)
+    if raw is None:
+        return LastOfOurs(count, -1, None, foreign)
+    fields = HEADER.unpack_from(raw)
+    append_times = bool(fields[5] & LOG_APPEND_TIME)
+    found = _decoded(raw)
+    if not found:
+        return LastOfOurs(count, -1, None, foreign, append_times)
+    missing = fields[0] + fields[6] - found[-1].offset  # compacted away at the batch's end
+    return LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
+
+
+def moved_since(outlet: Outlet, remembered: int | None, target: Cluster) -> int | None:
+    """How many records of ours came after the pair, where others write and the log has none of ours
+    after it: 0; more where the target deleted them since; less where it lost some of those before
+    the pair, and others' lie there. None where nothing tells.
+
+    `remembered`: our last sequence by the broker's memory, which it has from its log; it knows no
+    more where it has forgotten our producer. Then the log itself is looked through.
+    """
+    pair = outlet.pair
+    if remembered is not None:
+        following = advance(remembered, 1)
+    elif not pair.sequence or not pair.target:
+        return None  # nothing lies before the pair
+    else:
+        found, whole = last_before(outlet, pair.target, target, most_bytes=LOOKED_BACK_BYTES)
+        if found is not None:
+            following = found.following
+        elif whole and not log_start(target, outlet) and not is_compacted(target, outlet):
+            return -pair.sequence  # it never deleted anything, and has nothing of ours: all is lost
+        else:
+            return None
+    ahead = distance(pair.sequence, following)
+    return ahead if ahead <= SEQUENCE_SPACE // 2 else ahead - SEQUENCE_SPACE
+
+
+def last_before(
+    outlet: Outlet, end: int, target: Cluster, *, most_bytes: int | None = None
+) -> tuple[Before | None, bool]:
+    """The last batch of ours below target offset `end`, looked for in ever longer stretches; and
+    whether the whole log was looked through, where it has none in `most_bytes`."""
+    stop, window, read = end, 1, 0
+    while True:
+        start = max(0, end - window)
+        found = None
+        for raw in walk.raw_batches(target, place_of(outlet), start, stop):
+            read += len(raw)
+            if _is_ours(HEADER.unpack_from(raw), outlet):
+                found = raw
+            if most_bytes is not None and read > most_bytes:
+                return None, False
+        if found is not None:
+            return _before(found), False
+        if start == 0:
+            return None, True
+        stop, window = start, window * 16
+
+
+def fingerprints(outlet: Outlet, end: int, last: LastOfOurs, target: Cluster) -> dict[int, int]:
+    """Our records from the pair to target offset `end`: which of them (from 0), and a hash of what
+    the target did not change of it."""
+    pair = outlet.pair
+    found: dict[int, int] = {}
+    for raw in walk.raw_batches(target, place_of(outlet), pair.target, end):
+        fields = HEADER.unpack_from(raw)
+        if not _is_ours(fields, outlet):
+            continue
+        first = distance(pair.sequence, fields[11])
+        for record in _decoded(raw):
+            index = (first + record.offset - fields[0]) % SEQUENCE_SPACE
+            if index < last.count:
+                found[index] = hash(last.comparable(content_of(record)))
+    return found
+
+
+def log_start(target: Cluster, outlet: Outlet) -> int:
+    place = place_of(outlet)
+    return value_of(offsets_at(target, [place], EARLIEST)[place])
+
+
+def is_compacted(target: Cluster, outlet: Outlet) -> bool:
+    return "compact" in cleanup_policy(target, outlet.topic)
+
+
+def _is_ours(fields: tuple[int, ...], outlet: Outlet) -> bool:
+    return fields[9] == outlet.producer_id and not fields[5] & CONTROL
+
+
+def _before(raw: memoryview) -> Before:
+    fields = HEADER.unpack_from(raw)
+    found = _decoded(raw)
+    last = fields[0] + fields[6]
+    content = content_of(found[-1]) if found and found[-1].offset == last else None
+    return Before(advance(fields[11], fields[6] + 1), content, bool(fields[5] & LOG_APPEND_TIME))
+
+
+def _decoded(raw: memoryview) -> list[Record]:
+    """None of them where they are too large to be unpacked: lanes relay those as they are."""
+    try:
+        return decode(raw)
+    except ProtocolError:
+        return []
+
+
+def not_as_sent(outlet: Outlet, cause: str) -> DivergedError:
+    return DivergedError(
+        "resume",
+        str(place_of(outlet)),
+        f"what the target got since offset {outlet.pair.target} is not what was sent, in its order "
+        f"({cause}): it holds some twice, or lacks some, or holds somebody else's",
+        remedy="compare both topics, then start with --adopt or --from",
+    )

@@ -1,0 +1,198 @@
+"""Where does a flow stand? Read it off the target's log; never guess, never resend blindly.
+
+    source  ──S────────────────────●──────────►      S, T, q: the pair (progress, or newer)
+              │ walk `count` records on     ▲        count: from q to the last sequence found
+    target  ──T────────[ours]──[ours]───●──end►      ●: must be the same record
+
+The last batch in the target's log from T on that bears our producer id says, by its last sequence,
+how many records since S are there. The source is walked that many relayed records on; the last
+one must equal the last one found in the target. A mismatch stops the partition.
+
+Where the source was compacted meanwhile, counting walks too far; then the last source record that
+the target holds too is where we stand. Where the source has deleted what was copied, the last
+record found is looked for in what remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from causeway.errors import CausewayError, DivergedError
+from causeway.model import Pair, TopicPartition
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery import ours, retrace
+from causeway.relay.recovery.retrace import Found, SourceLog
+from causeway.relay.recovery.survey import (
+    Request,
+    Survey,
+    not_settled,
+    offsets_at,
+    place_of,
+    value_of,
+)
+from causeway.wire.batches import advance
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedOutlet:
+    """`pair` starts right after the last record found; `node` leads the target partition;
+    `append_times`: the target gives our records times of its own (LogAppendTime)."""
+
+    pair: Pair
+    end: int
+    exclusive: bool
+    append_times: bool
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    outlets: tuple[ResumedOutlet, ...]
+    leader_epoch: int
+    source_node: int
+    source_end: int
+
+
+def recover(
+    requests: Sequence[Request], source: Cluster, target: Cluster
+) -> dict[TopicPartition, Resumption | CausewayError]:
+    """Find the place of each request's flow (all of one link). Blocks; keyed by source partition.
+
+    A DivergedError needs a person; any other error can be tried again.
+    """
+    answers: dict[TopicPartition, Resumption | CausewayError] = {}
+    try:
+        survey = Survey.take(requests, source, target)
+    except CausewayError as error:
+        return {request.assignment.source_partition: error for request in requests}
+    for request in requests:
+        try:
+            answer: Resumption | CausewayError = _recover_one(request, survey, source, target)
+        except CausewayError as error:
+            answer = error
+        except Exception as error:  # a fault of ours in one flow holds up no other
+            answer = CausewayError(
+                "resume", str(request.assignment.source_partition), f"internal error: {error!r}"
+            )
+        answers[request.assignment.source_partition] = answer
+    return answers
+
+
+def _recover_one(request: Request, survey: Survey, source: Cluster, target: Cluster) -> Resumption:
+    assignment = request.assignment
+    place = assignment.source_partition
+    source_node = value_of(survey.source_nodes[place])
+    log = SourceLog(
+        source, value_of(survey.source_starts[place]), value_of(survey.source_ends[place])
+    )
+    resumed, epochs = [], []
+    for outlet in assignment.outlets:
+        node = value_of(survey.target_nodes[place_of(outlet)])
+        end = value_of(survey.target_ends[place_of(outlet)])
+        remembered = None
+        if place_of(outlet) in survey.remembered:
+            remembered = value_of(survey.remembered[place_of(outlet)]).get(outlet.producer_id)
+        found = _find_place(assignment, outlet, log, end, target, remembered)
+        epochs.append(found.epoch)
+        resumed.append(
+            ResumedOutlet(
+                pair=found.pair,
+                end=end,
+                exclusive=found.exclusive,
+                append_times=found.append_times,
+                node=node,
+            )
+        )
+    position = min(outlet.pair.source for outlet in resumed)
+    if position < log.start:
+        raise DivergedError(
+            "resume",
+            f"{assignment.link} {place}",
+            f"the source deleted offsets {position} to {log.start - 1} before they were mirrored",
+            remedy="start with --adopt to go on without them",
+        )
+    source_end = log.end
+    if source_end < position:  # or another lane has mirrored what came since it was asked for
+        source_end = _source_end(source, assignment)
+    if source_end < position and position > _high_watermark(source, assignment):
+        raise DivergedError(
+            "resume",
+            f"{assignment.link} {place}",
+            f"the source ends at offset {source_end}, below {position}, which was mirrored: "
+            "it was truncated",
+            remedy="decide what the target should keep, then start with --adopt or --from",
+        )
+    first = min(range(len(resumed)), key=lambda i: resumed[i].pair.source)
+    return Resumption(
+        outlets=tuple(resumed),
+        leader_epoch=epochs[first],
+        source_node=source_node,
+        source_end=source_end,
+    )
+
+
+def _find_place(
+    assignment: Assignment,
+    outlet: Outlet,
+    source: SourceLog,
+    end: int,
+    target: Cluster,
+    remembered: int | None,
+) -> Found:
+    """`remembered`: our last sequence by the broker's memory, asked where others may write."""
+    pair, epoch = outlet.pair, assignment.leader_epoch
+    ours_alone = outlet.exclusive and assignment.sole_writer
+    if outlet.producer_id < 0 or (end == pair.target and ours_alone):
+        return Found(pair, epoch, outlet.exclusive)
+    if end < pair.target:
+        return retrace.count_back(assignment, outlet, source, end, target, remembered)
+    last = ours.last_of_ours(assignment, outlet, end, target)
+    exclusive = outlet.exclusive and not last.foreign
+    if last.count == 0 and not exclusive:
+        moved = ours.moved_since(outlet, remembered, target)
+        if moved is None and source.end <= pair.source:
+            moved = 0  # the source has nothing that could have come
+        if moved is not None and moved < 0:
+            return retrace.count_back(assignment, outlet, source, end, target, remembered)
+        if moved != 0 and ours.log_start(target, outlet) > pair.target:
+            last = replace(last, count=_deleted_since(outlet, moved))
+        elif moved:
+            raise not_settled(place_of(outlet), "its end keeps moving: another lane is at work")
+    if last.count == 0:
+        moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
+        return Found(moved_on, epoch, exclusive)
+    if source.start > pair.source:
+        following, epoch = retrace.walk_remains(assignment, last, outlet, end, source, target)
+    else:
+        following, epoch = retrace.walk(assignment, last, outlet, end, source, target)
+    sequence = advance(pair.sequence, last.count)
+    moved_on = Pair(source=following, target=end, sequence=sequence)
+    return Found(moved_on, epoch, exclusive, last.append_times)
+
+
+def _deleted_since(outlet: Outlet, moved: int | None) -> int:
+    """How many records of ours came after the pair, where the target has deleted them all, and its
+    offsets do not tell."""
+    if moved is None:
+        raise DivergedError(
+            "resume",
+            str(place_of(outlet)),
+            f"the target has deleted what came after offset {outlet.pair.target}, and nothing "
+            "tells how much of that was ours",
+            remedy="start with --adopt or --from",
+        )
+    return moved
+
+
+def _source_end(source: Cluster, assignment: Assignment) -> int:
+    place, committed = assignment.source_partition, assignment.read_committed
+    return value_of(offsets_at(source, [place], LATEST, read_committed=committed)[place])
+
+
+def _high_watermark(source: Cluster, assignment: Assignment) -> int:
+    """A claim may lie past the last stable offset: who mirrored before us read what is open."""
+    place = assignment.source_partition
+    return value_of(offsets_at(source, [place], LATEST)[place])

@@ -1,0 +1,321 @@
+"""The source walked again: where a copy that holds so many records since a pair has come to.
+
+    source  ──S──────────●────►        the series since S, counted: the last record copied, which
+              0 1 2 … n-1              must be the one that the target ends with
+
+    compacted since    n records reach too far: those below S + n were copied for sure (each took
+                       an offset at least), what lies further only where the target has it too
+    deleted since      S is gone: the target's last record is looked for in what remains
+    lost by target     S and more was copied once, and is missing: n records back from S
+
+A record that is looked for must be told from its likes (the same key, value and timestamp, or no
+timestamp at all). Where a longer stretch does not tell them apart either, the partition stops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from causeway.errors import DivergedError
+from causeway.model import Pair
+from causeway.relay import walk as walks
+from causeway.relay.lane.route import shares
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery import ours
+from causeway.relay.recovery.ours import LastOfOurs
+from causeway.relay.recovery.survey import cleanup_policy, place_of
+from causeway.relay.walk import Content, content_of
+from causeway.wire.batches import Batch, advance, distance
+from causeway.wire.cluster import Cluster
+from causeway.wire.records import records_of, split
+
+
+class SourceLog(NamedTuple):
+    """`start`, `end`: of the source partition (for committed reads, its last stable offset)."""
+
+    cluster: Cluster
+    start: int
+    end: int
+
+
+class Found(NamedTuple):
+    """The pair after the last record of ours, that record's leader epoch in the source, whether
+    nobody else writes, whether the target sets the times."""
+
+    pair: Pair
+    epoch: int
+    exclusive: bool
+    append_times: bool = False
+
+
+class _Seen(NamedTuple):
+    """A record of the source. `timed`: its timestamp is one that the target kept."""
+
+    offset: int
+    epoch: int
+    fingerprint: int
+    timed: bool
+
+
+def walk(
+    assignment: Assignment,
+    last: LastOfOurs,
+    outlet: Outlet,
+    end: int,
+    source: SourceLog,
+    target: Cluster,
+) -> tuple[int, int]:
+    """The source offset after the last record that the target has, and that record's epoch."""
+    pair = outlet.pair
+    seen = 0
+    content: Content | None = None
+    following: int | None = None
+    epoch = -1
+    for batch in _relayed(source, assignment, pair.source, outlet):
+        if seen <= last.index < seen + batch.records:
+            content = content_of(records_of(batch)[last.index - seen])
+        if seen + batch.records >= last.count:
+            left = last.count - seen
+            following = batch.next if left == batch.records else batch.source_offset(left - 1) + 1
+            epoch = batch.leader_epoch
+            break
+        seen += batch.records
+    agrees = last.content is None or (content is not None and last.is_copy_of(content))
+    # With a record at each offset nothing was compacted away. (What `next` leaves out was dropped.)
+    gapless = following is not None and following - pair.source == last.count
+    if following is not None and agrees and gapless:
+        return following, epoch
+    if not gapless and _is_compacted(assignment, source):
+        return _walk_compacted(assignment, last, outlet, end, source, target)
+    if following is not None and agrees:
+        return following, epoch
+    raise _diverged(
+        assignment,
+        f"the target holds {last.count} records since source offset {pair.source}, and "
+        + (
+            "the source no longer has as many"
+            if following is None
+            else "the last of them is not the source's record at that place"
+        ),
+    )
+
+
+def _walk_compacted(
+    assignment: Assignment,
+    last: LastOfOurs,
+    outlet: Outlet,
+    end: int,
+    source: SourceLog,
+    target: Cluster,
+) -> tuple[int, int]:
+    """As walk, for a source that was compacted after it was copied: it holds `last.count` records
+    of the copied stretch or fewer, and the last of those that the target holds as well is where we
+    stand. What was copied after that one is in neither log any more: what superseded it in the
+    target came later in the copied stretch, and so in the source, where it superseded it too.
+    """
+    if last.content is None:
+        raise _nothing_to_compare(assignment, outlet.pair)
+    copied = ours.fingerprints(outlet, end, last, target)
+    left = list(_first(last, _relayed(source, assignment, outlet.pair.source, outlet)))
+    if (
+        len(left) == last.count
+        and len(set(copied.values())) == len(copied) > 1
+        and all(left[index].fingerprint == one for index, one in copied.items())
+    ):
+        return left[-1].offset + 1, left[-1].epoch  # nothing is missing: the gaps are older
+    certain = outlet.pair.source + last.count
+    following, epoch = certain, assignment.leader_epoch
+    times, places = Counter(copied.values()), Counter(one.fingerprint for one in left)
+    ambiguous = False
+    for one in left:
+        if one.offset < certain:
+            epoch = one.epoch
+        elif one.fingerprint in times:
+            following, epoch = one.offset + 1, one.epoch
+            ambiguous = not one.timed or times[one.fingerprint] + places[one.fingerprint] > 2
+    if ambiguous:
+        raise _alike(assignment, following - 1)
+    return following, epoch
+
+
+def walk_remains(
+    assignment: Assignment,
+    last: LastOfOurs,
+    outlet: Outlet,
+    end: int,
+    source: SourceLog,
+    target: Cluster,
+) -> tuple[int, int]:
+    """As walk, where the source has deleted its log past the pair: nothing is left to count from,
+    so the last record found is looked for in what remains."""
+    pair = outlet.pair
+    if last.content is None:
+        raise _nothing_to_compare(assignment, pair)
+    compacted = _is_compacted(assignment, source)
+    copied = {} if compacted else ours.fingerprints(outlet, end, last, target)
+    left = list(_first(last, _relayed(source, assignment, source.start, outlet)))
+    wanted = hash(last.comparable(last.content))
+    matches = []
+    for place, one in enumerate(left):
+        # Each record took at least one offset.
+        if one.fingerprint != wanted or one.offset < pair.source + last.index:
+            continue
+        before = range(1, min(place, last.index) + 1)
+        stretch = [back for back in before if last.index - back in copied]
+        if all(left[place - back].fingerprint == copied[last.index - back] for back in stretch):
+            matches.append((one, bool(stretch)))
+    if matches:
+        one, told = matches[0]
+        if len(matches) > 1 or not (one.timed or told):
+            raise _alike(assignment, one.offset)
+        return one.offset + 1, one.epoch
+    # Had the copy reached into what remains, its last record would have been found there, unless it
+    # was compacted away. So it ended before; nothing is lost only if it ended right there.
+    least = pair.source + last.count
+    if least > source.start or (compacted and least == source.start):
+        raise _diverged(
+            assignment,
+            f"the target holds {last.count} records since source offset {pair.source}, of which "
+            f"the source has deleted all below {source.start}, and the last of them is not in what "
+            "remains",
+        )
+    return least, assignment.leader_epoch
+
+
+def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_Seen]:
+    """The first of the records in `batches`, as many as the target has."""
+    seen = 0
+    for batch in batches:
+        for index, record in enumerate(records_of(batch)):
+            if seen == last.count:
+                return
+            seen += 1
+            content = last.comparable(content_of(record))
+            timed = content[0] is not None and content[0] >= 0
+            yield _Seen(batch.source_offset(index), batch.leader_epoch, hash(content), timed)
+
+
+def count_back(
+    assignment: Assignment,
+    outlet: Outlet,
+    source: SourceLog,
+    end: int,
+    target: Cluster,
+    remembered: int | None,
+) -> Found:
+    """The place in a target that lost what it had acknowledged (an unclean election): its last
+    record of ours tells by its sequence how many relayed records before the pair to go back."""
+    pair = outlet.pair
+    before, _ = ours.last_before(outlet, min(end, pair.target), target)
+    if remembered is not None:
+        lost = distance(advance(remembered, 1), pair.sequence)
+    elif before is not None:
+        lost = distance(before.following, pair.sequence)
+    elif outlet.exclusive:
+        # Each offset was one record of ours, as far back as we began.
+        lost = min(pair.target - end, pair.sequence)
+    elif not ours.log_start(target, outlet) and not ours.is_compacted(target, outlet):
+        lost = pair.sequence  # it has nothing of ours, and never deleted anything
+    else:
+        raise _diverged(
+            assignment,
+            f"the target ({place_of(outlet)}) lost records before offset {pair.target}, and "
+            "nothing tells how many of them were ours",
+        )
+    # One more, which the target still has, shows that the count is right.
+    wanted = lost + 1
+    position = max(source.start, pair.source - wanted)
+    while True:
+        batches = list(_relayed_between(source, assignment, position, pair.source, outlet))
+        count = sum(batch.records for batch in batches)
+        if count >= wanted or position == source.start:
+            break
+        position = max(source.start, position - (wanted - count))
+    if count < lost:
+        raise _diverged(
+            assignment,
+            f"the target lost {lost} records that it had acknowledged, and the source no longer "
+            "has them all",
+            remedy="start with --from to go on with what is left",
+        )
+    epoch = batches[0].leader_epoch if batches else assignment.leader_epoch
+    lost_from = advance(pair.sequence, -lost)
+    if count == wanted:
+        kept = records_of(batches[0])[0]
+        position = batches[0].source_offset(0) + 1
+        gapless = pair.source - position == lost  # nothing was compacted away
+        if (
+            not gapless
+            and before is not None
+            and before.following == lost_from
+            and not before.can_be(content_of(kept))
+        ):
+            raise _diverged(
+                assignment,
+                f"the target lost {lost} records that it had acknowledged, and what it has "
+                f"left does not end with the source's record at offset {position - 1}",
+            )
+    back = Pair(source=position, target=end, sequence=lost_from)
+    return Found(back, epoch, outlet.exclusive)
+
+
+def _relayed_between(
+    source: SourceLog, assignment: Assignment, start: int, stop: int, outlet: Outlet
+) -> Iterator[Batch]:
+    """The relayed series in source offsets `start` to `stop` - 1."""
+    for batch in _relayed(source, assignment, start, outlet):
+        inside = sum(batch.source_offset(index) < stop for index in range(batch.records))
+        if inside:
+            yield batch if inside == batch.records else split(batch, 0, inside)
+        if inside < batch.records:
+            return
+
+
+def _relayed(
+    source: SourceLog, assignment: Assignment, position: int, outlet: Outlet
+) -> Iterator[Batch]:
+    """The relayed series from source offset `position` to the log's end, for one outlet."""
+    count = len(assignment.outlets)
+    which = assignment.outlets.index(outlet)
+    for batch in walks.relayed(
+        source.cluster,
+        assignment.source_partition,
+        position,
+        read_committed=assignment.read_committed,
+        end=source.end,
+    ):
+        share = batch if count == 1 else shares(batch, assignment)[which]
+        if share is not None:
+            yield share
+
+
+def _is_compacted(assignment: Assignment, source: SourceLog) -> bool:
+    return "compact" in cleanup_policy(source.cluster, assignment.topic)
+
+
+def _alike(assignment: Assignment, offset: int) -> DivergedError:
+    return _diverged(
+        assignment,
+        f"the source has several records that are like the last one of the target, at offset "
+        f"{offset} for one, or that carry no time to tell them apart",
+    )
+
+
+def _nothing_to_compare(assignment: Assignment, pair: Pair) -> DivergedError:
+    return _diverged(
+        assignment,
+        f"the target has deleted all that it got since source offset {pair.source}, and of what "
+        "the source had there some is gone as well: nothing tells how far the copy had come",
+        remedy="start with --adopt or --from",
+    )
+
+
+def _diverged(
+    assignment: Assignment,
+    cause: str,
+    remedy: str = "compare both topics, then start with --adopt or --from",
+) -> DivergedError:
+    subject = f"{assignment.link} {assignment.source_partition}"
+    return DivergedError("resume", subject, cause, remedy=remedy)
