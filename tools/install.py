@@ -83,7 +83,7 @@ def install() -> None:
     print("Starting Spark once, to prepare for quick starts", flush=True)
     # Without what this makes all works as well, a bit slower: so its failure is no matter.
     subprocess.run(
-        [python, "-m", "causeway.daemon.spark.archive"], capture_output=True, check=False
+        [python, "-m", "causeway.daemon.spark.rehearsal"], capture_output=True, check=False
     )
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from causeway.errors import CausewayError
 from causeway.model import Pair, TopicPartition
-from causeway.relay.lane.route import partition_of
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import recover as recovery
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Request
+from causeway.relay.shares import partition_of
 from causeway.wire.admin import ConfigEntry
 from causeway.wire.batches import CONTROL, HEADER, advance
 from causeway.wire.cluster import Cluster

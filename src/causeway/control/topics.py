@@ -46,8 +46,8 @@ class MirroredTopic:
     target_partitions: int  # once the changes are made
     max_message_bytes: int  # of the target, once the changes are made
     notes: tuple[str, ...] = ()  # what a person should know of the target, such as what stays
-    # How records go, see daemon/partitions/routing.py: where keys decide, and to how many partitions of the
-    # target they have gone until now.
+    # How records go (daemon/partitions/routing.py): where keys decide, and to how many of the
+    # target's partitions they have gone until now.
     by_key: bool = False
     fed: int = 0
 

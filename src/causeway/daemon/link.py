@@ -1,9 +1,9 @@
 """One link of the file, led by this process: two threads that disturb no other link.
 
     lead        takes the link, then writes progress and renews the lease
-    discover    looks for topics and partitions, claims the new ones, hands them to the fleet
+    discover    looks for topics and partitions, again and again: partitions/intake.py
 
-and, once these are known, the tasks of its control plane, see control_plane.py.
+and, once these are known, the tasks of its control plane: tasks/control_plane.py.
 
 A partition goes to a lane only after its progress record is durably written: whoever leads next
 must find the same producer ids.
@@ -14,23 +14,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery
-from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
 from causeway.daemon.partitions.claims import Wish
-from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
 from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
-from causeway.model import State, TopicPartition
 from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -60,27 +56,26 @@ class Link:
     ) -> None:
         self.settings = link
         self._run = run
-        self._sides = sides
-        self._fleet = fleet
-        self._source_key, self._target_key = source_key, target_key
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
-        self._claimer = Claimer(sides, link, wish, self._leadership)
         self.registry = Registry(link.name)
         self.control = ControlPlane(link, sides, self.registry, self._leading)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # from taking rows to be written until they are
-        self._deleted = Deleted(
+        self._intake = Intake(
+            link,
+            run,
             sides,
+            fleet,
             self.registry,
             self._leadership,
-            self._claimer,
+            source_key=source_key,
+            target_key=target_key,
+            wish=wish,
+            bounded=bounded,
             writing=self._writing,
-            revoke=self._revoke,
-            retention_s=run.deleted_topics_retention_s,
         )
-        self._ends: dict[TopicPartition, int] = {}
         self._role = Role.STARTING
         self._reason: str | None = None
         self._troubles: tuple[Trouble, ...] = ()
@@ -285,18 +280,13 @@ class Link:
         self._set_role(role, reason)
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()
-        self._revoke(self.registry.places())
+        self._intake.revoke(self.registry.places())
         if self._discoverer is not None:
             self._discoverer.join()  # it may have added some meanwhile, and adds no more
-        self._revoke(self.registry.places())
+        self._intake.revoke(self.registry.places())
         with self._lock:
             self._looked.clear()
             self.registry.clear()
-
-    def _revoke(self, places: Iterable[TopicPartition]) -> bool:
-        """As Fleet.remove."""
-        keys = [(self.settings.name, at.topic, at.partition) for at in places]
-        return self._fleet.remove(keys, self._run.lease_s)
 
     # -- discovering ------------------------------------------------------------------------------
 
@@ -304,7 +294,7 @@ class Link:
         pause = _BACKOFF_S[0]
         while not (self._lost.is_set() or self._stop.is_set()):
             try:
-                found = self._discover_once()
+                found = self._intake.look()
             except LeadershipLostError:
                 self._lost.set()
                 return
@@ -354,68 +344,3 @@ class Link:
                         "reason": trouble.reason,
                     },
                 )
-
-    def _discover_once(self) -> Found:
-        found = discovery.look(
-            self._sides, self.settings, self.registry.known(), self._claimer.wish_of
-        )
-        gone = self._check_known(found)
-        self._turn(found)
-        wanted = [
-            (topic, partition)
-            for topic in found.mirrored.values()
-            for partition in range(topic.partitions)
-            if self.registry.lacks(TopicPartition(topic.source, partition))
-        ]
-        taken = self._claimer.take_up(wanted, *self.registry.left(), found)
-        if self._bounded:
-            for at, (row, end) in taken.items():
-                row.stop_at = self._ends.setdefault(at, end)
-        self.registry.add(row for row, _ in taken.values())
-        self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
-        self._deleted.look(gone, found)
-        return found
-
-    def _assign(self, rows: Sequence[Row]) -> None:
-        self._fleet.add(
-            claims.assignment(
-                row.topic,
-                row.progress,
-                self.settings,
-                source_key=self._source_key,
-                target_key=self._target_key,
-                stop_at=row.stop_at,
-                settled=row.begun,
-            )
-            for row in rows
-        )
-
-    def _check_known(self, found: Found) -> frozenset[str]:
-        """Stops the partitions whose topic is no longer the one that was mirrored. The topics that
-        the source no longer has."""
-        live = self.registry.live()
-        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
-        reasons = changed(live, found, gone)
-        self._revoke(row.progress.source for row, _ in reasons)
-        self.registry.stop(
-            {
-                row.progress.source: claims.stopped(
-                    row.topic,
-                    row.progress.partition,
-                    row.progress,
-                    reason.format(row.progress.position),
-                )
-                for row, reason in reasons
-            }
-        )
-        return gone
-
-    def _turn(self, found: Found) -> None:
-        """Lets go of the partitions that go by key from now on, to be claimed for that. What was
-        known of them must not be written after what is claimed."""
-        rows = to_turn(self.registry.live(), found)
-        if not self._revoke(row.progress.source for row in rows):
-            found.unfinished = True
-            return
-        with self._writing:
-            self.registry.let_go(rows)

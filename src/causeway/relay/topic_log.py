@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import walk
-from causeway.relay.recovery.survey import offsets_at, value_of
+from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.admin import NewTopic
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster

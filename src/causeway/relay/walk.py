@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import TypeVar
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
@@ -11,6 +12,8 @@ from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, Batch
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST
 from causeway.wire.records import Record
+
+T = TypeVar("T")
 
 _READ_BYTES = 8 * 1024 * 1024
 
@@ -93,3 +96,23 @@ def raw_batches(
             if fetched.high_watermark < end:
                 raise _behind(at, end, fetched.high_watermark)
             return
+
+
+def offsets_at(
+    cluster: Cluster,
+    places: Collection[TopicPartition],
+    timestamp: int,
+    *,
+    read_committed: bool = False,
+) -> dict[TopicPartition, int | CausewayError]:
+    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
+    return {
+        place: answer if isinstance(answer, CausewayError) else answer.offset
+        for place, answer in answers.items()
+    }
+
+
+def value_of(answer: T | CausewayError) -> T:
+    if isinstance(answer, CausewayError):
+        raise answer
+    return answer

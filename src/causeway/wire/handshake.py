@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError
 from causeway.wire import codes
 from causeway.wire.deadline import Deadline
 from causeway.wire.security import sasl_mechanism
-
-if TYPE_CHECKING:
-    from causeway.wire.connection import Connection
 
 _REMEDIES = {
     "PLAIN": "check user name and password in sasl.jaas.config",
@@ -22,7 +20,19 @@ _REMEDIES = {
 }
 
 
-def authenticate(connection: Connection, deadline: Deadline) -> float:
+class Peer(Protocol):
+    """The broker at the other end; `call` sends a request and awaits its answer."""
+
+    @property
+    def settings(self) -> ClientSettings: ...
+
+    @property
+    def host(self) -> str: ...
+
+    def call(self, request: Any, timeout_s: float) -> Any: ...
+
+
+def authenticate(connection: Peer, deadline: Deadline) -> float:
     """Says who we are. Returns the session's lifetime in seconds, 0 for no limit.
 
     Raises AuthenticationError with what the broker says, UnreachableError if it is gone.
@@ -58,7 +68,7 @@ def authenticate(connection: Connection, deadline: Deadline) -> float:
     return lifetime_ms / 1000
 
 
-def _choose(connection: Connection, name: str, deadline: Deadline) -> None:
+def _choose(connection: Peer, name: str, deadline: Deadline) -> None:
     answer = connection.call(SaslHandshakeRequest(mechanism=name, min_version=1), deadline.left())
     if answer.error_code == codes.ILLEGAL_SASL_STATE:
         raise AuthenticationError(
@@ -77,7 +87,7 @@ def _choose(connection: Connection, name: str, deadline: Deadline) -> None:
         )
 
 
-def _refused(connection: Connection, name: str, said: str) -> AuthenticationError:
+def _refused(connection: Peer, name: str, said: str) -> AuthenticationError:
     return AuthenticationError(
         "authenticate to",
         str(connection),

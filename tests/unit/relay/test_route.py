@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow
-from causeway.relay.lane.route import KEYLESS_RUN, partition_of, route, shares, take
+from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
 from causeway.wire.records import as_is, records_of

@@ -1,0 +1,1 @@
+"""The lanes of this process, and which of them relays which partition."""

@@ -255,15 +255,7 @@ class Fleet:
     def lanes(self) -> tuple[LaneStatus, ...]:
         with self._lock:
             return tuple(
-                LaneStatus(
-                    lane=lane.number,
-                    host=lane.host,
-                    pid=lane.pid,
-                    partitions=len(lane.partitions),
-                    bytes_per_s=sum(self._tracked[key].bytes_per_s for key in lane.partitions),
-                    rss_bytes=lane.rss_bytes,
-                    cpu_s=lane.cpu_s,
-                )
+                lane.status(sum(self._tracked[key].bytes_per_s for key in lane.partitions))
                 for lane in sorted(self._lanes.values(), key=lambda lane: lane.number)
                 if not lane.closed
             )

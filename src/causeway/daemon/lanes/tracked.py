@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport
 
@@ -38,6 +39,17 @@ class Lane:
     silent_s: float = 0.0
     rss_bytes: int = 0
     cpu_s: float = 0.0
+
+    def status(self, bytes_per_s: float) -> LaneStatus:
+        return LaneStatus(
+            lane=self.number,
+            host=self.host,
+            pid=self.pid,
+            partitions=len(self.partitions),
+            bytes_per_s=bytes_per_s,
+            rss_bytes=self.rss_bytes,
+            cpu_s=self.cpu_s,
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""Lanes on Spark: its context and their jobs, kept alive; which Java; quick starts."""

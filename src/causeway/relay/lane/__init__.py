@@ -1,0 +1,1 @@
+"""One Spark task that relays many partitions: the data path."""

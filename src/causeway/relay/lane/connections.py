@@ -9,7 +9,7 @@ import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
@@ -50,10 +50,6 @@ class TargetKey:
     slot: int  # which of the connections to that broker
 
 
-class OnFailure(Protocol):
-    def __call__(self, flow: Flow, reason: str, *, unsettled: bool = False) -> None: ...
-
-
 class Connections:
     """Not thread-safe; belongs to one lane's loop."""
 
@@ -65,7 +61,7 @@ class Connections:
         *,
         on_source: Callable[[SourceConnection, int], None],
         on_target: Callable[[TargetConnection, int], None],
-        on_failure: OnFailure,
+        on_failure: Callable[[Flow, str], None],
     ) -> None:
         self._settings = {key: from_wire(value) for key, value in clusters.clusters.items()}
         self._clusters = {key: Cluster(settings) for key, settings in self._settings.items()}

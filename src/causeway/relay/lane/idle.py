@@ -18,7 +18,8 @@ from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.recovery.survey import offsets_at, place_of
+from causeway.relay.recovery.survey import place_of
+from causeway.relay.walk import offsets_at
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import LATEST
 

@@ -1,0 +1,1 @@
+"""Where does a flow stand? Read off the logs of both sides, never guessed."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from causeway.errors import DivergedError, ProtocolError
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery.survey import cleanup_policy, offsets_at, place_of, value_of
-from causeway.relay.walk import Content, content_of
+from causeway.relay.recovery.survey import cleanup_policy, place_of
+from causeway.relay.walk import Content, content_of, offsets_at, value_of
 from causeway.wire.batches import (
     CONTROL,
     HEADER,

@@ -23,14 +23,8 @@ from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.retrace import Found, SourceLog
-from causeway.relay.recovery.survey import (
-    Request,
-    Survey,
-    not_settled,
-    offsets_at,
-    place_of,
-    value_of,
-)
+from causeway.relay.recovery.survey import Request, Survey, not_settled, place_of
+from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.batches import advance
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import LATEST

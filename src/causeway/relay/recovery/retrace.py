@@ -21,11 +21,11 @@ from typing import NamedTuple
 from causeway.errors import DivergedError
 from causeway.model import Pair
 from causeway.relay import walk as walks
-from causeway.relay.lane.route import shares
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
 from causeway.relay.recovery.survey import cleanup_policy, place_of
+from causeway.relay.shares import shares
 from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import Batch, advance, distance
 from causeway.wire.cluster import Cluster

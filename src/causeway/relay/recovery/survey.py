@@ -11,6 +11,7 @@ from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.walk import offsets_at
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST
@@ -170,20 +171,6 @@ def _grew_by_ours(
     )
 
 
-def offsets_at(
-    cluster: Cluster,
-    places: Collection[TopicPartition],
-    timestamp: int,
-    *,
-    read_committed: bool = False,
-) -> dict[TopicPartition, int | CausewayError]:
-    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
-    return {
-        place: answer if isinstance(answer, CausewayError) else answer.offset
-        for place, answer in answers.items()
-    }
-
-
 def _leaders(
     cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
 ) -> dict[TopicPartition, int | CausewayError]:
@@ -233,9 +220,3 @@ def cleanup_policy(cluster: Cluster, topic: str) -> str:
 
 def place_of(outlet: Outlet) -> TopicPartition:
     return TopicPartition(outlet.topic, outlet.partition)
-
-
-def value_of(answer: T | CausewayError) -> T:
-    if isinstance(answer, CausewayError):
-        raise answer
-    return answer

@@ -1,0 +1,133 @@
+"""What a look at both clusters changes of one link's partitions, from claims to lanes.
+
+look ─► stop what is no longer what it was ─► let go of what goes by key from now on
+     ─► claim what is new (durably) ─► hand it to the fleet ─► see to what was deleted
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from causeway.config.settings import LinkSettings, RunSettings
+from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions import claims, discovery
+from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
+from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.deleted import Deleted
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
+from causeway.model import State, TopicPartition
+
+
+class Intake:
+    """Not thread-safe but for `revoke`. `source_key` and `target_key` name the clusters to lanes;
+    `writing` is held from taking rows to be written until they are."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        run: RunSettings,
+        sides: Sides,
+        fleet: Fleet,
+        registry: Registry,
+        leadership: Leadership,
+        *,
+        source_key: str,
+        target_key: str,
+        wish: Wish,
+        bounded: bool,
+        writing: threading.Lock,
+    ) -> None:
+        self._link = link
+        self._lease_s = run.lease_s
+        self._sides = sides
+        self._fleet = fleet
+        self._registry = registry
+        self._source_key, self._target_key = source_key, target_key
+        self._bounded = bounded
+        self._writing = writing
+        self._claimer = Claimer(sides, link, wish, leadership)
+        self._deleted = Deleted(
+            sides,
+            registry,
+            leadership,
+            self._claimer,
+            writing=writing,
+            revoke=self.revoke,
+            retention_s=run.deleted_topics_retention_s,
+        )
+        self._ends: dict[TopicPartition, int] = {}
+
+    def revoke(self, places: Iterable[TopicPartition]) -> bool:
+        """As Fleet.remove."""
+        keys = [(self._link.name, at.topic, at.partition) for at in places]
+        return self._fleet.remove(keys, self._lease_s)
+
+    def look(self) -> Found:
+        """Raises CausewayError; LeadershipLostError where another driver leads."""
+        found = discovery.look(
+            self._sides, self._link, self._registry.known(), self._claimer.wish_of
+        )
+        gone = self._check_known(found)
+        self._reroute(found)
+        wanted = [
+            (topic, partition)
+            for topic in found.mirrored.values()
+            for partition in range(topic.partitions)
+            if self._registry.lacks(TopicPartition(topic.source, partition))
+        ]
+        taken = self._claimer.take_up(wanted, *self._registry.left(), found)
+        if self._bounded:
+            for at, (row, end) in taken.items():
+                row.stop_at = self._ends.setdefault(at, end)
+        self._registry.add(row for row, _ in taken.values())
+        self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
+        self._deleted.look(gone, found)
+        return found
+
+    def _assign(self, rows: Sequence[Row]) -> None:
+        self._fleet.add(
+            claims.assignment(
+                row.topic,
+                row.progress,
+                self._link,
+                source_key=self._source_key,
+                target_key=self._target_key,
+                stop_at=row.stop_at,
+                settled=row.begun,
+            )
+            for row in rows
+        )
+
+    def _check_known(self, found: Found) -> frozenset[str]:
+        """Stops the partitions whose topic is no longer the one that was mirrored. The topics that
+        the source no longer has."""
+        live = self._registry.live()
+        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
+        reasons = changed(live, found, gone)
+        self.revoke(row.progress.source for row, _ in reasons)
+        self._registry.stop(
+            {
+                row.progress.source: claims.stopped(
+                    row.topic,
+                    row.progress.partition,
+                    row.progress,
+                    reason.format(row.progress.position),
+                )
+                for row, reason in reasons
+            }
+        )
+        return gone
+
+    def _reroute(self, found: Found) -> None:
+        """Lets go of the partitions that go by key from now on, to be claimed for that. What was
+        known of them must not be written after what is claimed."""
+        rows = to_turn(self._registry.live(), found)
+        if not self.revoke(row.progress.source for row in rows):
+            found.unfinished = True
+            return
+        with self._writing:
+            self._registry.let_go(rows)

@@ -1,0 +1,125 @@
+"""What the brokers answer, and what becomes of its flow: relayed further, or in doubt."""
+
+from __future__ import annotations
+
+import time
+
+from causeway.errors import CausewayError, TooLargeError
+from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState
+from causeway.relay.lane.late import must_wait
+from causeway.relay.lane.route import take
+from causeway.relay.lane.target import Answer
+from causeway.wire import codes
+from causeway.wire.fetch import Fetched
+
+
+class Doubt(Exception):  # noqa: N818 - it is no error, but a turn that a flow takes
+    """It is not known for sure what the target holds of the flow: its place has to be found anew.
+
+    `unsettled`: a batch may have reached the target that nobody told us of. `failure`: it counts as
+    one, so that tries that follow each other wait longer and longer. `not_before` (monotonic): it
+    is looked for then at the earliest.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        unsettled: bool = False,
+        failure: bool = True,
+        not_before: float = 0.0,
+    ) -> None:
+        super().__init__(reason)
+        self.unsettled = unsettled
+        self.failure = failure
+        self.not_before = not_before
+
+
+class Halt(Exception):  # noqa: N818
+    """There is no safe way on without a person."""
+
+
+def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
+    """Accounts for what was fetched of a running flow: the outlets that have something new to send.
+
+    Raises Doubt, Halt.
+    """
+    if fetched.error:
+        at = flow.assignment.source_partition
+        place, needs = f"{at} at offset {flow.position}", f"READ on topic {at.topic}"
+        raise Doubt(str(codes.broker_error(fetched.error, "fetch", place, needs=needs)))
+    if fetched.diverging_offset is not None:
+        raise Halt(
+            f"the source was truncated to offset {fetched.diverging_offset}, below "
+            f"{flow.position}, which was read: start with --adopt or --from to go on"
+        )
+    committed = flow.assignment.read_committed
+    end, high_watermark = fetched.last_stable, fetched.high_watermark
+    flow.note_ends(end if committed else high_watermark, high_watermark)
+    if not len(fetched.records):
+        if flow.idle:
+            flow.failures = 0
+        return []
+    try:
+        kept, touched = take(flow, fetched)
+    except TooLargeError as error:
+        raise Halt(f"{error} (start with --from a time after it to go on without it)") from error
+    except CausewayError as error:
+        raise Doubt(str(error)) from error
+    except Exception as error:
+        # What no codec foresaw is one partition's trouble, not that of the whole lane.
+        reason = f"what was fetched at {flow.position} cannot be read: {error!r}"
+        raise Doubt(reason) from error
+    flow.position = kept.position
+    if must_wait(flow, kept.batches, time.monotonic()):
+        raise Doubt(
+            "its records are so old that the target may have forgotten what it got of them: waits "
+            "until nothing that was sent before can arrive any more",
+            unsettled=True,
+            failure=False,
+            not_before=flow.late_by,
+        )
+    if kept.batches:
+        flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
+    if kept.leader_epoch >= 0:
+        flow.leader_epoch = kept.leader_epoch
+    return list(dict.fromkeys(touched))
+
+
+def account(answer: Answer) -> None:
+    """Accounts for the answer to a batch of a running flow. Raises Doubt."""
+    flow, outlet, sent, produced = answer
+    if produced.error:
+        spec = outlet.spec
+        error = codes.broker_error(
+            produced.error,
+            "produce to",
+            f"{spec.topic}-{spec.partition}",
+            produced.message,
+            needs=f"WRITE on topic {spec.topic}",
+        )
+        raise Doubt(str(error), unsettled=True)
+    if outlet.idempotent:
+        if sent.expected not in (UNKNOWN, produced.base_offset):
+            raise Doubt(
+                f"the target gave offset {produced.base_offset} where {sent.expected} "
+                "was due: somebody else writes to it",
+                unsettled=True,
+            )
+        if produced.append_time != -1 and not outlet.append_times:
+            # Somebody had sent this sequence before; only the log tells what it holds. Or the
+            # target sets the times itself, which the log tells as well.
+            raise Doubt("the target had this batch already", unsettled=True, failure=False)
+    outlet.acknowledged(sent, produced.base_offset)
+    # Another outlet may have had newer ones answered before.
+    flow.relayed_epoch = max(flow.relayed_epoch, sent.leader_epoch)
+    flow.last_timestamp = max(flow.last_timestamp, sent.max_timestamp)
+    flow.note_latency(_wall_ms() - sent.max_timestamp)
+    flow.records += sent.records
+    flow.bytes += sent.size
+    flow.failures = 0
+    flow.changed = True
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,162 @@
+"""A lane's flows in doubt: their places are found by helper threads, and they are relayed again.
+
+running ──doubt──► recovering ──due: recover (recovery/) in a thread──► running
+                       ▲                                       │
+                       └── an error that may pass: back-off ───┴──► stopped: a person decides
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from causeway.errors import CausewayError, DivergedError
+from causeway.model import State, TopicPartition
+from causeway.relay.lane.arrivals import Doubt
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.recovery.recover import Resumption, recover
+from causeway.relay.recovery.survey import Request
+
+RECOVERIES = 2  # jobs at once for one pair of clusters: one that is down must not hold up others
+RECOVERED_TOGETHER = 64  # flows in one recovery job
+BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
+
+
+class Places:
+    """Not thread-safe; belongs to one lane's loop."""
+
+    def __init__(
+        self, connections: Connections, helpers: Helpers, on_done: Callable[[], None]
+    ) -> None:
+        """`on_done`: a flow of a bounded run has come to its end."""
+        self._connections = connections
+        self._helpers = helpers
+        self._on_done = on_done
+        self._under_way: Counter[tuple[str, str]] = Counter()  # jobs, by pair of clusters
+
+    def doubt(self, flow: Flow, doubt: Doubt) -> None:
+        """Stop relaying `flow` and find its place anew."""
+        if flow.state in (State.STOPPED, State.DONE):
+            return
+        self.pause(flow)
+        flow.unsettled |= doubt.unsettled or flow.unanswered > 0
+        flow.failures += doubt.failure
+        flow.recoveries += 1
+        delay = BACKOFF_S[min(flow.failures, len(BACKOFF_S)) - 1] if flow.failures else 0.0
+        flow.retry_at = max(time.monotonic() + delay, doubt.not_before)
+        flow.state = State.FAILED if flow.failures >= SHOWN_AS_FAILED else State.RECOVERING
+        flow.reason = str(doubt)
+        flow.changed = True
+
+    def stop(self, flow: Flow, reason: str) -> None:
+        """For good: only a person's word starts it again."""
+        self.pause(flow)
+        flow.state = State.STOPPED
+        flow.reason = reason
+        flow.changed = True
+
+    def pause(self, flow: Flow) -> None:
+        """Fetch and send nothing more of it."""
+        self._connections.detach(flow)
+        for outlet in flow.outlets:
+            outlet.drop_pending()
+
+    def done(self, flow: Flow) -> bool:
+        """Whether a bounded run has copied its share of this partition; then it rests."""
+        stop_at = flow.assignment.stop_at
+        if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
+            return False
+        flow.settle()
+        self.pause(flow)
+        flow.state = State.DONE
+        flow.changed = True
+        self._on_done()
+        return True
+
+    def find(self, flows: Iterable[Flow], now: float) -> None:
+        """Have the places looked for that are due."""
+        due: dict[tuple[str, str], list[Flow]] = {}
+        for flow in flows:
+            if (
+                flow.state in (State.RECOVERING, State.FAILED)
+                and not flow.recovering
+                and not flow.leaving
+                and flow.retry_at <= now
+                and flow.unanswered == 0
+            ):
+                due.setdefault((flow.assignment.source, flow.assignment.target), []).append(flow)
+        for pair, together in due.items():
+            for at in range(0, len(together), RECOVERED_TOGETHER):
+                if self._under_way[pair] == RECOVERIES:
+                    break
+                self._find_together(pair, together[at : at + RECOVERED_TOGETHER])
+
+    def _find_together(self, pair: tuple[str, str], flows: list[Flow]) -> None:
+        source, target = (self._connections.cluster(key) for key in pair)
+        requests = [_request(flow) for flow in flows]
+        for flow in flows:
+            flow.recovering = True
+        self._under_way[pair] += 1
+        self._helpers.submit(
+            partial(recover, requests, source, target), partial(self._found, pair, flows)
+        )
+
+    def _found(
+        self,
+        pair: tuple[str, str],
+        flows: list[Flow],
+        answers: dict[TopicPartition, Resumption | CausewayError] | CausewayError,
+    ) -> None:
+        self._under_way[pair] -= 1
+        for flow in flows:
+            flow.recovering = False
+            answer = (
+                answers
+                if isinstance(answers, CausewayError)
+                else answers[flow.assignment.source_partition]
+            )
+            if flow.leaving:
+                continue
+            if isinstance(answer, DivergedError):
+                self.stop(flow, str(answer))
+            elif isinstance(answer, CausewayError):
+                self.doubt(flow, Doubt(str(answer)))
+            else:
+                self._resume(flow, answer)
+
+    def _resume(self, flow: Flow, found: Resumption) -> None:
+        for outlet, place in zip(flow.outlets, found.outlets, strict=True):
+            # What was appended and never answered counts as relayed, too.
+            flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
+            outlet.resume(place.pair)
+            outlet.sequence = place.pair.sequence
+            outlet.start = place.pair.source
+            outlet.end = place.end
+            outlet.exclusive = place.exclusive
+            outlet.node = place.node
+            outlet.remembered_until = 0.0
+            outlet.append_times |= place.append_times
+        flow.position = min(outlet.start for outlet in flow.outlets)
+        flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
+        flow.source_node = found.source_node
+        flow.source_end = found.source_end
+        flow.unsettled = False
+        flow.state = State.RUNNING
+        flow.reason = None
+        flow.changed = True
+        if not self.done(flow):
+            self._connections.attach(flow)
+
+
+def _request(flow: Flow) -> Request:
+    """With what the flow knows by now."""
+    newest = {
+        "outlets": tuple(outlet.report() for outlet in flow.outlets),
+        "leader_epoch": flow.relayed_epoch,
+    }
+    return Request(assignment=flow.assignment.model_copy(update=newest), unsettled=flow.unsettled)

@@ -1,0 +1,181 @@
+"""The data path of a lane: its flows' batches, from source brokers to target brokers.
+
+    fetch (reader.py) → keep or drop (../source.py) → route → header, send (target.py) → answers
+
+Any doubt about a flow sends it to have its place found anew (places.py).
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from causeway.errors import CausewayError
+from causeway.model import State
+from causeway.relay.lane import arrivals
+from causeway.relay.lane.arrivals import Doubt, Halt
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.idle import IdlePairs
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.places import Places
+from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.target import Answer, TargetConnection
+from causeway.relay.messages import Clusters
+from causeway.wire import codes
+from causeway.wire.fetch import SESSION_ERRORS, Fetched
+
+FLOW_BYTES = 8 * 1024 * 1024  # a flow with more than this unsent is not fetched further
+
+
+class Relay:
+    """Not thread-safe; belongs to one lane's loop. `on_done`: a flow of a bounded run has come to
+    its end."""
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        lease: LeaseGuard,
+        helpers: Helpers,
+        selector: selectors.BaseSelector,
+        on_done: Callable[[], None],
+    ) -> None:
+        self._buffer_bytes = clusters.buffer_bytes
+        self._lease = lease
+        self._connections = Connections(
+            clusters,
+            helpers,
+            selector,
+            on_source=self._on_source,
+            on_target=self._on_target,
+            on_failure=self._on_failure,
+        )
+        self._places = Places(self._connections, helpers, on_done)
+        self._idle_pairs = IdlePairs(helpers)
+
+    def turn(self, flows: Collection[Flow], now: float) -> None:
+        """Whatever can be done for `flows` without waiting."""
+        if self._lease.lasts():
+            self._places.find(flows, now)
+        else:
+            self._hold(flows)
+        fetchable = self._fetchable()
+        for source in self._connections.sources:
+            self._guard(source, partial(source.request, fetchable, now))
+        for target in self._connections.targets:
+            self._guard(target, partial(target.send, self._lease, now))
+        for dead in self._connections.timed_out(now):
+            self._lose(dead, "no answer in time")
+        self._connections.watch()
+        self._idle_pairs.look(flows, self._connections.cluster, now)
+
+    def take_over(self, flow: Flow) -> None:
+        """From whichever lane had it: what that has sent may still arrive."""
+        if flow.unsettled:
+            patience_s = self._connections.cluster(flow.assignment.target).timeout_s
+            flow.late_by = time.monotonic() + patience_s
+
+    def let_go(self, flow: Flow) -> None:
+        """Fetch and send nothing more of it."""
+        self._places.pause(flow)
+
+    def abandon(self) -> None:
+        """Close every connection to a target: what is queued must not leave."""
+        for flow in self._connections.abandon_targets():
+            flow.unsettled = True
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _hold(self, flows: Collection[Flow]) -> None:
+        """The lease ran out: a successor may be at work."""
+        self.abandon()
+        for flow in flows:
+            if flow.state is State.RUNNING:
+                self._places.doubt(flow, Doubt("the lease ran out", failure=False))
+
+    def _fetchable(self) -> Callable[[Flow], bool]:
+        room = self._connections.pending_bytes < self._buffer_bytes
+
+        def fetchable(flow: Flow) -> bool:
+            stop_at = flow.assignment.stop_at
+            return (
+                room
+                and flow.pending_bytes < FLOW_BYTES
+                and (stop_at is None or flow.position < stop_at)
+            )
+
+        return fetchable
+
+    # -- trouble ----------------------------------------------------------------------------------
+
+    def _guard(
+        self, connection: SourceConnection | TargetConnection, act: Callable[[], Any]
+    ) -> None:
+        try:
+            act()
+        except (OSError, CausewayError) as error:
+            self._lose(connection, str(error))
+
+    def _lose(self, connection: SourceConnection | TargetConnection, reason: str) -> None:
+        unsettled = isinstance(connection, TargetConnection)
+        for flow in self._connections.drop(connection):
+            self._places.doubt(flow, Doubt(reason, unsettled=unsettled))
+
+    def _on_failure(self, flow: Flow, reason: str) -> None:
+        self._places.doubt(flow, Doubt(reason))
+
+    # -- what arrives -----------------------------------------------------------------------------
+
+    def _on_source(self, source: SourceConnection, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._guard(source, lambda: self._read_source(source))
+
+    def _read_source(self, source: SourceConnection) -> None:
+        fetchable = self._fetchable()
+        for error, fetched in source.receive():
+            if error and error not in SESSION_ERRORS:
+                self._lose(source, codes.name(error))
+                return
+            for flow, part in fetched:
+                self._on_fetched(flow, part)
+        source.request(fetchable, time.monotonic())
+
+    def _on_fetched(self, flow: Flow, fetched: Fetched) -> None:
+        if flow.state is not State.RUNNING or flow.leaving:
+            return
+        try:
+            touched = arrivals.take_in(flow, fetched)
+        except Halt as halt:
+            self._places.stop(flow, str(halt))
+            return
+        except Doubt as doubt:
+            self._places.doubt(flow, doubt)
+            return
+        for outlet in touched:
+            self._connections.offer(flow, outlet)
+        if len(fetched.records) and not touched:
+            self._places.done(flow)
+
+    def _on_target(self, target: TargetConnection, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._guard(target, lambda: self._read_target(target))
+
+    def _read_target(self, target: TargetConnection) -> None:
+        for answer in target.receive(time.monotonic()):
+            self._on_answer(answer)
+
+    def _on_answer(self, answer: Answer) -> None:
+        flow = answer[0]
+        if flow.state is not State.RUNNING:
+            return  # in doubt already: recovery reads from the log what became of it
+        try:
+            arrivals.account(answer)
+        except Doubt as doubt:
+            self._places.doubt(flow, doubt)
+        else:
+            self._places.done(flow)
