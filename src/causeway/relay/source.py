@@ -14,7 +14,7 @@ from struct import Struct
 
 from google_crc32c import value as crc32c
 
-from causeway.errors import ProtocolError
+from causeway.errors import CausewayError, ProtocolError
 from causeway.wire.batches import (
     CODEC_MASK,
     CONTROL,
@@ -67,11 +67,23 @@ def keep(
 
     `aborted` is the response's list of (producer id, first offset), empty when uncommitted data
     is wanted. A partial batch at the end is ignored, and what follows once UNPACKED_BYTES have been
-    unpacked is left to the next fetch: no log takes the lane from the others for long. Raises,
-    naming `subject` and the offset, ProtocolError for a wrong CRC: a corrupt batch is never passed
-    on; TooLargeError for a batch that must be unpacked and takes too much room.
+    unpacked is left to the next fetch: no log takes the lane from the others for long. So is what
+    cannot be kept, where something before it could. Else raises, naming `subject` and the offset,
+    ProtocolError for a wrong CRC: a corrupt batch is never passed on; TooLargeError for a batch
+    that must be unpacked and takes too much room.
     """
     kept = Kept(position)
+    try:
+        _keep_all(data, kept, aborted, subject)
+    except CausewayError:
+        if kept.position == position:
+            raise
+    return kept
+
+
+def _keep_all(
+    data: memoryview, kept: Kept, aborted: Sequence[tuple[int, int]], subject: str
+) -> None:
     batches = kept.batches
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
@@ -147,7 +159,6 @@ def keep(
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
-    return kept
 
 
 def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
@@ -178,6 +189,8 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
         elif attributes & CODEC_MASK != codec:
             break
         if crc32c(bytes(data[at + CRC_START : stop])) != crc:
+            if raws:
+                break
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         keep_raw(data[at:stop])
         following = base + count

@@ -38,6 +38,7 @@ _ATTRIBUTES_AT = 22  # their lower byte
 _COUNT_AT = 57
 _LEGACY_ATTRIBUTES_AT = 17
 _RECORD_BYTES = 200  # what a record costs in memory besides what it holds
+_RECORDS_BYTES = 100_000_000  # and a batch's together: half a million
 _TIMES = 4  # so often its size a batch may take where that is more: who allows such has the room
 
 SMALL_BATCH = 2048  # bytes; up to here neighbours are merged: see docs/decisions/0003-merging.md
@@ -66,12 +67,13 @@ def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Recor
     """The records of one whole batch (header included), with absolute offsets. In a LogAppendTime
     batch every record has the append time, as a consumer would see it.
 
-    Raises ProtocolError; TooLargeError for one that takes more memory unpacked than UNPACKED_BYTES.
+    Raises ProtocolError; TooLargeError for one of more than UNPACKED_BYTES, or half a million
+    records, unless it is nearly as large without being unpacked.
     """
-    most = max(UNPACKED_BYTES, _TIMES * len(raw))
-    plain = _unpacked(memoryview(raw), most, subject)
+    has_room_for = _TIMES * len(raw)
+    plain = _unpacked(memoryview(raw), max(UNPACKED_BYTES, has_room_for), subject)
     records = int.from_bytes(plain[_COUNT_AT:HEADER_SIZE], "big", signed=True)
-    if records * _RECORD_BYTES > most:
+    if records * _RECORD_BYTES > max(_RECORDS_BYTES, has_room_for):
         raise TooLargeError("decode", subject, f"{records} records are too many to unpack")
     return _read(plain, subject)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.model import Pair
+from causeway.model import Pair, State
+from causeway.relay.lane.arrivals import Halt, take_in
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
@@ -160,6 +161,30 @@ def test_what_is_unpacked_to_be_routed_is_left_to_the_next_fetch_once_it_is_much
 
     assert kept.position == 2
     assert sum(len(outlet.pending) for outlet in dict.fromkeys(touched)) == 2
+
+
+def test_what_cannot_be_routed_holds_back_nothing_before_it() -> None:
+    """It stops its partition once that is relayed: who goes on after it must not go without."""
+    flow = _flow(0, 0)
+    flow.state = State.RUNNING
+    good = [_large(offset, 3000) for offset in range(3)]
+    bomb = raw_batch([_large(3, 40 * 1024 * 1024)], compressed=True)
+    whole = b"".join(raw_batch([one]) for one in good) + bomb
+
+    touched = take_in(flow, _fetched(whole))
+
+    assert flow.position == 3
+    assert sum(len(outlet.pending) for outlet in touched) == 3
+    assert take_in(flow, _fetched(bomb)) == []
+    assert flow.position == flow.unreadable_at == 3
+    for outlet in flow.outlets:
+        outlet.drop_pending()  # as if they were relayed
+    with pytest.raises(Halt, match="bytes unpack to more than"):
+        take_in(flow, _fetched(bomb))
+
+
+def _large(offset: int, size: int) -> Rec:
+    return Rec(offset=offset, key=b"k", value=b"\0" * size)
 
 
 def _fetched(data: bytes) -> Fetched:

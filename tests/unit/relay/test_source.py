@@ -319,10 +319,12 @@ def test_small_batches_are_not_merged_beyond_what_they_unpack_to() -> None:
 
 
 def test_a_batch_that_must_be_unpacked_and_is_too_large_says_so() -> None:
+    """Once all that comes before it is kept."""
     data = raw_batch(_recs(0, 1)) + _zeros(1, 40, append_time=1_800_000_000_000)
-    assert _kept(data[: len(data) // 2]).position == 1
+    kept = _kept(data)
+    assert [offset for offset, _ in _rows(kept)] == [0]
     with pytest.raises(TooLargeError, match=r"A\.t-0, the batch at offset 1: its \d+ bytes unpack"):
-        _kept(data)
+        _kept(data, kept.position)
 
 
 def test_what_must_be_unpacked_is_left_to_the_next_fetch_once_it_is_much() -> None:
@@ -337,8 +339,10 @@ def test_what_must_be_unpacked_is_left_to_the_next_fetch_once_it_is_much() -> No
 @pytest.mark.parametrize("size", [1, 3000])
 def test_a_damaged_batch_is_never_passed_on(size: int) -> None:
     data = raw_batch(_recs(0, 2, size)) + damaged(raw_batch(_recs(2, 2, size)))
+    kept = _kept(data)
+    assert [offset for offset, _ in _rows(kept)] == [0, 1]
     with pytest.raises(ProtocolError, match=r"A\.t-0.*offset 2 has a wrong CRC"):
-        _kept(data)
+        _kept(data, kept.position)
 
 
 def test_a_damaged_header_is_noticed() -> None:

@@ -62,9 +62,13 @@ def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
         return []
     try:
         kept, touched = take(flow, fetched)
-    except TooLargeError as error:
-        raise Halt(f"{error} (start with --from a time after it to go on without it)") from error
     except CausewayError as error:
+        if not flow.idle:  # what lies before it is relayed first
+            flow.unreadable_at = flow.position
+            return []
+        if isinstance(error, TooLargeError):
+            remedy = "start with --from a time after it to go on without it"
+            raise Halt(f"{error} ({remedy})") from error
         raise Doubt(str(error)) from error
     except Exception as error:
         # What no codec foresaw is one partition's trouble, not that of the whole lane.

@@ -178,6 +178,7 @@ class Flow:
     source_node: int = UNKNOWN
     source_end: int = UNKNOWN
     high_watermark: int = UNKNOWN  # of the source
+    unreadable_at: int = UNKNOWN  # what lies there cannot be kept: it is fetched again when idle
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0

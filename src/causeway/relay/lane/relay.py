@@ -106,6 +106,7 @@ class Relay:
             return (
                 room
                 and flow.pending_bytes < FLOW_BYTES
+                and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.shares import part_of, shares
 from causeway.relay.source import Kept, keep
@@ -14,18 +15,28 @@ from causeway.wire.unpack import unpacked_total
 def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     """Put what `fetched` brings to the outlets it is for: what was kept, and those outlets.
 
-    As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked.
-    Raises what `keep` does.
+    As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked, and
+    what cannot be routed, where something before it could. Raises what `keep` does.
     """
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject)
     touched: list[OutletState] = []
     most_unpacked = unpacked_total() + UNPACKED_BYTES
-    for batch in kept.batches:
-        touched += route(flow, batch)
+    for count, batch in enumerate(kept.batches):
+        try:
+            touched += route(flow, batch)
+        except CausewayError:
+            if not count:
+                raise
+            return _first(kept, count), touched
         if unpacked_total() >= most_unpacked:
-            return Kept(batch.next, kept.batches, batch.leader_epoch), touched
+            return _first(kept, count + 1), touched
     return kept, touched
+
+
+def _first(kept: Kept, count: int) -> Kept:
+    batches = kept.batches[:count]
+    return Kept(batches[-1].next, batches, batches[-1].leader_epoch)
 
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
@@ -37,11 +48,14 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
     if len(outlets) == 1:
         outlets[0].put(batch)
         return outlets
+    parts = [
+        None if part is None else _from(part, outlet.start)
+        for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True)
+    ]
     touched = []
-    for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True):
-        part_from_start = None if part is None else _from(part, outlet.start)
-        if part_from_start is not None:
-            outlet.put(part_from_start)
+    for outlet, part in zip(outlets, parts, strict=True):
+        if part is not None:
+            outlet.put(part)
             touched.append(outlet)
     return touched
 
