@@ -15,11 +15,13 @@ HELD_MS: Final = 60_000  # a transaction may take so long before it is worth a w
 
 
 class Held(NamedTuple):
-    """`stable`: the last stable offset. `since_ms`: how long it has stood, at least."""
+    """`stable`: the last stable offset. `since_ms`: how long it has been seen to stand; or, if
+    `dated`, how long ago the record there is dated, which may be any event's time."""
 
     stable: int
     high_watermark: int
     since_ms: float
+    dated: bool = False
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:
@@ -37,11 +39,14 @@ def reason(held: Held, transactions: tuple[OpenTransaction, ...] | CausewayError
     elif transactions:
         first = transactions[0]
         who += f" of producer {first.producer_id}, epoch {first.producer_epoch},"
-    return (
-        f"{who} has held offset {held.stable} for {_minutes(held.since_ms)}: "
-        f"{held.high_watermark - held.stable:,} offsets from there on are mirrored once it ends "
-        "(end its producer, or abort it with kafka-transactions.sh)"
-    )
+    ago = _minutes(held.since_ms)
+    if held.dated:
+        what, advice = f"holds offset {held.stable}, a record dated {ago} ago", ""
+    else:
+        what = f"has held offset {held.stable} for {ago}"
+        advice = " (end its producer, or abort it with kafka-transactions.sh)"
+    behind = held.high_watermark - held.stable
+    return f"{who} {what}: {behind:,} offsets from there on are mirrored once it ends{advice}"
 
 
 def _minutes(ms: float) -> str:

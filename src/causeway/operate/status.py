@@ -152,8 +152,8 @@ def _held(
     tops: Mapping[TopicPartition, OffsetAt | CausewayError],
     now_ms: int,
 ) -> dict[TopicPartition, Held]:
-    """The partitions that an open transaction has held back for HELD_MS, by the timestamp of the
-    record at the last stable offset, which is its first."""
+    """The partitions held back by an open transaction whose first record, the one at the last
+    stable offset, is dated HELD_MS ago."""
     places = {
         tp: (end.offset, top.offset)
         for tp, end in ends.items()
@@ -163,7 +163,7 @@ def _held(
     }
     begun = timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
     return {
-        tp: Held(*places[tp], now_ms - stamp)
+        tp: Held(*places[tp], now_ms - stamp, dated=True)
         for tp, stamp in begun.items()
         if now_ms - stamp >= HELD_MS
     }

@@ -15,6 +15,13 @@ def test_the_reason_names_the_transaction_that_began_first() -> None:
     assert "kafka-transactions.sh" in said
 
 
+def test_nobody_is_told_to_abort_what_is_old_by_its_records_time_only() -> None:
+    """A replay's or a stream application's records are dated when the event was."""
+    said = reason(Held(120, 5_120, 5 * 3_600_000, dated=True), (FIRST, OTHER))
+    assert "producer 4711, epoch 3, holds offset 120, a record dated 5 h ago: 5,000 off" in said
+    assert "kafka-transactions.sh" not in said
+
+
 def test_what_may_not_be_asked_is_said() -> None:
     denied = AuthorizationError("ask for the producers of", "t-0 on A", "denied")
     said = reason(HELD, denied)

@@ -286,7 +286,7 @@ def test_what_an_open_transaction_holds_back_is_shown_beside_the_lag() -> None:
     assert judge(replace(PROGRESS, state=State.STOPPED, reason="why"), held="x").reason == "why; x"
 
 
-def test_ends_are_held_once_the_record_there_is_a_minute_old() -> None:
+def test_ends_are_held_once_the_record_there_is_dated_a_minute_ago() -> None:
     ends = {
         TopicPartition("t", n): OffsetAt(offset=10, timestamp=-1, leader_epoch=0) for n in (0, 1)
     }
@@ -301,4 +301,4 @@ def test_ends_are_held_once_the_record_there_is_a_minute_old() -> None:
 
     found = status._held(cast(Cluster, Source()), ends, tops, NOW)
 
-    assert found == {TopicPartition("t", 1): Held(10, 30, 61_000)}
+    assert found == {TopicPartition("t", 1): Held(10, 30, 61_000, dated=True)}
