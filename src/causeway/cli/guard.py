@@ -18,8 +18,8 @@ EXIT_CODES = (
     "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
     "value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · "
     "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
-    "7 some partitions stopped or failed · 8 a broker answered with another error · "
-    "9 no driver runs (status --check) · 130 interrupted"
+    "7 some partitions stopped or failed (status --check: or wait for a lane) · "
+    "8 a broker answered with another error · 9 no driver runs (status --check) · 130 interrupted"
 )
 
 

@@ -23,12 +23,12 @@ def command(
         typer.Option(
             "--check",
             help="Exit with 9 where no driver runs a flow, else with 7 where partitions are "
-            "stopped or failed or topics cannot be mirrored.",
+            "stopped or failed or no lane takes them, or topics cannot be mirrored.",
         ),
     ] = False,
 ) -> int:
     """Show where each mirrored partition stands, by asking the clusters alone."""
-    from causeway.operate import status
+    from causeway.operate import health, status
 
     # It is asked often; `plan` and `run` are where a person hears about the file.
     links = status.status(load(file, quiet=True))
@@ -40,7 +40,7 @@ def command(
             if place:
                 out.print()
             _show(out, each)
-    return status.verdict(links) if check else 0
+    return health.verdict(links) if check else 0
 
 
 def _show(out: Output, each: LinkStatus) -> None:

@@ -17,7 +17,7 @@ from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
-from causeway.errors import CausewayError, PartitionsFailedError
+from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.times import timestamps_at
@@ -32,7 +32,6 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
-NOT_RUNNING: Final = 9  # exit code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +57,7 @@ class PartitionStatus:
     state: str  # a model.State, or NO_DRIVER
     reason: str | None
     high_watermark: int | None = None  # beyond `source_end` while a transaction is open
+    gone: bool = False  # a driver has found that the source no longer has its topic
 
     @property
     def held(self) -> int | None:
@@ -196,6 +196,7 @@ def _gone(
             lag_ms=None,
             state=State.STOPPED,
             reason=progress.reason or "the source no longer has this topic",
+            gone=progress.gone_at >= 0,
         )
         for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
         if tp.topic not in observed.source_topics and not is_over(progress, now_ms, retention_s)
@@ -323,17 +324,6 @@ def _position(
         return _reached(contents.partitions[tp])
     start = starts.get(tp)
     return start.offset if isinstance(start, OffsetAt) else None
-
-
-def verdict(links: Collection[LinkStatus]) -> int:
-    """The exit code of `status --check`: 0 where all is well. What nobody runs matters more than
-    what has stopped of it."""
-    if not all(each.driver is not None and each.driver.running for each in links):
-        return NOT_RUNNING
-    bad = {State.STOPPED, State.FAILED}
-    if any(each.problems or any(one.state in bad for one in each.partitions) for each in links):
-        return PartitionsFailedError.exit_code
-    return 0
 
 
 def as_json(links: Collection[LinkStatus]) -> dict[str, Any]:

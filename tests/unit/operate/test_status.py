@@ -10,9 +10,10 @@ import pytest
 
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic, Observed, Problem
-from causeway.errors import AuthorizationError
+from causeway.errors import AuthorizationError, ConfigError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
+from causeway.operate.health import verdict
 from causeway.operate.status import (
     NO_DRIVER,
     Driver,
@@ -20,7 +21,6 @@ from causeway.operate.status import (
     PartitionStatus,
     driver_of,
     partition_status,
-    verdict,
 )
 from causeway.operate.times import first_timestamp
 from causeway.relay.messages import Outlet
@@ -60,6 +60,14 @@ OUTLET = Outlet(
 )
 RUNNING = Driver(owner="host-1", running=True, last_seen_ms=NOW)
 GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
+NOTHING = Observed(
+    source_topics={},
+    source_configs={},
+    target_topics={},
+    target_configs={},
+    target_defaults={},
+    target_brokers=1,
+)
 
 
 def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStatus:
@@ -223,16 +231,8 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
         def read(self) -> Contents:
             return Contents(leases=[lease])
 
-    nothing = Observed(
-        source_topics={},
-        source_configs={},
-        target_topics={},
-        target_configs={},
-        target_defaults={},
-        target_brokers=1,
-    )
     monkeypatch.setattr("time.time", lambda: now_s)
-    monkeypatch.setattr("causeway.control.topics.observe", lambda *_: nothing)
+    monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr(status, "ProgressTopic", Topic)
 
     found = status._status_of(link(), cast(Any, lambda _: Hanging()), None)
@@ -259,11 +259,12 @@ def test_a_target_that_ends_too_early_has_lost_records() -> None:
     assert "ends at 49, below 50" in str(judge(progress, target_end=49).reason)
 
 
-def test_the_exit_code_says_whether_all_is_well() -> None:
-    def of(driver: Driver | None, *partitions: PartitionStatus, **more: Any) -> LinkStatus:
-        given: dict[str, Any] = {"problems": (), **more}
-        return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
+def of(driver: Driver | None, *partitions: PartitionStatus, **more: Any) -> LinkStatus:
+    given: dict[str, Any] = {"problems": (), **more}
+    return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
 
+
+def test_the_exit_code_says_whether_all_is_well() -> None:
     fine = of(RUNNING, judge(), judge(None))
     stopped = of(RUNNING, judge(), judge(replace(PROGRESS, state=State.STOPPED, reason="x")))
     failed = of(RUNNING, judge(replace(PROGRESS, state=State.FAILED, reason="x")))
@@ -273,6 +274,26 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
     assert verdict([of(RUNNING, problems=(problem,))]) == 7
     assert verdict([fine, of(GONE, judge(driver=GONE))]) == verdict([of(None)]) == 9
     assert verdict([stopped, of(None)]) == 9, "the worse of both"
+
+
+def test_a_driver_whose_lanes_never_come_is_not_well() -> None:
+    """A topic that it has yet to find waits as well: that is so for a while after each new one."""
+    new, claimed = judge(None), judge(replace(PROGRESS, state=State.WAITING))
+    assert verdict([of(RUNNING, new)]) == verdict([of(RUNNING, judge(), claimed)]) == 7
+    empty = OffsetAt(offset=0, timestamp=-1, leader_epoch=0)
+    assert verdict([of(RUNNING, judge(None, end=empty, top=empty))]) == 0, "nothing to mirror"
+
+
+def test_a_topic_known_to_be_deleted_raises_no_alarm() -> None:
+    """One that is only not to be seen may have lost us a permission."""
+    for gone_at, code in ((NOW - 1, 0), (-1, 7)):
+        contents = Contents(partitions={PROGRESS.source: replace(PROGRESS, gone_at=gone_at)})
+        assert verdict([of(RUNNING, *status._gone(contents, NOTHING, NOW, None))]) == code
+
+
+def test_a_file_without_a_flow_is_refused_as_run_refuses_it() -> None:
+    with pytest.raises(ConfigError, match="no flow is enabled"):
+        verdict([])
 
 
 def test_what_an_open_transaction_holds_back_is_shown_beside_the_lag() -> None:

@@ -1,0 +1,37 @@
+"""Whether all is well, as scripts and probes ask: `status --check`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.model import State
+from causeway.operate.status import LinkStatus, PartitionStatus
+
+NOT_RUNNING: Final = 9  # exit code
+
+
+def verdict(links: Collection[LinkStatus]) -> int:
+    """The exit code: 0 where all is well. What nobody runs matters more than what has stopped of
+    it. Raises ConfigError where there is no flow to judge."""
+    if not links:
+        raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    if not all(each.driver is not None and each.driver.running for each in links):
+        return NOT_RUNNING
+    return 0 if all(map(_is_well, links)) else PartitionsFailedError.exit_code
+
+
+def _is_well(link: LinkStatus) -> bool:
+    runs = any(one.state == State.RUNNING for one in link.partitions)
+    return not link.problems and all(_goes_on(one, runs) for one in link.partitions)
+
+
+def _goes_on(one: PartitionStatus, others_run: bool) -> bool:
+    if one.state in (State.STOPPED, State.FAILED):
+        return one.gone  # it was deleted, and needs nobody to see to it
+    if one.state == State.WAITING and one.lag_records:
+        # A lane takes what was claimed within a moment. A topic that is new waits until
+        # topics are looked at again; but where nothing runs, that cannot be all.
+        return others_run and one.mirrored_to is None
+    return True
