@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import string
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from causeway.dev.artifacts import locked
 from causeway.dev.broker import Broker, BrokerPorts
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.metadata import brokers_known
+from causeway.dev.properties import LOOPBACK
 from causeway.errors import CausewayError, ConfigError
 
 NAMES = string.ascii_uppercase
@@ -66,16 +68,22 @@ class Environment:
     ) -> list[ClusterStatus]:
         """Have at least `clusters` clusters (A, B, C…) running, new ones with `brokers` nodes (1 by
         default). What runs is left alone, what has died is started again on its data. A file that
-        mirrors A to B is written to `example`, or `example_file`.
+        mirrors A to B is written to `example`, or `example_file`, which stays as it is where a
+        person has edited it.
 
-        ConfigError: a cluster is there already with another number of brokers; `example` is a file
-        that somebody else wrote."""
+        ConfigError: a cluster is there already with another number of brokers; `example` cannot be
+        written, or is a file that a person wrote or edited."""
         if not 1 <= clusters <= len(NAMES):
             raise ConfigError("start", f"{clusters} clusters", f"between 1 and {len(NAMES)}")
         if brokers not in (None, 1, 3):
             raise ConfigError("start", f"{brokers} brokers a cluster", "1 or 3 are possible")
-        if example is not None and example.exists() and not _is_example(example):
-            raise ConfigError("write", str(example), "it is there already, and is not ours")
+        if example is not None and not _is_ours(example):
+            raise ConfigError(
+                "write",
+                str(example),
+                "it is there already, and is not as we would write it",
+                remedy="remove it, or name another",
+            )
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.directory / ".lock"):
             found = self._load()
@@ -162,7 +170,7 @@ class Environment:
         whole.replace(self._state_file)
 
     def _write_example(self, clusters: Mapping[str, LocalCluster], file: Path) -> None:
-        if len(clusters) < 2:
+        if len(clusters) < 2 or not _is_ours(file):
             return
         source, target = (clusters[name] for name in "AB")
         copies = min(len(cluster.brokers) for cluster in (source, target))
@@ -179,8 +187,28 @@ def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
     )
 
 
-def _is_example(file: Path) -> bool:
-    return file.read_text("latin-1").startswith(_EXAMPLE.splitlines()[0])
+def _is_ours(file: Path) -> bool:
+    """Whether nobody else's words are lost when it is written. ConfigError where it cannot be."""
+    try:
+        text = file.read_text("latin-1")
+    except FileNotFoundError:
+        if not os.access(file.parent, os.W_OK):
+            why = f"{file.parent} is no directory that may be written to"
+            raise ConfigError("write", str(file), why) from None
+        return True
+    except OSError as error:
+        raise ConfigError("write", str(file), error.strerror or str(error)) from None
+    return re.fullmatch(_example_pattern(), text) is not None
+
+
+def _example_pattern() -> str:
+    """What _EXAMPLE can become, whatever the clusters' addresses and sizes were."""
+    address = rf"{re.escape(LOOPBACK)}:\d+"
+    values = {"copies": "[13]", None: ""}
+    return "".join(
+        re.escape(text) + values.get(field, f"{address}(?:,{address})*")
+        for text, field, _, _ in string.Formatter().parse(_EXAMPLE)
+    )
 
 
 _EXAMPLE = """\

@@ -15,6 +15,12 @@ from causeway.dev.mirror_maker import write_properties
 from causeway.errors import CausewayError, ConfigError
 
 
+def write_example(environment: Environment, file: Path, port: int = 1000) -> None:
+    cluster = SimpleNamespace(bootstrap=f"127.0.0.1:{port},127.0.0.1:{port + 1}", brokers={1: None})
+    clusters = dict.fromkeys("AB", cast(LocalCluster, cluster))
+    environment._write_example(clusters, file)
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "none")
 
@@ -28,14 +34,47 @@ def test_numbers_that_cannot_be(tmp_path: Path, clusters: int, brokers: int) -> 
         Environment(tmp_path).up(clusters, brokers)
 
 
-def test_a_file_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_file_that_a_person_wrote_or_edited_is_not_written_over(
+    tmp_path: Path, edited: bool
+) -> None:
     file = tmp_path / "mm2.properties"
-    file.write_text("clusters = X, Y\n")
+    text = "clusters = X, Y\n"
+    if edited:
+        write_example(Environment(tmp_path), file)
+        text = file.read_text().replace("A->B.topics = .*", "A->B.topics = orders")
+    file.write_text(text)
 
     with pytest.raises(ConfigError, match=r"mm2\.properties: it is there already"):
         Environment(tmp_path / "state").up(example=file)
 
-    assert file.read_text() == "clusters = X, Y\n"
+    assert file.read_text() == text
+    assert not (tmp_path / "state").exists(), "nothing was started"
+
+
+def test_the_example_is_ours_whatever_its_addresses_until_a_person_edits_it(tmp_path: Path) -> None:
+    environment, file = Environment(tmp_path), Environment(tmp_path).example_file
+    write_example(environment, file, port=1000)
+    write_example(environment, file, port=2000)
+    ours = file.read_text()
+    assert "127.0.0.1:2000" in ours
+
+    mine = ours.replace("A->B.topics = .*", "A->B.topics = orders")
+    for text in (mine, ours.replace("127.0.0.1", "kafka.example"), ours + "tasks.max = 4\n"):
+        file.write_text(text)
+        write_example(environment, file, port=3000)
+        assert file.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["", "none/mm2.properties", "file/mm2.properties"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_starts(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match=r"irectory"):
+        Environment(tmp_path / "state").up(example=tmp_path / name)
+
     assert not (tmp_path / "state").exists(), "nothing was started"
 
 
@@ -48,10 +87,8 @@ def test_unreadable_state(tmp_path: Path, state: str) -> None:
 
 
 def test_the_example_file_has_nothing_to_warn_of(tmp_path: Path) -> None:
-    environment = Environment(tmp_path)
-    clusters = {name: SimpleNamespace(bootstrap=f"{name}:1", brokers={1: None}) for name in "AB"}
     file = tmp_path / "mm2.properties"
-    environment._write_example(cast(dict[str, LocalCluster], clusters), file)
+    write_example(Environment(tmp_path), file)
 
     assert load_mm2(file).warnings == ()
 
