@@ -8,7 +8,7 @@ import time
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.patterns import compile_pattern
+from causeway.patterns import _backtrack, compile_pattern
 
 
 def matches(pattern: str, name: str) -> bool | None:
@@ -116,6 +116,9 @@ def test_the_time_a_match_takes_is_bounded_whatever_the_name() -> None:
     assert wicked.matches("aaa.") is True
     assert wicked.matches("a" * 248) is None
     assert wicked.matches("a" * 248) is None  # as it was found before
+    kept = _backtrack.cache_info().currsize
+    assert matches("[a-z]+", "never-asked-before") is False
+    assert _backtrack.cache_info().currsize == kept, "a name that costs nothing takes no memory"
     assert time.perf_counter() - started < 1.5
 
 

@@ -32,8 +32,11 @@ class Pattern:
 
     def matches(self, name: str) -> bool | None:
         """Whether the whole of `name` matches; None where that was not found out within
-        `TIME_LIMIT_S`. The answer for a name is kept, so that it is paid for once."""
-        return _matches(self, name)
+        `TIME_LIMIT_S`. An answer that may take long is kept, so that it is paid for once."""
+        engine = _engine(self)
+        if isinstance(engine, regex.Pattern):
+            return _backtrack(self, name)
+        return engine.fullmatch(name.encode()) is not None  # bytes: no offsets to be translated
 
 
 def compile_pattern(pattern: str, flags: str = "") -> tuple[Pattern, str]:
@@ -66,12 +69,9 @@ def _engine(pattern: Pattern) -> Any:
     return regex.compile(pattern.text, regex.ASCII)
 
 
-@lru_cache(maxsize=500_000)  # 100,000 topics, and what the usual file asks of each
-def _matches(pattern: Pattern, name: str) -> bool | None:
-    engine = _engine(pattern)
-    if not isinstance(engine, regex.Pattern):
-        return engine.fullmatch(name.encode()) is not None  # bytes: no offsets to be translated
+@lru_cache(maxsize=500_000)  # 100,000 topics, and some such patterns
+def _backtrack(pattern: Pattern, name: str) -> bool | None:
     try:
-        return engine.fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True) is not None
+        return _engine(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True) is not None
     except TimeoutError:
         return None

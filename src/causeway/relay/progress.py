@@ -2,7 +2,7 @@
 
 `__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. To every
 MirrorMaker two underscores are an internal topic's, which a flow the other way leaves alone;
-`.internal` at the end says so no longer since Kafka 4.3, unless `mm2` is at the beginning.
+`.internal` at the end says so no longer since Kafka 4.0, unless `mm2` is at the beginning.
 
     key    {"topic": "orders", "partition": 3}      of the source
     value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
