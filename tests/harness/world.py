@@ -141,6 +141,7 @@ class World:
     places: dict[int, list[int]]  # the target offset of each
     first_sequence: int
     exclusive: bool
+    sole_writer: bool | None = None  # where it is not as `exclusive` says
     compacted: bool = False
     keys_from: int = 0  # below, all of the source partition went to its namesake
     # By target partition: the last sequence of each producer that the broker has not forgotten.
@@ -182,7 +183,7 @@ class World:
             leader_epoch=-1,
             outlets=outlets,
             keys_from=self.keys_from,
-            sole_writer=self.exclusive,
+            sole_writer=self.exclusive if self.sole_writer is None else self.sole_writer,
         )
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
         target = FakeCluster(TARGET, TARGET_ID, self.targets, self.compacted)

@@ -70,6 +70,11 @@ class Assignment(_Message):
     def source_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
+    def is_ours_alone(self, outlet: Outlet) -> bool:
+        """Nobody else has written to it by all we know, nor may now: each offset is a record of
+        ours."""
+        return outlet.exclusive and self.sole_writer
+
 
 class Clusters(_Message):
     type: Literal["clusters"] = "clusters"

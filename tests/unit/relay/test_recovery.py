@@ -322,6 +322,38 @@ def test_a_target_that_lost_records_and_was_filled_up_by_others(
     assert found.pair == Pair(source=left, target=log.end, sequence=left)
 
 
+@pytest.mark.parametrize("others", [7, 12], ids=["up to the pair", "past it"])
+def test_others_records_are_not_taken_for_ours_once_others_may_write(others: int) -> None:
+    """Only we wrote when the pair was noted. The target has lost it all since."""
+    world = plain_world(20, 0)
+    world.sole_writer = False
+    log = world.targets[0]
+    for _ in range(others):
+        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
+
+    (found,) = _resumed(world.recover({0: Pair(source=7, target=7, sequence=7)})).outlets
+
+    assert found.pair == Pair(source=0, target=others, sequence=0)
+
+
+@pytest.mark.parametrize("remembered", [6, None])
+def test_what_retention_left_of_others_counts_for_nothing(remembered: int | None) -> None:
+    """Only we wrote when the pair was noted, others since, and the target has deleted it all."""
+    world = plain_world(20, 7)
+    world.sole_writer = False
+    log = world.targets[0]
+    log.append([Rec(offset=7 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
+    log.batches, log.start = [], log.end
+    world.remembered = {0: {} if remembered is None else {OURS: remembered}}
+
+    answer = world.recover({0: Pair(source=7, target=7, sequence=7)})
+
+    if remembered is None:
+        assert "how much of that was ours" in str(answer)
+    else:
+        assert _resumed(answer).outlets[0].pair == Pair(source=7, target=12, sequence=7)
+
+
 @pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
 def test_others_records_before_the_pair_are_no_loss(remembered: bool) -> None:
     """It was moved up to the log's end while we had nothing to write."""

@@ -101,7 +101,8 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
         count = reached
         if records:
             raw, index = batch, reached
-    if foreign and outlet.exclusive and assignment.sole_writer:
+    alone = assignment.is_ours_alone(outlet)
+    if alone and foreign:
         raise DivergedError(
             "resume",
             str(place_of(outlet)),
@@ -109,7 +110,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
             remedy="end the other writer and start with --adopt, or allow it with "
             "causeway.sole.writer=false",
         )
-    if outlet.exclusive and not foreign:
+    if alone:
         if moved or 0 < count != end - pair.target:
             raise not_as_sent(outlet, f"it grew by {end - pair.target}, {count} records were sent")
         if count == 0:

@@ -138,13 +138,13 @@ def _find_place(
 ) -> Found:
     """`remembered`: our last sequence by the broker's memory, asked where others may write."""
     pair, epoch = outlet.pair, assignment.leader_epoch
-    ours_alone = outlet.exclusive and assignment.sole_writer
-    if outlet.producer_id < 0 or (end == pair.target and ours_alone):
-        return Found(pair, epoch, outlet.exclusive)
+    exclusive = assignment.is_ours_alone(outlet)
+    if outlet.producer_id < 0 or (end == pair.target and exclusive):
+        return Found(pair, epoch, exclusive)
     if end < pair.target:
         return retrace.count_back(assignment, outlet, source, end, target, remembered)
     last = ours.last_of_ours(assignment, outlet, end, target)
-    exclusive = outlet.exclusive and not last.foreign
+    exclusive = exclusive and not last.foreign
     if last.count == 0 and not exclusive:
         moved = ours.moved_since(outlet, remembered, target)
         if moved is None and source.end <= pair.source:

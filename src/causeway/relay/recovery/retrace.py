@@ -213,8 +213,7 @@ def count_back(
         lost = distance(advance(remembered, 1), pair.sequence)
     elif before is not None:
         lost = distance(before.following, pair.sequence)
-    elif outlet.exclusive:
-        # Each offset was one record of ours, as far back as we began.
+    elif assignment.is_ours_alone(outlet):
         lost = min(pair.target - end, pair.sequence)
     elif not ours.log_start(target, outlet) and not ours.is_compacted(target, outlet):
         lost = pair.sequence  # it has nothing of ours, and never deleted anything
@@ -258,7 +257,7 @@ def count_back(
                 f"left does not end with the source's record at offset {position - 1}",
             )
     back = Pair(source=position, target=end, sequence=lost_from)
-    return Found(back, epoch, outlet.exclusive)
+    return Found(back, epoch, assignment.is_ours_alone(outlet))
 
 
 def _relayed_between(

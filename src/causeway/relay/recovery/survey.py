@@ -60,7 +60,7 @@ class Survey:
             place_of(o)
             for r in requests
             for o in r.assignment.outlets
-            if o.producer_id >= 0 and not (o.exclusive and r.assignment.sole_writer)
+            if o.producer_id >= 0 and not r.assignment.is_ours_alone(o)
         }
         read_committed = all(r.assignment.read_committed for r in requests)
         source_nodes = _leaders(source, sources, "source")
