@@ -355,6 +355,21 @@ def test_what_retention_left_of_others_counts_for_nothing(remembered: int | None
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
+def test_what_the_source_deleted_unmirrored_stops_a_target_that_lost_only_others(
+    remembered: bool,
+) -> None:
+    world = plain_world(60, 10)
+    world.exclusive = False
+    world.source.start = 30
+    log = world.targets[0]
+    log.append([Rec(offset=10 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
+    world.remembered = {0: {OURS: 9}} if remembered else {}
+    assert "deleted offsets 10 to 29" in _refused(
+        world, {0: Pair(source=10, target=20, sequence=10)}
+    )
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
 def test_others_records_before_the_pair_are_no_loss(remembered: bool) -> None:
     """It was moved up to the log's end while we had nothing to write."""
     world = plain_world(9, 4)

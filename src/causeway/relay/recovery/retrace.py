@@ -256,6 +256,8 @@ def count_back(
                 f"the target lost {lost} records that it had acknowledged, and what it has "
                 f"left does not end with the source's record at offset {position - 1}",
             )
+    # The source may have deleted what was to come next: not passed over here, it stops the flow.
+    position = min(position, pair.source)
     back = Pair(source=position, target=end, sequence=lost_from)
     return Found(back, epoch, assignment.is_ours_alone(outlet))
 
