@@ -469,6 +469,20 @@ def test_gaps_that_were_there_before_are_no_doubt() -> None:
     assert found.pair == Pair(source=8, target=3, sequence=3)
 
 
+def test_a_record_that_neither_side_has_is_not_counted_in_a_new_one() -> None:
+    """0 to 9 were copied; 9, a tombstone, is gone from both. The tenth that is left is new."""
+    world = plain_world(15, 0)
+    world.compacted = True
+    records = [Rec(offset=i, timestamp=1_600_000_000_000 + i, value=b"%d" % i) for i in range(15)]
+    world.source = Log()
+    world.source.append([*records[:9], *records[10:]], 15)
+    world.targets[0].append(records[:9], 10, producer_id=OURS, epoch=0, sequence=0)
+
+    (found,) = _resumed(world.recover(START)).outlets
+
+    assert found.pair == Pair(source=10, target=10, sequence=10)
+
+
 def test_nothing_is_copied_again_where_the_source_compacts_and_deletes() -> None:
     """0 to 6 were copied, so the copy reached into what remains: 7 and 8. It does not end there,
     for 6 was compacted away."""

@@ -120,7 +120,7 @@ def _walk_compacted(
     copied = ours.fingerprints(outlet, end, last, target)
     left = list(_first(last, _relayed(source, assignment, outlet.pair.source, outlet)))
     if (
-        len(left) == last.count
+        len(left) == len(copied) == last.count
         and len(set(copied.values())) == len(copied) > 1
         and all(left[index].fingerprint == one for index, one in copied.items())
     ):
