@@ -318,10 +318,16 @@ def test_a_shared_target_begins_on_others_data_and_stops_where_its_progress_was_
 def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = prefix + "orders"
+    """Also what an earlier file had mirrored, and this one leaves out."""
+    topic, left_out = prefix + "orders", prefix + "left-out"
     source.create_topic(topic, 2)
+    source.create_topic(left_out, 1)
     fill(source, topic, 100, partitions=2)
+    fill(source, left_out, 10)
     settings = link(source.bootstrap, target.bootstrap, topic)
+    both = link(source.bootstrap, target.bootstrap, f"{topic}|{left_out}")
+    with RunningDaemon(monkeypatch, both, until_caught_up=True) as run:
+        run.join()
     with RunningDaemon(monkeypatch, settings) as run:
         run.await_state(topic, State.RUNNING, 2)
         await_same(source, target, topic)
@@ -330,6 +336,10 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
         await_same(source, target, topic)
         await_until(lambda: settings.progress_topic in target.topics(), 240, "progress again")
         await_until(lambda: run.link().reason is None, 240, "progress written")
+    with Cluster(settings.target) as cluster:
+        contents = ProgressTopic(cluster, settings.progress_topic).read()
+    assert {at.topic for at in contents.partitions} >= {topic, left_out}
+    assert contents.leases[-1].progress_lost
     fill(source, topic, 100, partitions=2, first=200)
     with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
         run.join()

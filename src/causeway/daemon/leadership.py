@@ -9,7 +9,9 @@
 A transactional id's epoch outlives the progress topic: one above 0 where the topic holds no lease
 tells that it was lost (deleted, or its disk), and not that this is the link's first start. So that
 two first drivers are not taken for that, each announces itself in the topic before it asks for its
-epoch, and the first in the log goes first. What was found stays in the leases from then on. Kafka
+epoch, and the first in the log goes first. What was found stays in the leases from then on. A
+topic that is lost under a running driver is told by the offsets that its writes get, which go back;
+each lease says how far the topic had come, so that the next driver sees it as well. Kafka
 forgets a transactional id that nobody used for a week, and then a loss looks like a first start.
 
 The broker's refusal keeps records of an older leader out; the lease only keeps two healthy drivers
@@ -87,6 +89,7 @@ class Leadership:
             # Else nobody has led since; what an attempt of ours that failed has found out stands.
             if (lost := contents.leases[-1].progress_lost) is not None:
                 self._progress_lost = lost
+            losses = self.losses
             self._take()
             contents.update(self._topic.read(contents.end))
             # The epoch bars older leaders only if they have our producer id. Kafka gives out a new
@@ -101,6 +104,9 @@ class Leadership:
                 self._bar(producer_id, epoch)
             if strangers:
                 contents.update(self._topic.read(contents.end))
+            if self.losses != losses:
+                cause = "it was made anew since it was read"
+                raise CausewayError("lead by", self._topic.topic, cause, retriable=True)
             self._term += 1
             self._leading = True
             lease_s = max(lease.lease_s for lease in contents.leases)
@@ -111,7 +117,13 @@ class Leadership:
     @property
     def progress_lost(self) -> bool:
         """Whether the link has been led before the oldest of what its topic holds."""
-        return bool(self._progress_lost)
+        return bool(self._progress_lost or self.losses)
+
+    @property
+    def losses(self) -> int:
+        """How often the topic was found to lack what had been written to it. All that is known has
+        to be written again after each."""
+        return self._topic.losses
 
     @property
     def term(self) -> int | None:
@@ -239,5 +251,6 @@ class Leadership:
             producer_epoch=writer.producer_epoch,
             lease_s=self._lease_s,
             released=released,
-            progress_lost=self._progress_lost,
+            progress_lost=True if self.losses else self._progress_lost,
+            reached=self._topic.reached,
         )

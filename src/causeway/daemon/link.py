@@ -82,6 +82,7 @@ class Link:
         self._planned = False
         self._planned_at = 0.0
         self._progress_writes = self._progress_write_failures = 0
+        self._losses = 0  # of the progress topic, after which all was written again
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
         self._lost = threading.Event()  # this term of leading is over
@@ -187,6 +188,7 @@ class Link:
     def _term(self, contents: Contents) -> None:
         """One time of leading, from taking the link to `stop` or LeadershipLostError."""
         self._lost.clear()
+        self._losses = self._leadership.losses
         self.registry.begin(contents)
         self._set_role(Role.LEADING, None)
         self._discoverer = threading.Thread(
@@ -214,7 +216,7 @@ class Link:
                 except CausewayError as error:
                     # The lanes go on: any old progress is true. Only a takeover ends a term.
                     self._set_role(Role.LEADING, str(error))
-                    self._restore_topic(error)
+                    self._make_topic(error)
                     written_at = now + pause
                     pause = min(2 * pause, 10.0, self._run.lease_s / 3)
                 else:
@@ -225,16 +227,15 @@ class Link:
             self._lost.set()
             self._tasks.stop()
 
-    def _restore_topic(self, error: CausewayError) -> None:
-        """Where somebody deleted the progress topic: we know all that was in it."""
+    def _make_topic(self, error: CausewayError) -> None:
+        """Where somebody deleted the progress topic."""
         if not isinstance(error, BrokerError) or error.code != UNKNOWN_TOPIC_OR_PARTITION:
             return
         try:
             self._leadership.ensure_topic()
         except CausewayError as again:
             _log.debug("restore %s: %s", self.settings.progress_topic, again)
-            return  # and try again with the next write, which fails likewise
-        self.registry.soil()
+            # The next write fails likewise, and then it is tried again.
 
     def _finish(self) -> None:
         self._tasks.stop()
@@ -242,7 +243,8 @@ class Link:
         while True:
             try:
                 self._write_dirty(final=True)
-                break
+                if self._losses == self._leadership.losses:
+                    break
             except LeadershipLostError:
                 return
             except CausewayError as error:
@@ -261,18 +263,21 @@ class Link:
 
     def _write_dirty(self, *, final: bool = False) -> None:
         with self._writing:
+            losses = self._leadership.losses
+            if losses != self._losses:
+                self.registry.soil()  # we know all that was in the progress topic
             rows, entries = self.registry.take_dirty(final=final)
             records = self._tasks.take_dirty()
-            if not entries and not records:
-                return
-            try:
-                self._leadership.write([*entries, *records])
-            except CausewayError:
-                self._progress_write_failures += 1
-                self.registry.give_back(rows)
-                self._tasks.give_back(records)
-                raise
-            self._progress_writes += 1
+            if entries or records:
+                try:
+                    self._leadership.write([*entries, *records])
+                except CausewayError:
+                    self._progress_write_failures += 1
+                    self.registry.give_back(rows)
+                    self._tasks.give_back(records)
+                    raise
+                self._progress_writes += 1
+            self._losses = losses
 
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops this link's relaying; what is known of it is read again when we lead again."""

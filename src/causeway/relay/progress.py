@@ -14,7 +14,7 @@ MirrorMaker two underscores are an internal topic's, which a flow the other way 
     value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
     key    {"lease": "A->B"}
     value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
-            "released": false, "progress_lost": false, "written_at": …}
+            "released": false, "progress_lost": false, "reached": …, "written_at": …}
 
 Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
 data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from causeway.errors import BrokerError, CausewayError, ProtocolError
@@ -85,7 +85,8 @@ class LeaseRecord:
     """Who leads the link. It holds for `lease_s` seconds after its reader has seen it, unless
     `released`. `owner` names the driver for people; `process` tells whether it is one of this
     machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
-    whether the topic was lost before: both see daemon.leadership."""
+    whether the topic was lost before: both see daemon.leadership. `reached`: the offset that the
+    topic had come to; a lease that lies before it is in one that was made anew."""
 
     link: str
     owner: str
@@ -95,6 +96,7 @@ class LeaseRecord:
     lease_s: float
     released: bool = False
     progress_lost: bool | None = False
+    reached: int = 0
     written_at: int = -1
 
 
@@ -153,6 +155,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "lease_s": entry.lease_s,
             "released": entry.released,
             "progress_lost": entry.progress_lost,
+            "reached": entry.reached,
             "written_at": now_ms,
         }
     elif isinstance(entry, OffsetMapRecord):
@@ -216,6 +219,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 lease_s=fields["lease_s"],
                 released=fields["released"],
                 progress_lost=fields.get("progress_lost", False),  # older ones lack it
+                reached=fields.get("reached", 0),
                 written_at=fields["written_at"],
             )
         if "offsets" in name:
@@ -330,12 +334,16 @@ class Contents:
 
 
 class ProgressTopic:
-    """One link's progress topic on its target cluster; `admin` creates it, if given."""
+    """One link's progress topic on its target cluster; `admin` creates it, if given. `reached`: the
+    offset that it has come to, as far as we know; `losses`: how often an append landed before that,
+    because the topic was made anew, or has lost what it had acknowledged."""
 
     def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self._cluster = cluster
         self._log = TopicLog(cluster, topic, admin=admin)
         self._at = TopicPartition(topic, 0)
+        self.reached = 0
+        self.losses = 0
 
     @property
     def topic(self) -> str:
@@ -349,7 +357,8 @@ class ProgressTopic:
         return self._log.partitions() > 0
 
     def read(self, start: int | None = None) -> Contents:
-        """All that is in the topic, from offset `start` or its beginning to its end by now."""
+        """All that is in the topic, from offset `start` or its beginning to its end by now. Raises
+        CausewayError, also where it ends before `start`."""
         contents = Contents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
         for batch in self._log.batches(start=start):
@@ -357,20 +366,24 @@ class ProgressTopic:
                 if record.key is None:
                     continue
                 if record.key.startswith(b'{"lease"'):
-                    contents.take(decode(record.key, record.value))
+                    lease = decode(record.key, record.value)
+                    if isinstance(lease, LeaseRecord) and record.offset < lease.reached:
+                        lease = replace(lease, progress_lost=True)
+                    contents.take(lease)
                 else:
                     newest[record.key] = record.value
             contents.end = batch.next
         # Only the newest of each is worth its JSON.
         for key, value in newest.items():
             contents.take(decode(key, value))
+        self.reached = contents.end
         return contents
 
     def append(self, batch: bytes) -> None:
         """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError where
         its producer id or epoch was overtaken, else CausewayError."""
         try:
-            self._cluster.produce_batch(self._at, batch)
+            offset = self._cluster.produce_batch(self._at, batch)
         except BrokerError as error:
             if error.code == _DUPLICATE_SEQUENCE:
                 return
@@ -379,3 +392,5 @@ class ProgressTopic:
                     "write progress", self.topic, f"another driver has taken over ({error.name})"
                 ) from error
             raise
+        self.losses += offset < self.reached
+        self.reached = offset + 1

@@ -98,11 +98,15 @@ class TopicLog:
         return found
 
     def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
-        """What is there from offset `start`, or the log's start, to its end by now."""
+        """What is there from offset `start`, or the log's start, to its end by now. Raises
+        CausewayError, also where it ends before `start`."""
         at = TopicPartition(self.topic, partition)
         end = value_of(offsets_at(self._cluster, [at], LATEST, read_committed=True)[at])
         if start is None:
             start = value_of(offsets_at(self._cluster, [at], EARLIEST)[at])
+        elif start > end:
+            cause = f"it ends at offset {end}, and had come to {start}: it was made anew"
+            raise CausewayError("read", str(at), cause, retriable=True)
         return walk.relayed(self._cluster, at, start, end=end)
 
 

@@ -13,7 +13,7 @@ import pytest
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
@@ -58,14 +58,16 @@ class Broker:
         self.producer_id, self._epoch = self.producer_id + 1, -1
 
     def lose_topic(self) -> None:
-        self.batches, self.end, self._next = [], 0, {}
+        """Deleted and made anew; a log takes any first sequence of a producer that it lacks."""
+        self.batches, self.end, self._next, self.epochs = [], 0, {}, {}
 
     def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
         producer, epoch, sequence, count = struct.unpack_from(">qhii", batch, 43)
         with self.lock:
             if epoch < self.epochs.get(producer, -1):
                 raise BrokerError("produce", code=47, name="INVALID_PRODUCER_EPOCH")
-            if producer >= 0 and sequence != self._next.get((producer, epoch), 0):
+            first = 0 if producer in self.epochs else sequence
+            if producer >= 0 and sequence != self._next.get((producer, epoch), first):
                 raise BrokerError("produce", code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER")
             self.epochs[producer] = epoch
             self._next[producer, epoch] = sequence + count
@@ -310,3 +312,45 @@ def test_a_first_lease_that_could_not_be_written_makes_no_loss(
     monkeypatch.setattr(broker, "produce_batch", produce)
     acquire(one)
     assert not one.progress_lost
+
+
+def test_a_topic_made_anew_under_a_running_driver_is_known_to_be_lost(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    """Also if the driver ends right after its first write there: no write of it has failed."""
+    one = driver("one")
+    acquire(one)
+    one.write([standing(5)])
+    assert (one.losses, one.progress_lost) == (0, False)
+    broker.lose_topic()
+    one.write([standing(6)])
+    assert (one.losses, one.progress_lost) == (1, True)
+    one.lose()
+
+    two = driver("two")
+    acquire(two)
+    assert two.progress_lost
+    assert two.losses == 0, "it knows what the topic holds now"
+    two.write([standing(7)])
+    two.release()
+    three = driver("three")
+    acquire(three)
+    assert three.progress_lost
+
+
+def test_a_standby_reads_a_topic_that_was_made_anew_from_its_start(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    one.write([standing(5)] * 9)
+
+    def on_standby(lease: LeaseRecord) -> None:
+        broker.lose_topic()
+        one.write([standing(6)])
+
+    with pytest.raises(CausewayError, match="made anew") as caught:
+        two.acquire(threading.Event(), on_standby)
+    assert caught.value.retriable
+    assert [p.position for p in acquire(two).partitions.values()] == [6]
+    assert two.progress_lost

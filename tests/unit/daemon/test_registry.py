@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from causeway.control.held import Held
 from causeway.daemon.partitions import rows
 from causeway.daemon.partitions.registry import Registry
 from causeway.model import TopicPartition
+from causeway.relay.progress import Contents, Progress
 from tests.unit.daemon.test_rows import holds, row
 
 AT = TopicPartition("orders", 0)
@@ -31,3 +33,19 @@ def test_what_is_held_gets_its_reason_while_it_is(
     registry.hear([holds(150, 120)])
     registry.explain({AT: Held(100, 140, 0)}, {AT: "late news"})
     assert [each.reason for each in registry.status()] == [None]
+
+
+def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
+    """Also what the file leaves out by now: its claim must be found when it comes back."""
+    ours = row()
+    left_out = replace(ours.progress, topic="payments")
+    registry = Registry("A->B")
+    registry.begin(Contents(partitions={AT: ours.progress, left_out.source: left_out}))
+    registry.add([ours])
+    assert registry.take_dirty()[1] == []
+
+    registry.soil()
+
+    written = [entry for entry in registry.take_dirty()[1] if isinstance(entry, Progress)]
+    assert {entry.source for entry in written} == {AT, left_out.source}
+    assert registry.take_dirty()[1] == []

@@ -63,7 +63,7 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
     "entry",
     [
         replace(standing(3), written_at=1234),
-        replace(LEASE, progress_lost=True, written_at=1234),
+        replace(LEASE, progress_lost=True, reached=7, written_at=1234),
         OFFSETS,
         TASK,
         replace(standing(3), gone_at=77, written_at=1234),

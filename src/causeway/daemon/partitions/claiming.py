@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
@@ -18,11 +18,21 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.rows import Row, offset_map_of
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import OffsetMapRecord, Progress
+from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.link")
 Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """`ends`: where the source of each row ends by now. `claims` have to be in the progress topic
+    before a lane gets any of `rows`."""
+
+    rows: Sequence[Row]
+    ends: Mapping[TopicPartition, int]
+    claims: Sequence[Entry]
 
 
 class Claimer:
@@ -65,12 +75,11 @@ class Claimer:
         left: Mapping[TopicPartition, Progress],
         maps: Mapping[TopicPartition, OffsetMapRecord],
         found: Found,
-    ) -> dict[TopicPartition, tuple[Row, int]]:
-        """A row for each of `wanted` that can be told where it stands, and where its source ends
-        by now. For the others `found` has a trouble. `left`, `maps`: the progress and offset maps
-        that there are.
+    ) -> Taken:
+        """A row for each of `wanted` that can be told where it stands. For the others `found` has a
+        trouble. `left`, `maps`: the progress and offset maps that there are. Writes nothing.
 
-        What begins is in the progress topic when this returns. Raises CausewayError.
+        Raises CausewayError.
         """
         if self._first is None:
             self._first = found.counts
@@ -127,11 +136,21 @@ class Claimer:
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
                     begins.append((topic, partition, begin))
-        rows += self._claim(begins, places)
-        rows += self._turn(turns, places)
+        begun, turned = self._claim(begins, places), self._turn(turns, places)
+        rows += [*begun, *turned]
+        return Taken(
+            rows=rows,
+            ends={row.progress.source: places[row.progress.source].end for row in rows},
+            claims=[
+                *(row.progress for row in (*begun, *turned)),
+                *(row.map_record() for row in begun if row.map is not None),
+            ],
+        )
+
+    def settle(self, taken: Taken) -> None:
+        """Its claims are written: what a person wished for these is done."""
         if self._wish.acts:
-            self._decided.update(row.progress.source for row in rows)
-        return {row.progress.source: (row, places[row.progress.source].end) for row in rows}
+            self._decided.update(row.progress.source for row in taken.rows)
 
     def _read_mirror_maker(self) -> None:
         """Its positions count where it came before us, so they are read once."""
@@ -179,8 +198,6 @@ class Claimer:
             begun = offset_map_of(progress, None)
             first = progress.position
             rows.append(Row(topic=topic, progress=progress, first=first, map=begun, begun=True))
-        maps = [row.map_record() for row in rows if row.map is not None]
-        self._leadership.write([*(row.progress for row in rows), *maps])
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows
 
@@ -199,7 +216,6 @@ class Claimer:
             anew = {target: next(producers) for target in range(topic.target_partitions)}
             progress = routing.by_key_from(topic, before, turn.start, ends, anew, self._link)
             rows.append(Row(topic=topic, progress=progress, first=before.position))
-        self._leadership.write([row.progress for row in rows])
         for row in rows:
             about = {"partition": str(row.progress.source), "from_offset": row.progress.keys_from}
             _log.warning("keys decide", extra={"link": self._link.name, **about})

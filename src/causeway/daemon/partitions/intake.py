@@ -46,6 +46,7 @@ class Intake:
         self._sides = sides
         self._fleet = fleet
         self._registry = registry
+        self._leadership = leadership
         self._source_key, self._target_key = source_key, target_key
         self._bounded = bounded
         self._writing = writing
@@ -81,10 +82,16 @@ class Intake:
         ]
         taken = self._claimer.take_up(wanted, *self._registry.left(), found)
         if self._bounded:
-            for at, (row, end) in taken.items():
-                row.stop_at = self._ends.setdefault(at, end)
-        self._registry.add(row for row, _ in taken.values())
-        self._assign([row for row, _ in taken.values() if row.progress.state is State.WAITING])
+            for row in taken.rows:
+                at = row.progress.source
+                row.stop_at = self._ends.setdefault(at, taken.ends[at])
+        # In one step: what was known of them before must not be written after what is claimed.
+        with self._writing:
+            if taken.claims:
+                self._leadership.write(taken.claims)
+            self._registry.add(taken.rows)
+        self._claimer.settle(taken)
+        self._assign([row for row in taken.rows if row.progress.state is State.WAITING])
         self._deleted.look(gone, found)
         return found
 

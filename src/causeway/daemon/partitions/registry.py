@@ -50,6 +50,7 @@ class Registry:
         self._lock = threading.Lock()
         self._rows: dict[TopicPartition, Row] = {}
         self._left = Contents()  # of the progress topic: what no row has taken yet
+        self._left_dirty = False
         self._maps_written_at = 0.0
 
     # -- its life ---------------------------------------------------------------------------------
@@ -57,6 +58,7 @@ class Registry:
     def begin(self, contents: Contents) -> None:
         with self._lock:
             self._left = contents
+            self._left_dirty = False
 
     def clear(self) -> None:
         with self._lock:
@@ -193,6 +195,9 @@ class Registry:
             entries: list[Entry] = [row.progress for row in dirty]
             for row in dirty:
                 row.dirty = False
+            if self._left_dirty:
+                entries += [*self._left.partitions.values(), *self._left.maps.values()]
+                self._left_dirty = False
             now = time.monotonic()
             due = final or now - self._maps_written_at > _MAPS_S
             if due:
@@ -213,8 +218,9 @@ class Registry:
                     row.map.changed, row.rewinds_written = True, -1
 
     def soil(self) -> None:
-        """All of it has to be written anew."""
+        """All that is known has to be written anew; once more, if that fails."""
         with self._lock:
+            self._left_dirty = True
             for row in self._rows.values():
                 row.dirty = True
                 if row.map is not None:
