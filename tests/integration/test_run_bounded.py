@@ -111,10 +111,11 @@ def test_how_a_shared_topic_keeps_its_records_is_left_to_its_owners(
     target.create_topic(topic, config={**own, "max.message.bytes": "500000"})
     target.produce(topic, [b"of others"])
     source.produce(topic, [Outgoing(value=b"%d" % n, key=b"k") for n in range(50)])
+    # A link of its own: A->B has mirrored here before, and its progress topic went with that.
     file = mm2_file(
         tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "A->B.enabled = true",
+        {"C": source_cluster, "D": target_cluster},
+        "C->D.enabled = true",
         f"topics = {prefix}.*",
         "replication.policy.class = IdentityReplicationPolicy",
         "sync.topic.configs.enabled = false",
@@ -125,11 +126,11 @@ def test_how_a_shared_topic_keeps_its_records_is_left_to_its_owners(
         {"max.message.bytes": "1048588", "message.timestamp.after.max.ms": str(2**63 - 1)}
     ]
     (mirrored,) = planned["mirrored"]
-    run_to_end(file, "--adopt")
+    run_to_end(file)
     found = target.topic_config(topic)
     assert {name: found[name] for name in own} == own
     copied = [b"of others", *(b"%d" % n for n in range(50))]
     assert values(target, topic) == copied
-    notes = [note["note"] for note in status_of(file)["A->B"]["notes"]]
+    notes = [note["note"] for note in status_of(file)["C->D"]["notes"]]
     assert notes == mirrored["notes"]
     assert {note.partition(" ")[0] for note in notes} == {f"{n}={v}" for n, v in own.items()}
