@@ -100,3 +100,45 @@ def test_only_what_we_append_moves_the_end(
 
     assert settled_end(monkeypatch, cluster) == 10
     assert cluster.looks == looks
+
+
+@pytest.mark.parametrize(("first", "end", "looks"), [(FOREIGN, 14, 3), (OURS, 19, 4)])
+def test_others_who_go_on_writing_hold_up_nothing(
+    first: int, end: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Followers are never quite at the log's end; all that was there a look ago they have."""
+    log = log_of(9)
+    cluster = Replicated(log)
+    producers = iter([first])
+
+    def others() -> None:
+        cluster.copied = log.end
+        late = [Rec(offset=log.end + i) for i in range(5)]
+        log.append(late, producer_id=next(producers, FOREIGN), epoch=0, sequence=9)
+
+    monkeypatch.setattr(cluster, "sleep", lambda _: others())
+
+    assert settled_end(monkeypatch, cluster) == end
+    assert cluster.looks == looks
+
+
+def test_a_log_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = TopicPartition(TARGET, 1)
+    log = log_of(9)
+    late = [Rec(offset=9)]
+    cluster = Replicated(
+        log_of(9), arrive=[lambda: log.append(late, producer_id=FOREIGN, epoch=0, sequence=9)]
+    )
+    cluster.logs[1] = log
+    error = BrokerError("read", str(broken), code=56, name="KAFKA_STORAGE_ERROR", retriable=True)
+
+    def fetch(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cluster, "fetch", fetch)
+    monkeypatch.setattr("time.sleep", cluster.sleep)
+
+    places = [PLACE, broken]
+    ends = survey._settled_ends(cast(Cluster, cluster), places, places, {OURS})
+
+    assert ends == {PLACE: 9, broken: error}

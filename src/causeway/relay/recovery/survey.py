@@ -103,7 +103,9 @@ def _settled_ends(
                        watermark                                               log's end
 
     A request whose connection died may still lie in the broker's queue. What the followers lack,
-    no reader sees; taken for lost it would be sent again, and be there twice.
+    no reader sees; taken for lost it would be sent again, and be there twice. Where others write
+    all the time, followers are never quite at the end: then all that was there a look ago must be
+    readable, and nothing of ours among what came since the look before that.
 
     Where an append hangs with the leader's disk, the end stands still as well. But a leader names
     the producers of a log only between two appends, so until then it leaves us without an answer.
@@ -118,6 +120,13 @@ def _settled_ends(
     moving = set(unsettled) - hanging.keys()
     if moving:
         ends.update(target.log_ends(moving))
+    # Where the log ended at the last look, and at the one before.
+    looks: dict[TopicPartition, tuple[int, int | None]] = {
+        place: (end, None)
+        for place, end in ends.items()
+        if place in moving and not isinstance(end, CausewayError)
+    }
+    moving = set(looks)
     begun = time.monotonic()
     while moving and time.monotonic() < begun + SETTLE_TIMEOUT_S:
         time.sleep(SETTLE_S)
@@ -125,20 +134,42 @@ def _settled_ends(
         shown = offsets_at(target, moving, LATEST)
         patient = time.monotonic() < begun + REPLICATED_S
         for place in set(moving):
-            before, end, seen = ends[place], again[place], shown[place]
-            ends[place] = end
-            if isinstance(end, CausewayError) or isinstance(seen, CausewayError):
-                ends[place] = end if isinstance(end, CausewayError) else seen
-                moving.discard(place)
-            elif seen < end:
-                if not patient:
-                    ends[place] = _not_replicated(place, seen, end)
-                    moving.discard(place)
-            elif before == end or not _grew_by_ours(target, place, before, end, producers):
+            answer = _judged(target, place, again[place], shown[place], looks, producers, patient)
+            if answer is not None:
+                ends[place] = answer
                 moving.discard(place)
     for place in moving:
         ends[place] = not_settled(place, "its end keeps moving: another lane is at work")
     return {**ends, **hanging}
+
+
+def _judged(
+    target: Cluster,
+    place: TopicPartition,
+    end: int | CausewayError,
+    seen: int | CausewayError,
+    looks: dict[TopicPartition, tuple[int, int | None]],
+    producers: Collection[int],
+    patient: bool,
+) -> int | CausewayError | None:
+    """What to believe of a log that ends at `end` and is readable up to `seen`; None where it must
+    be looked at again. Moves `looks` on."""
+    if isinstance(end, CausewayError):
+        return end
+    if isinstance(seen, CausewayError):
+        return seen
+    before, earlier = looks[place]
+    looks[place] = end, before
+    if seen >= end:
+        start, stop = before, end
+    elif earlier is not None and seen >= before:
+        start, stop = min(earlier, before), seen
+    else:
+        return None if patient else _not_replicated(place, seen, end)
+    try:
+        return None if _grew_by_ours(target, place, start, stop, producers) else stop
+    except CausewayError as error:  # it holds up no other
+        return error
 
 
 def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
@@ -159,13 +190,11 @@ def not_settled(place: TopicPartition, cause: str, remedy: str = "") -> BrokerEr
 def _grew_by_ours(
     target: Cluster,
     place: TopicPartition,
-    before: int | CausewayError,
-    after: int | CausewayError,
+    before: int,
+    after: int,
     producers: Collection[int],
 ) -> bool:
-    if isinstance(before, CausewayError) or isinstance(after, CausewayError) or after < before:
-        return True
-    return any(
+    return after < before or any(
         HEADER.unpack_from(raw)[9] in producers
         for raw in walk.raw_batches(target, place, before, after)
     )
