@@ -253,7 +253,7 @@ def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
 
 def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
     """As `join`, for neighbours that were kept already."""
-    records, taken = _read_together(memoryview(_raw_of(batch)) for batch in batches)
+    records, taken = _read_together([_raw_of(batch) for batch in batches])
     if taken < 2:
         return batches[0], 1
     batches = batches[:taken]
@@ -276,13 +276,21 @@ def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
     return batch, taken
 
 
-def _read_together(raws: Iterable[memoryview]) -> tuple[list[Record], int]:
-    """The records of the first so many of `raws` that unpack to MERGED_UNPACKED together."""
+def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], int]:
+    """The records of the first so many of `raws`, of one codec, that unpack to MERGED_UNPACKED
+    together."""
     records: list[Record] = []
+    if not raws[0][_ATTRIBUTES_AT] & CODEC_MASK:
+        try:
+            for raw in raws:
+                records += DefaultRecordBatch(raw)
+            return records, len(raws)
+        except Exception:
+            records.clear()  # which of them cannot be read, and how else, is seen one by one
     room, taken = MERGED_UNPACKED, 0
     for raw in raws:
         try:
-            plain = _unpacked(raw, room, "record batch")
+            plain = _unpacked(memoryview(raw), room, "record batch")
             records += _read(plain, "record batch")
         except ProtocolError:
             break
