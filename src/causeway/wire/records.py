@@ -30,7 +30,7 @@ from causeway.wire.batches import (
     Batch,
 )
 from causeway.wire.plain_records import PlainRecord
-from causeway.wire.unpack import unpack
+from causeway.wire.unpack import count_work, unpack
 
 _NO_SIZE_LIMIT = 2**31 - 1
 _PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
@@ -75,6 +75,7 @@ def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Recor
     records = int.from_bytes(plain[_COUNT_AT:HEADER_SIZE], "big", signed=True)
     if records * _RECORD_BYTES > max(_RECORDS_BYTES, has_room_for):
         raise TooLargeError("decode", subject, f"{records} records are too many to unpack")
+    count_work(records * _RECORD_BYTES)
     return _read(plain, subject)
 
 

@@ -32,6 +32,11 @@ def unpacked_total() -> int:
     return _thread.total
 
 
+def count_work(size: int) -> None:
+    """So many bytes were taken otherwise, for what was unpacked."""
+    _thread.total += size
+
+
 def unpack(
     codec: int, front: memoryview, packed: memoryview, most: int, subject: str
 ) -> memoryview:

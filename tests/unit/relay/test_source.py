@@ -333,6 +333,13 @@ def test_what_must_be_unpacked_is_left_to_the_next_fetch_once_it_is_much() -> No
     assert _kept(data, 2).position == 4
 
 
+def test_so_is_what_holds_very_many_records() -> None:
+    """Each takes 200 kB and a second."""
+    one = raw_batch(_recs(0, 100_000, 0), compressed=True, append_time=1_800_000_000_000)
+    data = b"".join((100_000 * i).to_bytes(8, "big") + one[8:] for i in range(4))
+    assert _kept(data).position == 200_000
+
+
 # -- damage and old formats ------------------------------------------------------------------------
 
 
