@@ -20,7 +20,13 @@ from causeway.wire.records import as_is
 from tests.harness.raw_batches import Rec, raw_batch
 
 
-def _flow(*, exclusive: bool = False, sole_writer: bool = False, producer_id: int = 3) -> Flow:
+def _flow(
+    *,
+    exclusive: bool = False,
+    sole_writer: bool = False,
+    producer_id: int = 3,
+    partitions: int = 1,
+) -> Flow:
     flow = Flow.of(
         Assignment(
             link="A->B",
@@ -31,21 +37,22 @@ def _flow(*, exclusive: bool = False, sole_writer: bool = False, producer_id: in
             topic_id="a" * 32,
             leader_epoch=1,
             sole_writer=sole_writer,
-            outlets=(
+            outlets=tuple(
                 Outlet(
                     topic="t",
-                    partition=0,
+                    partition=partition,
                     topic_id="b" * 32,
                     producer_id=producer_id,
                     producer_epoch=0,
                     pair=Pair(source=10, target=500, sequence=7),
                     exclusive=exclusive,
-                ),
+                )
+                for partition in range(partitions)
             ),
         )
     )
     flow.state = State.RUNNING
-    flow.source_end = 10
+    flow.source_end = flow.end_before = 10
     return flow
 
 
@@ -123,7 +130,8 @@ def test_whoever_is_not_told_an_end_keeps_its_pair() -> None:
 
 
 def _behind(flow: Flow) -> None:
-    flow.source_end = 11
+    """What the lane before may have read, and sent."""
+    flow.position = 9
 
 
 def _pending(flow: Flow) -> None:
@@ -171,6 +179,38 @@ def test_what_was_sent_meanwhile_lies_below_the_end(late: bool) -> None:
     world.look(flow)
 
     assert flow.outlets[0].pair == Pair(source=11, target=891, sequence=8)
+
+
+def test_the_pair_of_a_partition_that_gets_nothing_follows_amid_a_busy_flow() -> None:
+    """As where keys decide. The flow is never at the source's end; but beyond what any lane before
+    it can have read."""
+    world, flow = World(), _flow(partitions=2)
+    busy, quiet = flow.outlets
+    flow.source_end = flow.end_before = 15
+
+    def relay_one() -> None:
+        sent = busy.sent(as_is(raw_batch([Rec(offset=flow.position)])))
+        busy.unanswered = 0
+        busy.acknowledged(sent, 600 + flow.position)
+        flow.position, flow.source_end = flow.position + 1, flow.position + 10
+
+    for _ in range(5):
+        world.look(flow)
+        relay_one()
+    assert flow.position == 15
+    assert quiet.pair.target == 500
+
+    world.look(flow)
+    relay_one()
+    world.look(flow)
+
+    assert quiet.pair == Pair(source=16, target=900, sequence=7)
+    assert busy.pair.target == 615 + 1
+    busy.put(as_is(raw_batch([Rec(offset=16)])))
+    world.end = 1200
+    world.look(flow)
+    world.look(flow)
+    assert (busy.pair.target, quiet.pair.target) == (616, 1200)
 
 
 def test_a_recovery_between_makes_the_end_worthless() -> None:

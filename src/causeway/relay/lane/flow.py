@@ -177,6 +177,7 @@ class Flow:
     reason: str | None = None
     source_node: int = UNKNOWN
     source_end: int = UNKNOWN
+    end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more
     high_watermark: int = UNKNOWN  # of the source
     unreadable_at: int = UNKNOWN  # what lies there cannot be kept: it is fetched again when idle
     last_timestamp: int = UNKNOWN

@@ -144,7 +144,7 @@ class Places:
         flow.position = min(outlet.start for outlet in flow.outlets)
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         flow.source_node = found.source_node
-        flow.source_end = found.source_end
+        flow.source_end = flow.end_before = found.source_end
         flow.unsettled = False
         flow.state = State.RUNNING
         flow.reason = None
