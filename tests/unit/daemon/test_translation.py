@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 import pytest
@@ -14,7 +14,7 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Mirrored, Registry
 from causeway.daemon.tasks import translation as module
 from causeway.daemon.tasks.translation import Place, Translator
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
@@ -90,7 +90,7 @@ class Mapped:
 def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() -> None:
     logs = cast(Any, DarkLogs())
     sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    translator = Translator(sides, cast(Registry, Mapped()), read_committed=True)
+    translator = Translator(sides, cast(Registry, Mapped()), read_committed=True, term=lambda: 1)
 
     found = translator.translate({DARK: {7}, LIGHT: {12, 25}})
 
@@ -116,6 +116,7 @@ class LookUps:
 
     def __init__(self) -> None:
         self.asked: Counter[tuple[TopicPartition, tuple[int, ...]]] = Counter()
+        self.shift = 0
         self.held: set[TopicPartition] = set()
         self.release = threading.Event()
 
@@ -123,7 +124,7 @@ class LookUps:
         self.asked[sought.source, tuple(sought.offsets)] += 1
         if sought.source in self.held:
             assert self.release.wait(60)
-        return {offset: offset // 2 for offset in sought.offsets}
+        return {offset: offset // 2 + self.shift for offset in sought.offsets}
 
 
 @pytest.fixture
@@ -134,10 +135,10 @@ def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[LookUps]:
     them.release.set()
 
 
-def translator_of(registry: Mapped) -> Translator:
+def translator_of(registry: Mapped, term: Callable[[], int | None] = lambda: 1) -> Translator:
     logs = cast(Any, LitLogs())
     sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    return Translator(sides, cast(Registry, registry), read_committed=True)
+    return Translator(sides, cast(Registry, registry), read_committed=True, term=term)
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
@@ -156,6 +157,18 @@ def test_what_was_looked_up_is_remembered_until_the_target_has_lost_something(
     assert look_ups.asked[DARK, (8,)] == 1
     assert translator.translate({DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
     assert look_ups.asked[DARK, (6,)] == 1, "what nobody asks for is forgotten"
+
+
+def test_what_was_looked_up_is_not_remembered_into_another_term(look_ups: LookUps) -> None:
+    """Another driver may have led in between, and have seen the target lose what we had found."""
+    term: list[int | None] = [1]
+    translator = translator_of(Mapped(), lambda: term[0])
+    assert translator.translate({DARK: {6}})[DARK] == {6: Place(3)}
+    term[0] = None
+    with pytest.raises(CausewayError, match="another driver may lead"):
+        translator.translate({DARK: {6}})
+    term[0], look_ups.shift = 2, -1
+    assert translator.translate({DARK: {6}})[DARK] == {6: Place(2)}
 
 
 def test_a_long_look_up_goes_on_while_the_others_are_answered(
@@ -190,7 +203,7 @@ def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
         logs.topic_id = "c" * 32
     one, other = cast(Any, source), cast(Any, target)
     sides = Sides(source=one, target=other, source_admin=one, target_admin=other)
-    translator = Translator(sides, cast(Registry, registry), read_committed=True)
+    translator = Translator(sides, cast(Registry, registry), read_committed=True, term=lambda: 1)
 
     (place,) = translator.translate({LIGHT: {12}})[LIGHT].values()
 

@@ -47,10 +47,7 @@ class ControlPlane:
         self._sides = sides
         self._registry = registry
         self.translator = Translator(
-            sides,
-            registry,
-            read_committed=link.fetch.read_committed,
-            go_on=lambda: term() is not None,
+            sides, registry, read_committed=link.fetch.read_committed, term=term
         )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term)

@@ -47,14 +47,16 @@ class Place(NamedTuple):
 
 
 class _Version(NamedTuple):
-    """While it stays the same, what was looked up stays true."""
+    """While it stays the same, what was looked up stays true. `term`: rewinds are counted anew in
+    each, and nobody tells us of those that another driver has seen."""
 
+    term: int
     producer_id: int
     rewinds: int
 
     @classmethod
-    def of(cls, partition: Mirrored) -> _Version:
-        return cls(partition.outlet.producer_id, partition.rewinds)
+    def of(cls, partition: Mirrored, term: int) -> _Version:
+        return cls(term, partition.outlet.producer_id, partition.rewinds)
 
 
 class _Stretch(NamedTuple):
@@ -81,13 +83,13 @@ class Translator:
         registry: Registry,
         *,
         read_committed: bool,
-        go_on: Callable[[], bool] = lambda: True,
+        term: Callable[[], int | None],
     ) -> None:
-        """`go_on`: whether look-ups are of use still; those under way end without it."""
+        """`term`: see Leadership.term. Look-ups under way end with theirs."""
         self._sides = sides
         self._registry = registry
         self._read_committed = read_committed
-        self._go_on = go_on
+        self._term = term
         self._known: dict[TopicPartition, tuple[_Version, dict[int, int]]] = {}
         self._pool = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="look up")
         self._under_way: dict[_Stretch, _UnderWay] = {}
@@ -96,8 +98,14 @@ class Translator:
 
     def translate(self, wanted: Wanted) -> dict[TopicPartition, dict[int, Place]]:
         """A place for each source offset in `wanted`; partitions that are not mirrored one to one
-        are missing. Raises CausewayError."""
+        are missing. Raises CausewayError, also where we do not surely lead."""
         self.unfinished = False
+        # Before the partitions: those of a later term do no harm under this one's number.
+        term = self._term()
+        if term is None:
+            raise CausewayError(
+                "translate offsets of", "groups", "another driver may lead by now", retriable=True
+            )
         found: dict[TopicPartition, dict[int, Place]] = {}
         mirrored = {m.source: m for m in self._registry.mirrored() if m.source in wanted}
         for at, note in self._unspoken(mirrored).items():
@@ -112,7 +120,7 @@ class Translator:
             if places is None:
                 continue
             found[at] = {}
-            version = _Version.of(partition)
+            version = _Version.of(partition, term)
             remembered = self._remembered(at, version, wanted[at])
             start = starts[at]
             error = start if isinstance(start, CausewayError) else unreadable.get(at)
@@ -181,7 +189,7 @@ class Translator:
         for stretch in sorted(stretches, key=lambda s: s.span.end.source - s.span.start.source):
             if stretch not in self._under_way:
                 offsets = stretches[stretch]
-                answer = self._pool.submit(self._find, mirrored[stretch.at], stretch.span, offsets)
+                answer = self._pool.submit(self._find, mirrored[stretch.at], stretch, offsets)
                 self._under_way[stretch] = _UnderWay(offsets=offsets, answer=answer)
         wait([self._under_way[stretch].answer for stretch in stretches], _LOOKUPS_S)
         for stretch, offsets in stretches.items():
@@ -214,17 +222,22 @@ class Translator:
             else:  # the group has moved since the look-up began
                 found[offset] = self._later(stretch)
 
-    def _find(self, partition: Mirrored, span: Span, offsets: list[int]) -> Answer:
+    def _find(self, partition: Mirrored, stretch: _Stretch, offsets: list[int]) -> Answer:
         sought = Sought(
             source=partition.source,
             target=partition.target,
             producer_id=partition.outlet.producer_id,
             read_committed=self._read_committed,
-            span=span,
+            span=stretch.span,
             offsets=offsets,
         )
         try:
-            return lookup.find(sought, self._sides.source, self._sides.target, self._go_on)
+            return lookup.find(
+                sought,
+                self._sides.source,
+                self._sides.target,
+                lambda: self._term() == stretch.version.term,
+            )
         except CausewayError as error:
             return error  # of one partition, on which the others do not wait
 
