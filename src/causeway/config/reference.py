@@ -34,7 +34,8 @@ This page is made of the table in the code: `python -m causeway.config.reference
 _PATTERNS = """
 Patterns are Java's, and match whole names: a comma ends one, a flag such as `(?i)` holds for those
 after it. One that needs look-around, back-references or possessive quantifiers gets 0.1 s a name;
-a name that it cannot decide in that time is left out, and `plan` says so."""
+a name that it cannot decide in that time is left out. `plan` names such topics; such groups stand
+in `status`, with the task "groups"."""
 
 
 def markdown() -> str:

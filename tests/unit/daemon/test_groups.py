@@ -154,6 +154,19 @@ def test_why_a_group_is_not_committed_is_said_until_it_is_looked_at_again() -> N
     assert between == first
 
 
+def test_a_group_that_no_pattern_decides_in_time_is_named() -> None:
+    """The others that the file leaves out are not."""
+    slow = "a" * 248
+    source = FakeCluster(**{slow: "Stable", "b": "Stable"})
+    patterns = compile_patterns(r"(?!x)(a|aa)+\.")
+    groups = groups_of(source, FakeCluster(), emit_checkpoints_enabled=False, groups=patterns)
+
+    outcome = groups.work()
+
+    assert outcome.items.keys() == {slow}
+    assert "takes more than" in outcome.items[slow]
+
+
 def test_what_was_read_before_another_driver_led_is_not_written() -> None:
     """Also where the lead has come back meanwhile."""
     for later in (None, 2):

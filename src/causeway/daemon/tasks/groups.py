@@ -24,7 +24,7 @@ from causeway.wire.cluster import CommitResults, GroupListing, OffsetAt
 from causeway.wire.offsets import LATEST
 
 # What a person should know of; the other reasons are as the file has it.
-_WORTH_KNOWING = frozenset({Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
+_WORTH_KNOWING = frozenset({Why.UNDECIDED, Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
 # A consumer may come and go on the target between what we read of its group and our commit.
 _FRESH_S = 30.0
 _TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
@@ -114,6 +114,7 @@ class Groups:
         return Outcome(
             items={
                 **self._commit_failures,
+                **_reasons(chosen.left_out),
                 **_reasons(followed.left_out),
                 **_inexact(followed, places),
                 **self._not_committed,
