@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ GROUP = 0
 GROUPS_A_REQUEST = 500
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
+FETCHING_CONNECTIONS = 16  # to a broker each
 # So long a group may keep the others waiting: its coordinator moves, or a transaction of its own
 # is about to commit offsets. What was read of the others grows old meanwhile.
 PATIENCE_S = 5.0
@@ -113,19 +115,23 @@ def committed_offsets_of(
     """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
     is no such group.
 
-    A group that can't be told is waited for `patience_s`. Where a transaction is about to commit
-    over an older offset, it then answers UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is
-    seen once it is done. AuthorizationError without DESCRIBE on the group.
+    A group that can't be told is waited for `patience_s`, and so is a broker that does not answer,
+    for each GROUPS_A_REQUEST that it is asked for; brokers are not waited for in turn. Where a
+    transaction is about to commit over an older offset, the group then answers
+    UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
+    AuthorizationError without DESCRIBE on the group.
     """
 
     def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError]:
-        by_node, errors = _coordinators(cluster, left, deadline)
+        by_node, errors = _coordinators(cluster, left, deadline, patience_s)
         results: dict[str, Offsets | CausewayError] = {**errors}
-        for node_id, names in by_node.items():
-            try:
-                results |= _fetch(cluster, node_id, names, deadline)
-            except CausewayError as error:
-                results |= dict.fromkeys(names, error)
+        with ThreadPoolExecutor(FETCHING_CONNECTIONS) as pool:
+            fetches = [
+                pool.submit(_fetch, cluster, node_id, names, _share(deadline, patience_s, names))
+                for node_id, names in by_node.items()
+            ]
+        for fetch in fetches:
+            results |= fetch.result()
         return results
 
     names = list(dict.fromkeys(groups))
@@ -133,12 +139,17 @@ def committed_offsets_of(
 
 
 def _fetch(
-    cluster: Client, node_id: int, groups: list[str], deadline: Deadline
+    cluster: Client, node_id: int, groups: list[str], share_s: float
 ) -> dict[str, Offsets | CausewayError]:
-    with cluster.lease(node_id, deadline) as connection:
-        bulk = connection.api_version(OffsetFetchRequest.API_KEY, 8) == 8
-        chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
-        answers = connection.call_many([_fetch_request(c) for c in chunks], _share(deadline))
+    deadline = Deadline(share_s)
+    try:
+        with cluster.lease(node_id, deadline) as connection:
+            bulk = connection.api_version(OffsetFetchRequest.API_KEY, 8) == 8
+            chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
+            requests = [_fetch_request(chunk) for chunk in chunks]
+            answers = connection.call_many(requests, deadline.left())
+    except CausewayError as error:
+        return dict.fromkeys(groups, error)
     return {
         name: _offsets(cluster, name, answer)
         for chunk, whole in zip(chunks, answers, strict=True)
@@ -193,7 +204,7 @@ def commit_offsets(
     doubtful: dict[str, CausewayError] = {}
 
     def attempt(left: list[str], deadline: Deadline) -> dict[str, CommitResults | CausewayError]:
-        by_node, errors = _coordinators(cluster, left, deadline)
+        by_node, errors = _coordinators(cluster, left, deadline, PATIENCE_S)
         results: dict[str, CommitResults | CausewayError] = {**errors}
         connections = max(1, COMMITTING_CONNECTIONS // max(1, len(by_node)))
         shares = [
@@ -292,12 +303,13 @@ def _commit_results(cluster: Client, group: str, answer: Any) -> CommitResults |
 
 
 def _coordinators(
-    cluster: Client, groups: Sequence[str], deadline: Deadline
+    cluster: Client, groups: Sequence[str], deadline: Deadline, patience_s: float
 ) -> tuple[dict[int, list[str]], dict[str, CausewayError]]:
     """The groups by the broker that coordinates them, and those for which there is none now."""
     by_node: dict[int, list[str]] = defaultdict(list)
     errors: dict[str, CausewayError] = {}
-    with cluster.lease(None, deadline) as connection:
+    share = Deadline(_share(deadline, patience_s, groups))
+    with cluster.lease(None, share) as connection:
         bulk = connection.api_version(FindCoordinatorRequest.API_KEY, 4) == 4
         chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
         requests = [
@@ -306,7 +318,7 @@ def _coordinators(
             )
             for chunk in chunks
         ]
-        answers = connection.call_many(requests, _share(deadline))
+        answers = connection.call_many(requests, share.left())
     for chunk, whole in zip(chunks, answers, strict=True):
         for group, found in [(c.key, c) for c in whole.coordinators] or [(chunk[0], whole)]:
             if found.error_code:
@@ -322,9 +334,11 @@ def _coordinators(
     return by_node, errors
 
 
-def _share(deadline: Deadline) -> float:
-    """As Client.once: half of the time, so that one frozen broker leaves the others some."""
-    return max(0.05, min(deadline.left(), deadline.seconds / 2))
+def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
+    """How long one broker may take to tell of `groups`: as in Client.once at most half of the time,
+    so that one frozen broker leaves the others some."""
+    requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
+    return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))
 
 
 def _cut(items: Sequence[str], size: int) -> Iterator[list[str]]:

@@ -202,8 +202,8 @@ def test_a_partition_without_a_leader_and_a_slow_group_hold_up_no_other(
     assert outcome.items == {"hanging": str(TIMED_OUT)}
     assert outcome.unfinished, "so that it is tried again soon"
 
-    # Next time it keeps nobody waiting but itself, together with others though it is.
-    monkeypatch.setattr(module, "_TOGETHER", 3)
+    # Next time it keeps nobody waiting but itself, though one request would have room for all.
+    monkeypatch.setattr(module, "_TOGETHER", 500)
     source.committed = {name: {SOURCE: Committed(offset=9)} for name in names}
     groups.work()
     done = {TARGET: Committed(offset=9)}

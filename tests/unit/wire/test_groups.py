@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,13 +27,17 @@ GROUPS = [f"g{number}" for number in range(7)]
 
 
 class Script:
-    """One broker that coordinates every group. `errors`: a group's codes, first to last, before
+    """One broker that coordinates every group, under several ids where some are `hanging`: groups
+    and the ids of their coordinators, who don't tell what they have committed until `release`, by
+    which time nobody asks. `errors`: a group's codes, first to last, before
     success; "hang up" closes the connection instead. `committed`: what commits have arrived."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
         self.errors: dict[str, list[int | str]] = {}
         self.committed: list[str] = []
+        self.hanging: dict[str, int] = {}
+        self.release = threading.Event()
         broker.handlers |= {
             MetadataRequest: self.metadata,
             FindCoordinatorRequest: self.find_coordinator,
@@ -51,16 +58,22 @@ class Script:
 
     def metadata(self, _request: Any, _version: int) -> Any:
         kind = response_class(MetadataRequest)
-        here = kind.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.broker.port)
-        return kind(brokers=[here], cluster_id="x", controller_id=1, topics=[])
+        brokers = [
+            kind.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=self.broker.port)
+            for node in (1, *self.hanging.values())
+        ]
+        return kind(brokers=brokers, cluster_id="x", controller_id=1, topics=[])
 
     def find_coordinator(self, request: Any, version: int) -> Any:
         kind = response_class(FindCoordinatorRequest)
-        where = {"node_id": 1, "host": "127.0.0.1", "port": self.broker.port, "error_code": 0}
+        where = {"host": "127.0.0.1", "port": self.broker.port, "error_code": 0}
         if version < 4:
-            return kind(**where)
+            return kind(node_id=1, **where)
         return kind(
-            coordinators=[kind.Coordinator(key=k, **where) for k in request.coordinator_keys]
+            coordinators=[
+                kind.Coordinator(key=key, node_id=self.hanging.get(key, 1), **where)
+                for key in request.coordinator_keys
+            ]
         )
 
     def list_groups(self, _request: Any, version: int) -> Any:
@@ -79,6 +92,9 @@ class Script:
         )
 
     def fetch(self, request: Any, version: int) -> Any:
+        if any(asked.group_id in self.hanging for asked in request.groups or ()):
+            self.release.wait(60)
+            return None
         kind = response_class(OffsetFetchRequest)
         part = {"committed_leader_epoch": 3, "metadata": "m", "error_code": 0}
         if version < 8:
@@ -217,6 +233,23 @@ def test_nor_does_a_coordinator_that_moves(
     assert code(results.pop("g1")) == 14
     assert results == {group: {TP: None} for group in GROUPS if group != "g1"}
     assert asked - len(script.errors["g1"]) < 10
+
+
+def test_nor_do_coordinators_that_hang(script: Script) -> None:
+    """All of them together are waited for as one is, and not for half of the request time-out."""
+    script.hanging = {group: number for number, group in enumerate(GROUPS[1:], 2)}
+    with Cluster(replace(script.settings, request_timeout_ms=60_000)) as cluster:
+        begun = time.monotonic()
+        try:
+            found = committed_offsets_of(cluster, GROUPS, patience_s=1.0)
+        finally:
+            script.release.set()
+        assert time.monotonic() - begun < 5
+    assert found.pop("g0") == {TP: AT}
+    assert found.keys() == script.hanging.keys()
+    for error in found.values():
+        assert isinstance(error, UnreachableError), error
+        assert error.retriable
 
 
 def test_commits_have_an_answer_each(script: Script, cluster: Cluster) -> None:

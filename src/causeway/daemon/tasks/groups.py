@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
@@ -211,10 +211,11 @@ class Groups:
         left_out: dict[str, str] = {}
         failed: dict[str, str] = {}
         slow: set[str] = set()
-        # Those that were slow the last time come last: they hold up each other only.
-        names = sorted(followed.commits, key=lambda group: group in self._slow)
-        for at in range(0, len(names), _TOGETHER):
-            some = {group: followed.commits[group] for group in names[at : at + _TOGETHER]}
+        # Those that were slow the last time come last, by themselves: they hold up each other only.
+        quick = [group for group in followed.commits if group not in self._slow]
+        held_up = [group for group in followed.commits if group in self._slow]
+        for names in (*_cut(quick), *_cut(held_up)):
+            some = {group: followed.commits[group] for group in names}
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
             planned = groups.commits(
@@ -235,6 +236,10 @@ class Groups:
             }
         self._slow = frozenset(slow)
         return left_out, failed
+
+
+def _cut(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + _TOGETHER] for start in range(0, len(names), _TOGETHER))
 
 
 def _may_answer_soon(answer: object) -> bool:
