@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from causeway.control.topics import MirroredTopic
+from causeway.config.settings import RunSettings
+from causeway.control import topics
+from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions import discovery
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.claims import Wish
-from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
-from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from causeway.relay.progress import Contents
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
+from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from tests.unit.daemon import test_claims
 
 LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
 
@@ -97,3 +105,62 @@ def test_a_wish_stands_once_for_what_was_there_at_first(
     assert wish_of(TopicPartition("old", 1)) == wish, "it could not be asked yet"
     for at in (TopicPartition("old", 0), TopicPartition("old", 2), TopicPartition("new", 0)):
         assert not wish_of(at).acts, at
+
+
+class Quiet:
+    """A fleet, and a leadership, of which nothing is wanted here."""
+
+    alone_in_s, progress_lost = 0.0, False
+
+    def add(self, assignments: Iterable[Any]) -> None:
+        assert not list(assignments)
+
+    def remove(self, keys: Collection[Any], lease_s: float) -> bool:
+        return True
+
+
+def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else nobody hears of it, and a run until it is caught up is content."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    topic = replace(test_claims.TOPIC, target_id=None, partitions=1)
+    number = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    there = TopicMetadata(name="orders", topic_id=topic.source_id, partitions={0: number})
+    observed = topics.Observed(
+        source_topics={"orders": there},
+        source_configs={},
+        target_topics={},
+        target_configs={},
+        target_defaults={},
+        target_brokers=1,
+    )
+    anew = CreateTopic(topic="A.orders", partitions=1, replication_factor=1, configs=())
+    planned = topics.TopicPlan(mirrored=(topic,), left_out=(), changes=(anew,), problems=())
+    monkeypatch.setattr(topics, "observe", lambda *_: observed)
+    monkeypatch.setattr(topics, "plan", lambda *_: planned)
+    error = broker_error(UNKNOWN_TOPIC_OR_PARTITION, "ask", "A.orders")
+    both = cast(Any, Brokers(dict.fromkeys(("A.orders", "mm2-offsets.A.internal"), error)))
+    registry, known = Registry("A->B"), test_claims.progress()
+    registry.begin(Contents(partitions={known.source: known}))
+    intake = Intake(
+        test_claims.LINK,
+        RunSettings(),
+        Sides(source=both, target=both, source_admin=both, target_admin=both),
+        cast(Any, Quiet()),
+        registry,
+        cast(Any, Quiet()),
+        source_key="",
+        target_key="",
+        wish=Wish(),
+        bounded=True,
+        writing=threading.Lock(),
+    )
+
+    for _ in range(2):
+        intake.look()
+        (row,) = registry.status()
+        assert row.state is State.STOPPED
+        assert "A.orders was deleted at the target" in (row.reason or "")
+    (entry,) = registry.take_dirty()[1]
+    assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"

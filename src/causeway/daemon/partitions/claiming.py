@@ -242,12 +242,12 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
     `{}` in it stands for the offset before which all is mirrored. `gone`: topics of the source."""
     reasons = []
     for row in rows:
-        name, target = row.progress.topic, row.topic.target
+        name = row.progress.topic
         now = found.mirrored.get(name)
         if name in gone:
             reason = claims.deleted(name)
         elif name in found.lost_targets:
-            reason = f"{target} was deleted at the target ({claims.ACT})"
+            reason = claims.target_deleted(row.topic)
         elif now is None:
             continue
         elif anew := claims.made_anew(row.progress, now):

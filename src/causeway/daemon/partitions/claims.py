@@ -224,6 +224,10 @@ def deleted(topic: str) -> str:
     return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
 
 
+def target_deleted(topic: MirroredTopic) -> str:
+    return f"{topic.target} was deleted at the target ({ACT})"
+
+
 def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
     """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
     target_id = topic.target_id or NO_TOPIC_ID

@@ -40,14 +40,15 @@ class Sides:
 class Found:
     """`mirrored`: topics whose target is there, by source name; `created`: those target topics
     that this look has made, and that are empty. `counts`: all topics of the source, with their
-    numbers of partitions. `unfinished`: something may be better when asked again soon."""
+    numbers of partitions. `lost_targets`: by source name, those whose target was mirrored to and is
+    gone. `unfinished`: something may be better when asked again soon."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     counts: Mapping[str, int] = field(default_factory=dict)
     troubles: list[Trouble] = field(default_factory=list)
     errors: list[CausewayError] = field(default_factory=list)
-    lost_targets: frozenset[str] = frozenset()  # source names whose target topic is gone
+    lost_targets: Mapping[str, MirroredTopic] = field(default_factory=dict)
     unfinished: bool = False
 
     def trouble(self, topic: str, error: CausewayError) -> None:
@@ -83,7 +84,8 @@ def look(
         and t.source in begun
         and not wish_of(TopicPartition(t.source, 0)).acts
     }
-    found.lost_targets = _absent(sides.target_admin, lost, found)
+    absent = _absent(sides.target_admin, lost, found)
+    found.lost_targets = {t.source: t for t in plan.mirrored if t.source in absent}
     names = {topic.target: topic.source for topic in plan.mirrored}
     changes = [change for change in plan.changes if change.topic not in lost]
     failed: dict[str, type] = {}

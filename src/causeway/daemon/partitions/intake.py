@@ -73,6 +73,7 @@ class Intake:
             self._sides, self._link, self._registry.known(), self._claimer.wish_of
         )
         gone = self._check_known(found)
+        self._stop_lost(found)
         self._reroute(found)
         wanted = [
             (topic, partition)
@@ -128,6 +129,19 @@ class Intake:
             }
         )
         return gone
+
+    def _stop_lost(self, found: Found) -> None:
+        """What an earlier leader has mirrored to topics that are gone since."""
+        with self._writing:
+            left, _ = self._registry.left()
+            rows = []
+            for at, progress in left.items():
+                if (topic := found.lost_targets.get(at.topic)) is not None:
+                    known = progress.reason if progress.state is State.STOPPED else None
+                    reason = known or claims.target_deleted(topic)
+                    after = claims.stopped(topic, at.partition, progress, reason)
+                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
+            self._registry.add(rows)
 
     def _reroute(self, found: Found) -> None:
         """Lets go of the partitions that go by key from now on, to be claimed for that. What was
