@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from causeway.errors import CausewayError, DivergedError
+from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
 from causeway.relay.recovery.recover import Resumption
 from tests.harness import world as world_module
@@ -320,6 +320,51 @@ def test_a_target_that_lost_records_and_was_filled_up_by_others(
     (found,) = _resumed(world.recover({0: Pair(source=7, target=7, sequence=7)})).outlets
 
     assert found.pair == Pair(source=left, target=log.end, sequence=left)
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
+@pytest.mark.parametrize("upto", [17, 27], ids=["below the pair", "past it"])
+@pytest.mark.parametrize("later", [0, 2], ids=["all below", "some after"])
+def test_a_pair_above_what_was_sent_since(later: int, upto: int, remembered: bool) -> None:
+    """The target lost others' newest records up to the pair, then got two of ours below it, of
+    which nobody told the driver."""
+    world = plain_world(60, 10)
+    world.exclusive = False
+    log = world.targets[0]
+
+    def others(end: int) -> None:
+        while log.end < end:
+            log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
+
+    def ours(first: int, count: int) -> None:
+        records = [Rec(offset=log.end + i, value=b"%d" % (first + i)) for i in range(count)]
+        log.append(records, producer_id=OURS, epoch=0, sequence=first)
+
+    others(15)
+    ours(10, 2)
+    others(upto)
+    if later:
+        ours(12, later)
+    world.remembered = {0: {OURS: 11 + later}} if remembered else {}
+
+    (found,) = _resumed(world.recover({0: Pair(source=10, target=20, sequence=10)})).outlets
+
+    assert found.pair == Pair(source=12 + later, target=log.end, sequence=12 + later)
+
+
+@pytest.mark.parametrize("target", [8, 30], ids=["before the end", "past it"])
+def test_what_the_broker_knows_and_the_log_lacks_is_on_its_way(target: int) -> None:
+    """Another lane's, appended since the log's end was asked for."""
+    world = plain_world(60, 10)
+    world.exclusive = False
+    log = world.targets[0]
+    log.append([Rec(offset=10 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
+    world.remembered = {0: {OURS: 11}}
+
+    answer = world.recover({0: Pair(source=10, target=target + 5, sequence=10)})
+
+    assert isinstance(answer, BrokerError)
+    assert answer.retriable
 
 
 @pytest.mark.parametrize("others", [7, 12], ids=["up to the pair", "past it"])

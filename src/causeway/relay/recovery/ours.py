@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.errors import DivergedError, ProtocolError
+from causeway.errors import CausewayError, DivergedError, ProtocolError
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.survey import cleanup_policy, place_of
@@ -56,11 +56,21 @@ class LastOfOurs:
         )
 
 
+class PairTooHighError(Exception):
+    """What of ours came after a pair may lie below its target offset: see `lowered`. `otherwise`
+    is what to say where it does not."""
+
+    def __init__(self, otherwise: CausewayError) -> None:
+        super().__init__(str(otherwise))
+        self.otherwise = otherwise
+
+
 class Before(NamedTuple):
-    """The last batch of ours below some target offset. `following`: the sequence after it;
-    `content`: of its last record, None where compaction left none."""
+    """The last batch of ours below some target offset. `following`: the sequence after it; `end`:
+    the target offset after it; `content`: of its last record, None where compaction left none."""
 
     following: int
+    end: int
     content: Content | None
     append_times: bool
 
@@ -73,6 +83,7 @@ class Before(NamedTuple):
 
 
 def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Cluster) -> LastOfOurs:
+    """Raises CausewayError, PairTooHighError."""
     pair = outlet.pair
     count, index, raw, foreign = 0, -1, None, False
     # Whether a batch does not lie where its sequence has it, each offset being a record of ours: an
@@ -118,7 +129,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
             # wrote, so each offset was one record of ours.
             return LastOfOurs(end - pair.target, -1, None, foreign)
     elif lacking and log_start(target, outlet) <= pair.target and not is_compacted(target, outlet):
-        raise not_as_sent(outlet, lacking)
+        raise PairTooHighError(not_as_sent(outlet, lacking))
     if raw is None:
         return LastOfOurs(count, -1, None, foreign)
     fields = HEADER.unpack_from(raw)
@@ -155,18 +166,49 @@ def moved_since(outlet: Outlet, remembered: int | None, target: Cluster) -> int 
     return ahead if ahead <= SEQUENCE_SPACE // 2 else ahead - SEQUENCE_SPACE
 
 
+def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
+    """`outlet` with its pair lowered to below what of ours comes after it; None where no such
+    record lies below the pair.
+
+    The target lost others' newest records up to the pair. What was sent since lies where those had
+    been, and who sent it died before telling:
+
+        ──[ours, to q − 1]──[others' ┊ lost]──T      ──[ours, to q − 1]──[others']──[ours, q …]──T
+    """
+    pair = outlet.pair
+    stop = min(end, pair.target)
+    newest, _ = last_before(outlet, stop, target)
+    if newest is None or not is_past(pair.sequence, newest.following):
+        return None
+    before, _ = last_before(outlet, stop, target, upto=pair.sequence)
+    lower = pair._replace(target=before.end if before else 0)
+    return outlet.model_copy(update={"pair": lower})
+
+
+def is_past(sequence: int, following: int) -> bool:
+    """Whether records from `sequence` on come before sequence `following`."""
+    return 0 < distance(sequence, following) <= SEQUENCE_SPACE // 2
+
+
 def last_before(
-    outlet: Outlet, end: int, target: Cluster, *, most_bytes: int | None = None
+    outlet: Outlet,
+    end: int,
+    target: Cluster,
+    *,
+    upto: int | None = None,
+    most_bytes: int | None = None,
 ) -> tuple[Before | None, bool]:
-    """The last batch of ours below target offset `end`, looked for in ever longer stretches; and
-    whether the whole log was looked through, where it has none in `most_bytes`."""
+    """The last batch of ours below target offset `end`, of those that end before sequence `upto`;
+    looked for in ever longer stretches; and whether the whole log was looked through, where it has
+    none in `most_bytes`."""
     stop, window, read = end, 1, 0
     while True:
         start = max(0, end - window)
         found = None
         for raw in walk.raw_batches(target, place_of(outlet), start, stop):
             read += len(raw)
-            if _is_ours(HEADER.unpack_from(raw), outlet):
+            fields = HEADER.unpack_from(raw)
+            if _is_ours(fields, outlet) and (upto is None or not is_past(upto, _following(fields))):
                 found = raw
             if most_bytes is not None and read > most_bytes:
                 return None, False
@@ -207,12 +249,16 @@ def _is_ours(fields: tuple[int, ...], outlet: Outlet) -> bool:
     return fields[9] == outlet.producer_id and not fields[5] & CONTROL
 
 
+def _following(fields: tuple[int, ...]) -> int:
+    return advance(fields[11], fields[6] + 1)
+
+
 def _before(raw: memoryview) -> Before:
     fields = HEADER.unpack_from(raw)
     found = _decoded(raw)
     last = fields[0] + fields[6]
     content = content_of(found[-1]) if found and found[-1].offset == last else None
-    return Before(advance(fields[11], fields[6] + 1), content, bool(fields[5] & LOG_APPEND_TIME))
+    return Before(_following(fields), last + 1, content, bool(fields[5] & LOG_APPEND_TIME))
 
 
 def _decoded(raw: memoryview) -> list[Record]:

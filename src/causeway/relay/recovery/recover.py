@@ -23,7 +23,7 @@ from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.retrace import Found, SourceLog
-from causeway.relay.recovery.survey import Request, Survey, not_settled, place_of
+from causeway.relay.recovery.survey import KEEPS_MOVING, Request, Survey, not_settled, place_of
 from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.batches import advance
 from causeway.wire.cluster import Cluster
@@ -137,6 +137,25 @@ def _find_place(
     remembered: int | None,
 ) -> Found:
     """`remembered`: our last sequence by the broker's memory, asked where others may write."""
+    try:
+        return _count_on(assignment, outlet, source, end, target, remembered)
+    except ours.PairTooHighError as doubt:
+        lower = ours.lowered(outlet, end, target)
+        if lower is None:
+            raise doubt.otherwise from None
+    outlets = tuple(lower if one is outlet else one for one in assignment.outlets)
+    assignment = assignment.model_copy(update={"outlets": outlets})
+    return _find_place(assignment, lower, source, end, target, remembered)
+
+
+def _count_on(
+    assignment: Assignment,
+    outlet: Outlet,
+    source: SourceLog,
+    end: int,
+    target: Cluster,
+    remembered: int | None,
+) -> Found:
     pair, epoch = outlet.pair, assignment.leader_epoch
     exclusive = assignment.is_ours_alone(outlet)
     if outlet.producer_id < 0 or (end == pair.target and exclusive):
@@ -154,7 +173,7 @@ def _find_place(
         if moved != 0 and ours.log_start(target, outlet) > pair.target:
             last = replace(last, count=_deleted_since(outlet, moved))
         elif moved:
-            raise not_settled(place_of(outlet), "its end keeps moving: another lane is at work")
+            raise ours.PairTooHighError(not_settled(place_of(outlet), KEEPS_MOVING))
     if last.count == 0:
         moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
         return Found(moved_on, epoch, exclusive)

@@ -24,10 +24,10 @@ from causeway.relay import walk as walks
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
-from causeway.relay.recovery.survey import cleanup_policy, place_of
+from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled, place_of
 from causeway.relay.shares import shares
 from causeway.relay.walk import Content, content_of
-from causeway.wire.batches import Batch, advance, distance
+from causeway.wire.batches import SEQUENCE_SPACE, Batch, advance, distance
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import records_of, split
 
@@ -206,7 +206,8 @@ def count_back(
     remembered: int | None,
 ) -> Found:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
-    record of ours tells by its sequence how many relayed records before the pair to go back."""
+    record of ours tells by its sequence how many relayed records before the pair to go back.
+    Raises CausewayError, PairTooHighError."""
     pair = outlet.pair
     before, _ = ours.last_before(outlet, min(end, pair.target), target)
     if remembered is not None:
@@ -223,12 +224,16 @@ def count_back(
             f"the target ({place_of(outlet)}) lost records before offset {pair.target}, and "
             "nothing tells how many of them were ours",
         )
+    if lost > SEQUENCE_SPACE // 2:  # none: the last record of ours comes after the pair
+        raise ours.PairTooHighError(not_settled(place_of(outlet), KEEPS_MOVING))
     # One more, which the target still has, shows that the count is right.
     wanted = lost + 1
     position = max(source.start, pair.source - wanted)
     while True:
-        batches = list(_relayed_between(source, assignment, position, pair.source, outlet))
-        count = sum(batch.records for batch in batches)
+        first, count = None, 0
+        for batch in _relayed_between(source, assignment, position, pair.source, outlet):
+            first = first or batch
+            count += batch.records
         if count >= wanted or position == source.start:
             break
         position = max(source.start, position - (wanted - count))
@@ -239,11 +244,11 @@ def count_back(
             "has them all",
             remedy="start with --from to go on with what is left",
         )
-    epoch = batches[0].leader_epoch if batches else assignment.leader_epoch
+    epoch = first.leader_epoch if first else assignment.leader_epoch
     lost_from = advance(pair.sequence, -lost)
-    if count == wanted:
-        kept = records_of(batches[0])[0]
-        position = batches[0].source_offset(0) + 1
+    if first and count == wanted:
+        kept = records_of(first)[0]
+        position = first.source_offset(0) + 1
         gapless = pair.source - position == lost  # nothing was compacted away
         if (
             not gapless

@@ -21,6 +21,7 @@ T = TypeVar("T")
 SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
 SETTLE_TIMEOUT_S = 30.0
 REPLICATED_S = 2.0  # so long it waits for followers to have copied what a leader's log holds
+KEEPS_MOVING = "its end keeps moving: another lane is at work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def _settled_ends(
                 ends[place] = answer
                 moving.discard(place)
     for place in moving:
-        ends[place] = not_settled(place, "its end keeps moving: another lane is at work")
+        ends[place] = not_settled(place, KEEPS_MOVING)
     return {**ends, **hanging}
 
 
