@@ -36,6 +36,14 @@ def test_only_old_records_wait_and_not_for_ever(
     assert must_wait(flow, [batch(NOW_MS), batch(timestamp)], 1000) is waits
 
 
+def test_where_no_sequence_keeps_anything_out_nothing_waits() -> None:
+    """At least once, without a producer id: the broker has nothing to forget."""
+    flow = Bench().flow(producer_id=-1)
+    flow.late_by = 1005
+
+    assert not must_wait(flow, [batch(OLD_MS)], 1000)
+
+
 def test_what_is_unanswered_when_its_connection_goes_may_be_late() -> None:
     """By the request's time-out, and as long as the broker has said that it will read nothing."""
     bench = Bench()

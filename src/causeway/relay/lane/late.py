@@ -28,5 +28,10 @@ def is_young(timestamp_ms: int) -> bool:
 
 def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
     """Whether one of `batches` is old, and what was sent before it may still arrive. Then the flow
-    waits until `late_by`, and looks at the target's log again before it sends."""
-    return now < flow.late_by and not all(is_young(batch.max_timestamp) for batch in batches)
+    waits until `late_by`, and looks at the target's log again before it sends. Where there is no
+    producer for the broker to forget, waiting is of no use."""
+    return (
+        now < flow.late_by
+        and any(outlet.idempotent for outlet in flow.outlets)
+        and not all(is_young(batch.max_timestamp) for batch in batches)
+    )
