@@ -184,7 +184,9 @@ def test_a_transactional_id_fences_its_older_holder(
     topic = prefix + "topic"
     tp = TopicPartition(topic, 0)
     source.create_topic(topic)
+    assert cluster.knows_transactional_id(prefix + "id") is False
     producer_id, epoch = cluster.init_transactional_id(prefix + "id")
+    assert cluster.knows_transactional_id(prefix + "id") is True
     assert cluster.produce_batch(tp, make_batch([b"1"], producer=(producer_id, epoch, 0))) == 0
 
     assert cluster.init_transactional_id(prefix + "id") == (producer_id, epoch + 1)

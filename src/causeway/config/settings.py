@@ -177,6 +177,11 @@ class LinkSettings:
         return f"{self.source.alias}.{self.target.alias}"
 
     @property
+    def transactional_id(self) -> str:
+        """Whose epoch tells the drivers of the link apart."""
+        return f"causeway.{self.slug}"
+
+    @property
     def progress_topic(self) -> str:
         return f"__causeway.{self.slug}.progress"
 

@@ -9,10 +9,13 @@
 A transactional id's epoch outlives the progress topic: one above 0 where the topic holds no lease
 tells that it was lost (deleted, or its disk), and not that this is the link's first start. So that
 two first drivers are not taken for that, each announces itself in the topic before it asks for its
-epoch, and the first in the log goes first. What was found stays in the leases from then on. A
-topic that is lost under a running driver is told by the offsets that its writes get, which go back;
-each lease says how far the topic had come, so that the next driver sees it as well. Kafka
-forgets a transactional id that nobody used for a week, and then a loss looks like a first start.
+epoch, and the first in the log goes first; and it looks whether the id has an epoch before it asks
+for one (since Kafka 3.0), as an answer may be lost, and the next one is higher. What was found
+stays in the leases from then on. Kafka forgets a transactional id that nobody used for a week, and
+then a loss looks like a first start.
+
+A topic that is lost under a running driver is told by the offsets that its writes get, which go
+back. Each lease says how far the topic had come, so that the next driver sees it as well.
 
 The broker's refusal keeps records of an older leader out; the lease only keeps two healthy drivers
 from taking the link from each other in turns.
@@ -80,8 +83,9 @@ class Leadership:
         """
         self._topic.ensure()
         contents = self._topic.read()
-        if not contents.leases:
+        if not any(lease.process == self._process for lease in contents.leases):
             self._progress_lost = None
+        if not contents.leases:
             self._announce(contents)
         if not self._wait_for_lease(contents, stop, on_standby):
             return None
@@ -222,7 +226,10 @@ class Leadership:
 
     def _take(self) -> None:
         if self._link.delivery == "exactly-once":
-            producer = self._cluster.init_transactional_id(f"causeway.{self._link.slug}")
+            name = self._link.transactional_id
+            if self._progress_lost is None and self._cluster.knows_transactional_id(name) is False:
+                self._progress_lost = False
+            producer = self._cluster.init_transactional_id(name)
         else:
             producer = _NOBODY
         if self._progress_lost is None:

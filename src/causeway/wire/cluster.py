@@ -148,6 +148,10 @@ class Cluster(Client):
         """See producers.init_transactional_id."""
         return producers.init_transactional_id(self, transactional_id)
 
+    def knows_transactional_id(self, transactional_id: str) -> bool | None:
+        """See producers.knows_transactional_id."""
+        return producers.knows_transactional_id(self, transactional_id)
+
     def last_sequences(
         self, tps: Collection[TopicPartition]
     ) -> dict[TopicPartition, dict[int, int] | CausewayError]:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
-from causeway.errors import CausewayError, UnreachableError
+from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire.codes import (
     CORRUPT_MESSAGE,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT,
     STALE_METADATA,
+    TRANSACTIONAL_ID_NOT_FOUND,
     broker_error,
 )
 from causeway.wire.deadline import Deadline
@@ -83,6 +84,29 @@ def _init_transactional(
             needs=f"WRITE on transactional id {transactional_id}",
         )
     return answer.producer_id, answer.producer_epoch
+
+
+def knows_transactional_id(cluster: Client, transactional_id: str) -> bool | None:
+    """Whether the transactional id has an epoch by now; None where its coordinator does not tell
+    (before Kafka 3.0, or us). Raises CausewayError where it cannot be asked."""
+    deadline = Deadline(cluster.timeout_s)
+
+    def ask() -> bool:
+        node_id = cluster.coordinator(TRANSACTION, transactional_id)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        code = cluster.once(request, node_id, deadline).transaction_states[0].error_code
+        if code and code != TRANSACTIONAL_ID_NOT_FOUND:
+            raise broker_error(code, "look up transactional id", f"{transactional_id} on {cluster}")
+        return not code
+
+    try:
+        return cluster.retry(deadline, ask)
+    except AuthorizationError:
+        return None
+    except BrokerError as error:
+        if error.retriable:
+            raise
+        return None
 
 
 def _init_request(transactional_id: str | None) -> Any:

@@ -53,6 +53,9 @@ class Broker:
             self._epoch += 1
             return self.producer_id, self._epoch
 
+    def knows_transactional_id(self, name: str) -> bool | None:
+        return self._epoch >= 0
+
     def forget_producer(self) -> None:
         """As Kafka does when a transactional id was not used for long."""
         self.producer_id, self._epoch = self.producer_id + 1, -1
@@ -354,3 +357,27 @@ def test_a_standby_reads_a_topic_that_was_made_anew_from_its_start(
     assert caught.value.retriable
     assert [p.position for p in acquire(two).partitions.values()] == [6]
     assert two.progress_lost
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_first_epoch_whose_answer_was_lost_makes_no_loss_where_the_broker_tells(
+    driver: Callable[[str], Leadership],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    tells: bool,
+) -> None:
+    """Where it does not, the doubt stops rather than doubles."""
+    init = broker.init_transactional_id
+
+    def asked_twice(name: str) -> tuple[int, int]:
+        init(name)
+        return init(name)
+
+    monkeypatch.setattr(broker, "init_transactional_id", asked_twice)
+    if not tells:
+        monkeypatch.setattr(broker, "knows_transactional_id", lambda name: None)
+    for name in ("one", "two"):
+        leader = driver(name)
+        acquire(leader)
+        assert leader.progress_lost is not tells
+        leader.release()
