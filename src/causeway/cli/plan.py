@@ -111,7 +111,7 @@ def _show(out: Output, each: LinkPlan) -> None:
         )
     for acl in each.acls.creates:
         out.print(f"ACL to create: {acl}")
-    for note in each.acls.notes:
+    for note in (*each.acls.notes, *each.starts.notes):
         out.print(note)
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")

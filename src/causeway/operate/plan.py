@@ -191,6 +191,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             "notes": list(each.acls.notes),
         },
         "new_progress_topic": each.new_progress_topic,
+        "notes": list(each.starts.notes),
         "internal_in_kafka_3": list(each.internal_in_kafka_3),
         "left_out": [
             {"topic": left.topic, "code": left.code, "reason": left.reason}

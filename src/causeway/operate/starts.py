@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +17,8 @@ from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
 from causeway.relay.progress import Contents
 from causeway.relay.topic_log import TopicLog
+
+_IDS = "__transaction_state"
 
 
 class How(StrEnum):
@@ -46,10 +48,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """Partitions that could not be asked about, and those that would stop, are in `problems`."""
+    """Partitions that could not be asked about, and those that would stop, are in `problems`.
+    `notes`: what cannot be told before a run."""
 
     partitions: tuple[Start, ...] = ()
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def plan(
@@ -79,6 +83,8 @@ def plan(
             sides, link, part, lambda _: Wish(), result, lambda _: True, copied
         ).items()
     }
+    lost = _progress_lost(sides, link, contents, there)
+    in_doubt = set()
     starts: list[Start] = []
     problems = [
         Problem(topic=trouble.topic, error=error)
@@ -90,16 +96,10 @@ def plan(
         if at not in places:
             continue
         place = places[at]
-        decision = claims.decide(
-            topic,
-            number,
-            contents.partitions.get(at),
-            place,
-            link,
-            Wish(),
-            copied.get(at),
-            progress_lost=_progress_lost(contents),
-        )
+        told = topic, number, contents.partitions.get(at), place, link, Wish(), copied.get(at)
+        decision = claims.decide(*told, progress_lost=bool(lost))
+        if lost is None and type(claims.decide(*told, progress_lost=True)) is not type(decision):
+            in_doubt.add(topic.target)
         how, offset = _taken_up(decision)
         starts.append(
             Start(
@@ -115,7 +115,18 @@ def plan(
             problems.append(
                 Problem(topic=topic.source, error=DivergedError("mirror", str(at), decision.reason))
             )
-    return Starts(partitions=tuple(starts), problems=tuple(problems))
+    return Starts(
+        partitions=tuple(starts), problems=tuple(problems), notes=_notes(link, sorted(in_doubt))
+    )
+
+
+def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:
+    if not in_doubt:
+        return ()
+    return (
+        f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost: "
+        f"then a run stops what has data on the target already ({', '.join(in_doubt)})",
+    )
 
 
 def _taken_up(decision: Begin | Adopt | GoOn | GoByKey | Stop) -> tuple[How, int | None]:
@@ -137,7 +148,15 @@ def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]
     return MirrorMakerOffsets(TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias).read()
 
 
-def _progress_lost(contents: Contents) -> bool:
-    """As the last driver has found it, see daemon.leadership."""
+def _progress_lost(
+    sides: Sides, link: LinkSettings, contents: Contents, there: Collection[str]
+) -> bool | None:
+    """As the last driver has found it, or the first will, see daemon.leadership; None where only a
+    run can tell."""
     told = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
-    return bool(told and told[-1])
+    if told:
+        return told[-1]
+    if link.delivery != "exactly-once":
+        return False
+    # To ask for an id makes the topic of all ids, where there is none yet.
+    return sides.target.knows_transactional_id(link.transactional_id) if _IDS in there else None

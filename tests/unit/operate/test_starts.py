@@ -1,0 +1,65 @@
+"""Where a run would begin, and what only a run can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+
+from causeway.daemon.partitions.discovery import Sides
+from causeway.model import TopicPartition
+from causeway.operate import starts
+from causeway.operate.starts import How
+from causeway.relay.progress import Contents
+from causeway.wire.offsets import EARLIEST, OffsetAt
+from tests.unit.daemon import test_claims
+
+TOPIC = replace(test_claims.TOPIC, partitions=1)
+IDS = "__transaction_state"
+
+
+@dataclass
+class Cluster:
+    """Each log has 70 records; `knows` our transactional id."""
+
+    knows: bool | None
+
+    def list_offsets(
+        self, places: Sequence[TopicPartition], timestamp: int, *, read_committed: bool
+    ) -> dict[TopicPartition, OffsetAt]:
+        offset = 0 if timestamp == EARLIEST else 70
+        return {at: OffsetAt(offset=offset, timestamp=-1, leader_epoch=-1) for at in places}
+
+    def knows_transactional_id(self, name: str) -> bool | None:
+        assert name == "causeway.A.B"
+        return self.knows
+
+
+@pytest.mark.parametrize(
+    ("knows", "topics", "how", "doubt"),
+    [
+        (True, (IDS,), How.STOP, False),
+        (False, (IDS,), How.BEGIN, False),
+        (None, (IDS,), How.BEGIN, True),
+        (False, (), How.BEGIN, True),  # hidden from us, perhaps
+    ],
+)
+def test_a_shared_target_whose_progress_was_lost_is_not_promised_from_the_first_record(
+    knows: bool | None, topics: Sequence[str], how: How, doubt: bool
+) -> None:
+    quiet = replace(test_claims.LINK.control, mm2_offsets=False)
+    link = test_claims.link(sole_writer=False, control=quiet)
+    cluster = cast(Any, Cluster(knows))
+    sides = Sides(source=cluster, target=cluster, source_admin=cluster, target_admin=cluster)
+    there = {TOPIC.target: 4, **dict.fromkeys(topics, 50)}
+
+    found = starts.plan(sides, link, [TOPIC], Contents(), there)
+
+    (start,) = found.partitions
+    assert start.how is how
+    assert [problem.topic for problem in found.problems] == (
+        [TOPIC.source] if how is How.STOP else []
+    )
+    assert ["A.orders" in note for note in found.notes] == ([True] if doubt else [])
