@@ -113,7 +113,7 @@ class Row:
     def _held_ms(self, now: float) -> int:
         if self.hold is None or self.progress.state is not State.RUNNING:
             return 0  # what a lane last saw is old news
-        return int(1000 * (now - self.hold.since))
+        return round(1000 * (now - self.hold.since))
 
     def map_record(self) -> OffsetMapRecord:
         assert self.map is not None
