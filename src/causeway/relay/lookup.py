@@ -35,7 +35,8 @@ _NEAR = 4_096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
     """One partition's source offsets to look up, ascending. All lie before the end of `span`, and
-    no relayed record lies between the first of them and its start."""
+    no relayed record lies between the first of them and its start. `floor`: a target offset that is
+    known to lie at or before all of their places."""
 
     source: TopicPartition
     target: TopicPartition
@@ -43,6 +44,7 @@ class Sought:
     read_committed: bool
     span: Span
     offsets: Sequence[int]
+    floor: int = 0
 
 
 class _Counted(NamedTuple):
@@ -130,7 +132,9 @@ def _places(
             found[offset] = span.end.target
             continue
         sequence = (span.end.sequence - record.left) % SEQUENCE_SPACE
-        start = span.start.target if span.foreign else span.end.target - record.left
+        start = (
+            max(span.start.target, sought.floor) if span.foreign else span.end.target - record.left
+        )
         far = batch is None or start > batch.base + batch.last_delta + _NEAR
         if batches is None or (far and not span.foreign):
             batches = _written(sought, target, start, go_on)

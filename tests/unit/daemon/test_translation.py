@@ -55,6 +55,7 @@ class Mapped:
         self.rewinds = 0
         self.stopped = False
         self.placed = True
+        self.points = [Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)]
 
     def mirrored(self) -> list[Mirrored]:
         return [
@@ -80,7 +81,7 @@ class Mapped:
         ]
 
     def place(self, _: TopicPartition, offsets: set[int]) -> dict[int, Any]:
-        known = OffsetMap([Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)])
+        known = OffsetMap(self.points)
         return {offset: known.place(offset) for offset in offsets}
 
     def trim(self, _: Any) -> None:
@@ -117,6 +118,8 @@ class LookUps:
     def __init__(self) -> None:
         self.asked: Counter[tuple[TopicPartition, tuple[int, ...]]] = Counter()
         self.shift = 0
+        self.floors: list[int] = []
+        self.ended = 0
         self.held: set[TopicPartition] = set()
         self.release = threading.Event()
 
@@ -124,6 +127,8 @@ class LookUps:
         self.asked[sought.source, tuple(sought.offsets)] += 1
         if sought.source in self.held:
             assert self.release.wait(60)
+        self.floors.append(sought.floor)
+        self.ended += 1
         return {offset: offset // 2 + self.shift for offset in sought.offsets}
 
 
@@ -190,6 +195,49 @@ def test_a_long_look_up_goes_on_while_the_others_are_answered(
     )
     assert look_ups.asked[DARK, (8,)] == 1
     assert not translator.unfinished
+
+
+def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a look-up takes: the next one begins where that one has ended."""
+    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    look_ups.held = {DARK}
+    translator = translator_of(Mapped())
+    translator.translate({DARK: {6}})
+    look_ups.release.set()
+    await_until(lambda: look_ups.ended == 1, what="the first look-up's end")
+    look_ups.release.clear()
+
+    for offset in (8, 9, 9):
+        place = translator.translate({DARK: {offset}})[DARK][offset]
+        assert (place.target, place.certain) == (3, False), "that of 6"
+        assert "being looked up" in (place.note or "")
+        assert translator.unfinished
+
+    assert look_ups.asked.total() == 2, "one at a time"
+    look_ups.release.set()
+    await_until(
+        lambda: translator.translate({DARK: {9}})[DARK] == {9: Place(4)}, what="the exact place"
+    )
+    assert look_ups.floors[:2] == [0, 3]
+
+
+def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    look_ups.held = {DARK}
+    registry = Mapped()
+    translator = translator_of(registry)
+    translator.translate({DARK: {8}})
+    del registry.points[1]
+    assert "being looked up" in (translator.translate({DARK: {8}})[DARK][8].note or "")
+    look_ups.release.set()
+    await_until(
+        lambda: translator.translate({DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+    )
+    assert look_ups.asked == {(DARK, (8,)): 1}
 
 
 @pytest.mark.parametrize("what", ["stopped", "source made anew", "target made anew", "not placed"])

@@ -34,7 +34,7 @@ from tests.harness.world import (
 MANY = settings(max_examples=300)
 
 
-def find(world: World, first: int, shown: int | None = None) -> dict[int, int]:
+def find(world: World, first: int, shown: int | None = None, floor: int = 0) -> dict[int, int]:
     """Every offset of the stretch from the `first` record to the last one copied. `shown`: see
     FakeCluster, of the source."""
     copied = world.copied[0]
@@ -48,6 +48,7 @@ def find(world: World, first: int, shown: int | None = None) -> dict[int, int]:
         read_committed=True,
         span=Span(start, end),
         offsets=range(start.source, end.source),
+        floor=floor,
     )
     source = FakeCluster("t", SOURCE_ID, {0: world.source}, compacted=False, shown=shown)
     target = FakeCluster(TARGET, TARGET_ID, world.targets, compacted=False)
@@ -114,8 +115,10 @@ def test_every_offset_is_found(world: World, data: st.DataObject) -> None:
 @MANY
 @given(worlds(foreign=True), st.data())
 def test_also_between_other_writers_records(world: World, data: st.DataObject) -> None:
+    """Also where a place at or before all of them is known already."""
     assume(world.copied[0])
-    found = find(world, data.draw(st.integers(0, world.copied[0] - 1)))
+    first = data.draw(st.integers(0, world.copied[0] - 1))
+    found = find(world, first, floor=data.draw(st.integers(0, world.places[0][first])))
     assert found == {offset: truth(world, offset) for offset in found}
     assert found
 

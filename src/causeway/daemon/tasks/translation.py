@@ -3,13 +3,15 @@
 Nearly all come from the offset maps in memory. Where a map says only in which span an offset lies,
 the logs are read, once for all offsets of that span, and the answer is remembered for as long as
 somebody keeps asking for it and the target keeps what it has acknowledged. A span that takes long
-to read is read on while the others get their answers, and its own come with a later round.
+to read is read on while the others get their answers, and its own come with a later round. A group
+that has moved by then gets the place where it was: it is at or before the true one, and near it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,9 +70,14 @@ class _Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _UnderWay:
+class _LookUp:
+    stretch: _Stretch
     offsets: Collection[int]
     answer: Future[Answer]
+
+
+# What look-ups that have ended in this round say, by what they were asked for.
+_Told = dict[tuple[TopicPartition, int], Answer]
 
 
 class Translator:
@@ -92,7 +99,7 @@ class Translator:
         self._term = term
         self._known: dict[TopicPartition, tuple[_Version, dict[int, int]]] = {}
         self._pool = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="look up")
-        self._under_way: dict[_Stretch, _UnderWay] = {}
+        self._under_way: dict[TopicPartition, list[_LookUp]] = {}
         self.fallbacks = 0
         self.unfinished = False
 
@@ -170,9 +177,15 @@ class Translator:
     def _remembered(
         self, at: TopicPartition, version: _Version, offsets: Collection[int]
     ) -> Mapping[int, int]:
-        """And forgets what nobody asks for any more, or may be true no more."""
+        """Of each offset, or else of the last one before it. Forgets what nobody asks for any more,
+        or may be true no more."""
         before, known = self._known.get(at, (version, {}))
-        kept = {o: known[o] for o in offsets if o in known} if before == version else {}
+        kept = {}
+        if before == version:
+            ascending = sorted(known)
+            for offset in offsets:
+                if (nearest := _nearest(ascending, offset)) is not None:
+                    kept[nearest] = known[nearest]
         self._known[at] = version, kept
         return kept
 
@@ -182,47 +195,88 @@ class Translator:
         stretches: Mapping[_Stretch, list[int]],
         found: dict[TopicPartition, dict[int, Place]],
     ) -> None:
-        for stretch in [s for s in self._under_way if s not in stretches]:
-            if self._under_way[stretch].answer.done():
-                del self._under_way[stretch]
+        told = self._take_ended()
         # What is quickly read comes first.
         for stretch in sorted(stretches, key=lambda s: s.span.end.source - s.span.start.source):
-            if stretch not in self._under_way:
-                offsets = stretches[stretch]
-                answer = self._pool.submit(self._find, mirrored[stretch.at], stretch, offsets)
-                self._under_way[stretch] = _UnderWay(offsets=offsets, answer=answer)
-        wait([self._under_way[stretch].answer for stretch in stretches], _LOOKUPS_S)
-        for stretch, offsets in stretches.items():
-            job = self._under_way[stretch]
-            if not job.answer.done():
-                for offset in offsets:
-                    found[stretch.at][offset] = self._later(stretch)
-                continue
-            del self._under_way[stretch]
-            self._take(stretch, offsets, job, found[stretch.at])
-
-    def _take(
-        self,
-        stretch: _Stretch,
-        offsets: Collection[int],
-        job: _UnderWay,
-        found: dict[int, Place],
-    ) -> None:
-        answer = job.answer.result()
-        for offset in offsets:
-            if isinstance(answer, CausewayError):
-                found[offset] = self._not_now(answer)
-            elif offset in answer:
-                found[offset] = Place(answer[offset])
-                self._known[stretch.at][1][offset] = answer[offset]
-            elif offset in job.offsets:
-                found[offset] = self._fall_back(
-                    stretch.span.start.target, "the logs no longer tell its exact place"
+            # A group that moves waits for the one under way, or there would be ever more of them.
+            offsets = [
+                offset
+                for offset in stretches[stretch]
+                if (stretch.at, offset) not in told and not self._reading(stretch, offset)
+            ]
+            if offsets:
+                (floor,) = self._earlier(stretch, offsets[:1])
+                answer = self._pool.submit(
+                    self._find, mirrored[stretch.at], stretch, offsets, floor
                 )
-            else:  # the group has moved since the look-up began
-                found[offset] = self._later(stretch)
+                self._under_way.setdefault(stretch.at, []).append(
+                    _LookUp(stretch=stretch, offsets=offsets, answer=answer)
+                )
+        awaited = {
+            answer
+            for stretch, offsets in stretches.items()
+            for offset in offsets
+            for answer in self._reading(stretch, offset)
+        }
+        wait(awaited, _LOOKUPS_S)
+        told |= self._take_ended()
+        for stretch, offsets in stretches.items():
+            known = self._known[stretch.at][1]
+            for offset, earlier in zip(offsets, self._earlier(stretch, offsets), strict=True):
+                found[stretch.at][offset] = (
+                    Place(known[offset])
+                    if offset in known
+                    else self._not_found(told.get((stretch.at, offset)), earlier)
+                )
 
-    def _find(self, partition: Mirrored, stretch: _Stretch, offsets: list[int]) -> Answer:
+    def _reading(self, stretch: _Stretch, offset: int) -> list[Future[Answer]]:
+        """The look-ups under way that read what tells of `offset` in `stretch`. Spans have grown
+        since where the map was thinned out."""
+        at = max(offset, stretch.span.start.source)  # no relayed record lies between the two
+        return [
+            each.answer
+            for each in self._under_way.get(stretch.at, ())
+            if each.stretch.version == stretch.version
+            and each.stretch.span.start.source <= at < each.stretch.span.end.source
+        ]
+
+    def _take_ended(self) -> _Told:
+        """Of the look-ups that are no longer under way; what they have found is known from here
+        on."""
+        told: _Told = {}
+        for at, look_ups in list(self._under_way.items()):
+            ended = [each for each in look_ups if each.answer.done()]
+            self._under_way[at] = [each for each in look_ups if each not in ended]
+            if not self._under_way[at]:
+                del self._under_way[at]
+            version, known = self._known.get(at, (None, {}))
+            for each in ended:
+                if each.stretch.version == version:
+                    answer = each.answer.result()
+                    told |= {(at, offset): answer for offset in each.offsets}
+                    if not isinstance(answer, CausewayError):
+                        known.update(answer)
+        return told
+
+    def _earlier(self, stretch: _Stretch, offsets: Collection[int]) -> list[int]:
+        """Of each offset, the last place that is known to be at or before its own."""
+        known, start = self._known[stretch.at][1], stretch.span.start.target
+        ascending = sorted(known)
+        nearest = [_nearest(ascending, offset) for offset in offsets]
+        return [start if each is None else max(start, known[each]) for each in nearest]
+
+    def _not_found(self, told: Answer | None, earlier: int) -> Place:
+        if isinstance(told, CausewayError):
+            return self._not_now(told)
+        if told is not None:
+            return self._fall_back(earlier, "the logs no longer tell its exact place")
+        self.unfinished = True
+        note = "its exact place is being looked up; until then an earlier one"
+        return Place(earlier, note)
+
+    def _find(
+        self, partition: Mirrored, stretch: _Stretch, offsets: list[int], floor: int
+    ) -> Answer:
         sought = Sought(
             source=partition.source,
             target=partition.target,
@@ -230,6 +284,7 @@ class Translator:
             read_committed=self._read_committed,
             span=stretch.span,
             offsets=offsets,
+            floor=floor,
         )
         try:
             return lookup.find(
@@ -244,11 +299,6 @@ class Translator:
     def _not_now(self, error: CausewayError) -> Place:
         self.unfinished |= error.retriable
         return self._fall_back(None, f"its place cannot be looked up: {error}")
-
-    def _later(self, stretch: _Stretch) -> Place:
-        self.unfinished = True
-        note = "its exact place is being looked up; until then an earlier one"
-        return Place(stretch.span.start.target, note)
 
     def _fall_back(self, target: int | None, note: str) -> Place:
         self.fallbacks += 1
@@ -271,6 +321,12 @@ class Translator:
             list(targets.values()), EARLIEST, patience_s=_PATIENCE_S
         )
         return {at: starts[target] for at, target in targets.items()}
+
+
+def _nearest(ascending: Sequence[int], offset: int) -> int | None:
+    """The last that is not above `offset`."""
+    index = bisect_right(ascending, offset)
+    return ascending[index - 1] if index else None
 
 
 def _within(
