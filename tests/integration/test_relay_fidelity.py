@@ -199,6 +199,31 @@ def test_batches_that_hold_much_more_than_they_weigh(mirror: Mirror) -> None:
     assert int(peak) < 300_000
 
 
+def test_what_is_too_large_to_be_unpacked_stops_once_all_before_it_is_there(
+    mirror: Mirror,
+) -> None:
+    """40 MiB of zeros in 1,400 bytes, amid append times, which every batch is unpacked for."""
+    mirror.create(config={"message.timestamp.type": "LogAppendTime"})
+    mirror.source.produce(mirror.topic, [b"%d" % i for i in range(500)])
+    batch = build(
+        [Rec(offset=0, value=b"\0" * 40 * 1024 * 1024)],
+        codec=4,
+        first=0,
+        next=1,
+        leader_epoch=0,
+        offsets=None,
+    )
+    mirror.driver.source.produce_batch(
+        TopicPartition(mirror.topic, 0), header(batch, -1, -1, -1) + batch.payload
+    )
+
+    mirror.claim()
+    mirror.driver.start_lane(0)
+
+    assert "the batch at offset 500: its" in mirror.await_state(State.STOPPED)
+    assert mirror.target.offsets(mirror.name) == {0: 500}
+
+
 def test_compacted_topic_with_gaps(mirror: Mirror) -> None:
     """Gaps inside batches and between them. The mirror is compacted too, as its config would be."""
     compacted = {
