@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import recover as recovery
@@ -348,3 +348,18 @@ def plain_world(count: int, copied: int) -> World:
         first_sequence=0,
         exclusive=True,
     )
+
+
+def resumed(answer: Resumption | CausewayError) -> Resumption:
+    if isinstance(answer, CausewayError):
+        raise answer
+    return answer
+
+
+START = {0: Pair(source=0, target=0, sequence=0)}
+
+
+def refused(world: World, pairs: dict[int, Pair] | None = None) -> str:
+    answer = world.recover(pairs or START)
+    assert isinstance(answer, DivergedError), answer
+    return str(answer)

@@ -14,21 +14,23 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.errors import DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
-from causeway.relay.recovery.recover import Resumption
 from tests.harness import world as world_module
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (
     FOREIGN,
     OURS,
     SOURCE_ID,
+    START,
     TARGET_ID,
     FakeCluster,
     Log,
     World,
     compact,
     plain_world,
+    refused,
+    resumed,
     worlds,
 )
 
@@ -47,19 +49,13 @@ def _pairs(data: st.DataObject, world: World) -> dict[int, Pair]:
     return pairs
 
 
-def _resumed(answer: Resumption | CausewayError) -> Resumption:
-    if isinstance(answer, CausewayError):
-        raise answer
-    return answer
-
-
 MANY = settings(max_examples=150)
 
 
 @MANY
 @given(worlds(), st.data())
 def test_resumes_after_the_last_record_copied(world: World, data: st.DataObject) -> None:
-    (found,) = _resumed(world.recover(_pairs(data, world))).outlets
+    (found,) = resumed(world.recover(_pairs(data, world))).outlets
     world.check(0, found)
     assert found.exclusive
 
@@ -69,7 +65,7 @@ def test_resumes_after_the_last_record_copied(world: World, data: st.DataObject)
 def test_other_writers_do_not_matter_where_they_are_allowed(
     world: World, data: st.DataObject
 ) -> None:
-    (found,) = _resumed(world.recover(_pairs(data, world))).outlets
+    (found,) = resumed(world.recover(_pairs(data, world))).outlets
     world.check(0, found)
 
 
@@ -77,8 +73,8 @@ def test_other_writers_do_not_matter_where_they_are_allowed(
 @given(worlds(outlets=3), st.data())
 def test_each_of_several_target_partitions(world: World, data: st.DataObject) -> None:
     """Resumed where the one that is furthest behind stands. Keys may decide from the middle on."""
-    resumed = _resumed(world.recover(_pairs(data, world)))
-    for partition, found in enumerate(resumed.outlets):
+    outlets = resumed(world.recover(_pairs(data, world))).outlets
+    for partition, found in enumerate(outlets):
         world.check(partition, found)
 
 
@@ -94,7 +90,7 @@ def test_logs_compacted_after_the_copy(world: World, data: st.DataObject) -> Non
     newest = log.batches[-1][0] if log.batches else 0
     compact(log, data.draw(st.integers(0, newest)), [])
 
-    (found,) = _resumed(world.recover(pairs)).outlets
+    (found,) = resumed(world.recover(pairs)).outlets
 
     world.check(0, found)
 
@@ -105,7 +101,7 @@ def test_the_target_deleted_its_oldest(world: World, data: st.DataObject) -> Non
     pairs = _pairs(data, world)
     world.targets[0].start = data.draw(st.integers(0, world.targets[0].end))
 
-    (found,) = _resumed(world.recover(pairs)).outlets
+    (found,) = resumed(world.recover(pairs)).outlets
 
     world.check(0, found)
 
@@ -124,7 +120,7 @@ def test_the_source_deleted_its_oldest(world: World, data: st.DataObject) -> Non
     if lost:
         assert isinstance(answer, DivergedError), answer
     elif not isinstance(answer, DivergedError):
-        world.check(0, _resumed(answer).outlets[0])
+        world.check(0, resumed(answer).outlets[0])
 
 
 @MANY
@@ -139,7 +135,7 @@ def test_the_target_lost_its_newest(world: World, data: st.DataObject) -> None:
     log.end = log.batches[-1][1] + 1 if log.batches else 0
     world.copied[0] = log.end
 
-    (found,) = _resumed(world.recover(pairs)).outlets
+    (found,) = resumed(world.recover(pairs)).outlets
 
     world.check(0, found)
 
@@ -147,20 +143,11 @@ def test_the_target_lost_its_newest(world: World, data: st.DataObject) -> None:
 # -- what must stop it -----------------------------------------------------------------------------
 
 
-START = {0: Pair(source=0, target=0, sequence=0)}
-
-
-def _refused(world: World, pairs: dict[int, Pair] | None = None) -> str:
-    answer = world.recover(pairs or START)
-    assert isinstance(answer, DivergedError), answer
-    return str(answer)
-
-
 def test_records_that_are_there_twice() -> None:
     world = plain_world(9, 4)
     again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(again, producer_id=OURS, epoch=0, sequence=0)
-    assert "twice" in _refused(world)
+    assert "twice" in refused(world)
 
 
 @pytest.mark.parametrize("then", [0, 3], ids=["the last", "others after it"])
@@ -173,7 +160,7 @@ def test_old_records_in_the_place_of_others(then: int) -> None:
     if then:
         new = [Rec(offset=9 + i, value=b"%d" % (9 + i)) for i in range(then)]
         log.append(new, producer_id=OURS, epoch=0, sequence=9)
-    assert "not what was sent" in _refused(world, {0: Pair(source=6, target=6, sequence=6)})
+    assert "not what was sent" in refused(world, {0: Pair(source=6, target=6, sequence=6)})
 
 
 def test_records_that_are_there_twice_among_somebody_elses() -> None:
@@ -181,34 +168,34 @@ def test_records_that_are_there_twice_among_somebody_elses() -> None:
     world.exclusive = False
     again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(again, producer_id=OURS, epoch=0, sequence=0)
-    assert "twice" in _refused(world)
+    assert "twice" in refused(world)
 
 
 def test_a_record_that_is_not_the_sources() -> None:
     world = plain_world(9, 0)
     other = [Rec(offset=i, value=b"other") for i in range(4)]
     world.targets[0].append(other, producer_id=OURS, epoch=0, sequence=0)
-    assert "not the source's record" in _refused(world)
+    assert "not the source's record" in refused(world)
 
 
 def test_more_records_than_the_source_has() -> None:
     world = plain_world(3, 0)
     more = [Rec(offset=i, value=b"%d" % i) for i in range(4)]
     world.targets[0].append(more, producer_id=OURS, epoch=0, sequence=0)
-    assert "no longer has as many" in _refused(world)
+    assert "no longer has as many" in refused(world)
 
 
 def test_somebody_elses_record_where_we_should_be_alone() -> None:
     world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
-    assert "somebody else wrote" in _refused(world)
+    assert "somebody else wrote" in refused(world)
 
 
 def test_a_source_that_ends_before_our_place() -> None:
     world = plain_world(9, 9)
     pairs = {0: Pair(source=9, target=9, sequence=9)}
     world.source.end = 7
-    assert "truncated" in _refused(world, pairs)
+    assert "truncated" in refused(world, pairs)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -222,7 +209,7 @@ def test_topics_made_anew(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
         init(self, topic, "c" * 32 if topic_id == replaced else topic_id, *more)
 
     monkeypatch.setattr(FakeCluster, "__init__", anew)
-    assert f"the {side} topic was deleted and made anew" in _refused(world)
+    assert f"the {side} topic was deleted and made anew" in refused(world)
 
 
 def test_topics_whose_ids_were_not_known_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +222,7 @@ def test_topics_whose_ids_were_not_known_are_the_same(monkeypatch: pytest.Monkey
         init(self, topic, next(clusters), *more)
 
     monkeypatch.setattr(FakeCluster, "__init__", with_ids)
-    (found,) = _resumed(plain_world(9, 4).recover(START)).outlets
+    (found,) = resumed(plain_world(9, 4).recover(START)).outlets
     assert found.pair == Pair(source=4, target=4, sequence=4)
 
 
@@ -255,7 +242,7 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
     if sequence is None:
         assert "how much of that was ours" in str(answer)
     else:
-        (found,) = _resumed(answer).outlets
+        (found,) = resumed(answer).outlets
         assert found.pair == Pair(source=7, target=8, sequence=7)
 
 
@@ -269,7 +256,7 @@ def test_a_record_that_cannot_be_unpacked_is_counted(size: int) -> None:
     world.source.append(records, compressed=True)
     world.targets[0].append(records[:3], compressed=True, producer_id=OURS, epoch=0, sequence=0)
 
-    (found,) = _resumed(world.recover(START)).outlets
+    (found,) = resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=3, target=3, sequence=3)
 
@@ -285,7 +272,7 @@ def test_a_later_twin_of_a_copied_record_is_not_taken_for_it() -> None:
     world.targets[0] = Log()
     world.targets[0].append(records[:3], producer_id=OURS, epoch=0, sequence=0)
 
-    (found,) = _resumed(world.recover(START)).outlets
+    (found,) = resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=3, target=3, sequence=3)
 
@@ -294,167 +281,9 @@ def test_a_claim_past_the_last_stable_offset_is_no_truncation() -> None:
     """Who mirrored before us has read a transaction that is open still."""
     world = plain_world(9, 0)
     world.source.stable = 5
-    (found,) = _resumed(world.recover({0: Pair(source=8, target=0, sequence=0)})).outlets
+    (found,) = resumed(world.recover({0: Pair(source=8, target=0, sequence=0)})).outlets
     assert found.pair.source == 8
-    assert "truncated" in _refused(world, {0: Pair(source=10, target=0, sequence=0)})
-
-
-# -- where others write ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
-@pytest.mark.parametrize("left", [4, 0], ids=["some", "all"])
-@pytest.mark.parametrize("others", [3, 20], ids=["up to the pair", "past it"])
-def test_a_target_that_lost_records_and_was_filled_up_by_others(
-    others: int, left: int, remembered: bool
-) -> None:
-    """7 were acknowledged. The log's end does not tell that some are gone."""
-    world = plain_world(9, left)
-    world.exclusive = False
-    log = world.targets[0]
-    for _ in range(others + 4 - left):
-        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
-    if remembered and left:
-        world.remembered = {0: {OURS: left - 1}}
-
-    (found,) = _resumed(world.recover({0: Pair(source=7, target=7, sequence=7)})).outlets
-
-    assert found.pair == Pair(source=left, target=log.end, sequence=left)
-
-
-@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
-@pytest.mark.parametrize("upto", [17, 27], ids=["below the pair", "past it"])
-@pytest.mark.parametrize("later", [0, 2], ids=["all below", "some after"])
-def test_a_pair_above_what_was_sent_since(later: int, upto: int, remembered: bool) -> None:
-    """The target lost others' newest records up to the pair, then got two of ours below it, of
-    which nobody told the driver."""
-    world = plain_world(60, 10)
-    world.exclusive = False
-    log = world.targets[0]
-
-    def others(end: int) -> None:
-        while log.end < end:
-            log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
-
-    def ours(first: int, count: int) -> None:
-        records = [Rec(offset=log.end + i, value=b"%d" % (first + i)) for i in range(count)]
-        log.append(records, producer_id=OURS, epoch=0, sequence=first)
-
-    others(15)
-    ours(10, 2)
-    others(upto)
-    if later:
-        ours(12, later)
-    world.remembered = {0: {OURS: 11 + later}} if remembered else {}
-
-    (found,) = _resumed(world.recover({0: Pair(source=10, target=20, sequence=10)})).outlets
-
-    assert found.pair == Pair(source=12 + later, target=log.end, sequence=12 + later)
-
-
-@pytest.mark.parametrize("target", [8, 30], ids=["before the end", "past it"])
-def test_what_the_broker_knows_and_the_log_lacks_is_on_its_way(target: int) -> None:
-    """Another lane's, appended since the log's end was asked for."""
-    world = plain_world(60, 10)
-    world.exclusive = False
-    log = world.targets[0]
-    log.append([Rec(offset=10 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
-    world.remembered = {0: {OURS: 11}}
-
-    answer = world.recover({0: Pair(source=10, target=target + 5, sequence=10)})
-
-    assert isinstance(answer, BrokerError)
-    assert answer.retriable
-
-
-@pytest.mark.parametrize("others", [7, 12], ids=["up to the pair", "past it"])
-def test_others_records_are_not_taken_for_ours_once_others_may_write(others: int) -> None:
-    """Only we wrote when the pair was noted. The target has lost it all since."""
-    world = plain_world(20, 0)
-    world.sole_writer = False
-    log = world.targets[0]
-    for _ in range(others):
-        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
-
-    (found,) = _resumed(world.recover({0: Pair(source=7, target=7, sequence=7)})).outlets
-
-    assert found.pair == Pair(source=0, target=others, sequence=0)
-
-
-@pytest.mark.parametrize("remembered", [6, None])
-def test_what_retention_left_of_others_counts_for_nothing(remembered: int | None) -> None:
-    """Only we wrote when the pair was noted, others since, and the target has deleted it all."""
-    world = plain_world(20, 7)
-    world.sole_writer = False
-    log = world.targets[0]
-    log.append([Rec(offset=7 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
-    log.batches, log.start = [], log.end
-    world.remembered = {0: {} if remembered is None else {OURS: remembered}}
-
-    answer = world.recover({0: Pair(source=7, target=7, sequence=7)})
-
-    if remembered is None:
-        assert "how much of that was ours" in str(answer)
-    else:
-        assert _resumed(answer).outlets[0].pair == Pair(source=7, target=12, sequence=7)
-
-
-@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
-def test_what_the_source_deleted_unmirrored_stops_a_target_that_lost_only_others(
-    remembered: bool,
-) -> None:
-    world = plain_world(60, 10)
-    world.exclusive = False
-    world.source.start = 30
-    log = world.targets[0]
-    log.append([Rec(offset=10 + i) for i in range(5)], producer_id=FOREIGN, epoch=0, sequence=0)
-    world.remembered = {0: {OURS: 9}} if remembered else {}
-    assert "deleted offsets 10 to 29" in _refused(
-        world, {0: Pair(source=10, target=20, sequence=10)}
-    )
-
-
-@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
-def test_others_records_before_the_pair_are_no_loss(remembered: bool) -> None:
-    """It was moved up to the log's end while we had nothing to write."""
-    world = plain_world(9, 4)
-    world.exclusive = False
-    log = world.targets[0]
-    for _ in range(40):
-        log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=log.end)
-    world.remembered = {0: {OURS: 3}} if remembered else {}
-
-    (found,) = _resumed(world.recover({0: Pair(source=4, target=30, sequence=4)})).outlets
-
-    assert found.pair == Pair(source=4, target=44, sequence=4)
-
-
-@pytest.mark.parametrize("compacted", [True, False])
-def test_records_that_are_missing_among_somebody_elses(compacted: bool) -> None:
-    """4 and 5 are not there: only compaction takes records out of the middle of a log."""
-    world = plain_world(9, 4)
-    world.exclusive, world.compacted = False, compacted
-    later = [Rec(offset=5 + i, value=b"%d" % (6 + i)) for i in range(3)]
-    world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
-    world.targets[0].append(later, producer_id=OURS, epoch=0, sequence=6)
-
-    if compacted:
-        assert _resumed(world.recover(START)).outlets[0].pair.source == 9
-    else:
-        assert "sequence 6 lies where 4 should" in _refused(world)
-
-
-def test_what_the_target_deleted_of_others_is_nothing_of_ours() -> None:
-    """The source has had nothing since the pair."""
-    world = plain_world(9, 0)
-    world.exclusive = False
-    log = world.targets[0]
-    log.append([Rec(offset=0)], producer_id=FOREIGN, epoch=0, sequence=0)
-    log.start = 1
-
-    (found,) = _resumed(world.recover({0: Pair(source=9, target=0, sequence=0)})).outlets
-
-    assert found.pair == Pair(source=9, target=1, sequence=0)
+    assert "truncated" in refused(world, {0: Pair(source=10, target=0, sequence=0)})
 
 
 # -- records that look alike -----------------------------------------------------------------------
@@ -480,7 +309,7 @@ def test_a_longer_stretch_tells_records_apart_that_look_alike() -> None:
     _logs(world, {3: b"q", 4: b"x", 5: b"b", 6: b"x", 7: b"c"}, b"qxbx")
     world.source.start = 3
 
-    (found,) = _resumed(world.recover(START)).outlets
+    (found,) = resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=7, target=4, sequence=4)
 
@@ -491,7 +320,7 @@ def test_what_no_stretch_tells_apart_stops(source: bytes) -> None:
     world = plain_world(9, 4)
     _logs(world, {4 + i: source[i : i + 1] for i in range(len(source))}, b"axbx")
     world.source.start = 4
-    assert "like the last one" in _refused(world)
+    assert "like the last one" in refused(world)
 
 
 def test_counting_is_not_confirmed_by_a_look_alike() -> None:
@@ -500,7 +329,7 @@ def test_counting_is_not_confirmed_by_a_look_alike() -> None:
     world = plain_world(9, 3)
     world.compacted = True
     _logs(world, {0: b"a", 2: b"x", 3: b"x", 4: b"b"}, b"abx", timestamp=1_600_000_000_000)
-    assert "like the last one" in _refused(world)
+    assert "like the last one" in refused(world)
 
 
 def test_gaps_that_were_there_before_are_no_doubt() -> None:
@@ -509,7 +338,7 @@ def test_gaps_that_were_there_before_are_no_doubt() -> None:
     world.compacted = True
     _logs(world, {0: b"a", 4: b"b", 7: b"c", 8: b"d"}, b"abc")
 
-    (found,) = _resumed(world.recover(START)).outlets
+    (found,) = resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=8, target=3, sequence=3)
 
@@ -523,7 +352,7 @@ def test_a_record_that_neither_side_has_is_not_counted_in_a_new_one() -> None:
     world.source.append([*records[:9], *records[10:]], 15)
     world.targets[0].append(records[:9], 10, producer_id=OURS, epoch=0, sequence=0)
 
-    (found,) = _resumed(world.recover(START)).outlets
+    (found,) = resumed(world.recover(START)).outlets
 
     assert found.pair == Pair(source=10, target=10, sequence=10)
 
@@ -536,7 +365,7 @@ def test_nothing_is_copied_again_where_the_source_compacts_and_deletes() -> None
     world.source = Log()
     world.source.append([Rec(offset=i, value=b"%d" % i) for i in (7, 8)], 9)
     world.source.start = 5
-    assert "is not in what remains" in _refused(world)
+    assert "is not in what remains" in refused(world)
 
 
 def test_a_target_that_lost_records_of_a_compacted_source() -> None:
@@ -545,4 +374,4 @@ def test_a_target_that_lost_records_of_a_compacted_source() -> None:
     world.compacted = True
     world.source = Log()
     world.source.append([Rec(offset=i, value=b"%d" % i) for i in (0, 1, 2, 4, 6)], 9)
-    assert "does not end with" in _refused(world, {0: Pair(source=7, target=7, sequence=7)})
+    assert "does not end with" in refused(world, {0: Pair(source=7, target=7, sequence=7)})
