@@ -72,11 +72,11 @@ def find(
 ) -> dict[int, int]:
     """The target offset of the first relayed record from each source offset on; those that the
     logs do not tell for certain are missing. Reads the source from the first offset to the end of
-    the span; asks `go_on` before each batch whether anybody still wants to know. Raises
+    the span; asks `go_on` before each fetch whether anybody still wants to know. Raises
     CausewayError."""
     try:
-        counted = _count(sought, source, go_on)
-        return _places(sought, counted, target, go_on)
+        counted = _count(sought, source, lambda: _check(go_on, sought.source))
+        return _places(sought, counted, target, lambda: _check(go_on, sought.target))
     except BrokerError as error:
         if error.code == OFFSET_OUT_OF_RANGE:
             return {}  # a log no longer holds what would have to be seen
@@ -84,7 +84,7 @@ def find(
 
 
 def _count(
-    sought: Sought, source: Cluster, go_on: Callable[[], bool]
+    sought: Sought, source: Cluster, check: Callable[[], None]
 ) -> dict[int, _Counted | None]:
     """For each offset; None where no relayed record comes before the span's end."""
     end = sought.span.end.source
@@ -92,9 +92,13 @@ def _count(
     begun: dict[int, tuple[int, bytes]] = {}  # how many records come before it
     count = 0
     for batch in walk.relayed(
-        source, sought.source, waiting[0], read_committed=sought.read_committed, end=end
+        source,
+        sought.source,
+        waiting[0],
+        read_committed=sought.read_committed,
+        end=end,
+        check=check,
     ):
-        _check(go_on, sought.source)
         if batch.first >= end:
             break
         records: Sequence[Record] = ()
@@ -119,7 +123,7 @@ def _places(
     sought: Sought,
     counted: Mapping[int, _Counted | None],
     target: Cluster,
-    go_on: Callable[[], bool],
+    check: Callable[[], None],
 ) -> dict[int, int]:
     """Where each lies on the target. Offsets ascend, and so do their places."""
     span = sought.span
@@ -137,7 +141,7 @@ def _places(
         )
         far = batch is None or start > batch.base + batch.last_delta + _NEAR
         if batches is None or (far and not span.foreign):
-            batches = _written(sought, target, start, go_on)
+            batches = _written(sought, target, start, check)
             batch = next(batches, None)
         while (
             batch is not None and batch.last_delta < batch.position(sequence) < SEQUENCE_SPACE // 2
@@ -155,10 +159,10 @@ def _places(
 
 
 def _written(
-    sought: Sought, target: Cluster, start: int, go_on: Callable[[], bool]
+    sought: Sought, target: Cluster, start: int, check: Callable[[], None]
 ) -> Iterator[_Written]:
-    for raw in walk.raw_batches(target, sought.target, start, sought.span.end.target):
-        _check(go_on, sought.target)
+    end = sought.span.end.target
+    for raw in walk.raw_batches(target, sought.target, start, end, check):
         fields = HEADER.unpack_from(raw)
         if fields[9] == sought.producer_id:
             yield _Written(int(fields[0]), fields[6], fields[11], raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from causeway.errors import BrokerError, CausewayError
@@ -33,12 +33,14 @@ def relayed(
     read_committed: bool = True,
     most_bytes: int | None = None,
     end: int = 0,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Batch]:
     """The relayed series from offset `position` to where the log ends by then (for committed
     reads, its last stable offset), or until `most_bytes` are read. `end`: it must have reached so
-    far. Raises CausewayError."""
+    far. `check` is called before each fetch, for what it may raise. Raises CausewayError."""
     read = 0
     while most_bytes is None or read < most_bytes:
+        check()
         fetched = cluster.fetch(
             at, position, _READ_BYTES, read_committed=read_committed, max_wait_ms=0
         )
@@ -66,10 +68,14 @@ def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
 
 
 def raw_batches(
-    cluster: Cluster, at: TopicPartition, position: int, end: int
+    cluster: Cluster,
+    at: TopicPartition,
+    position: int,
+    end: int,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[memoryview]:
     """Whole batches, header included, from `position` (or where the log starts) below `end`.
-    Raises CausewayError."""
+    `check`: see `relayed`. Raises CausewayError."""
     if position >= end:
         return
     start = cluster.list_offsets([at], EARLIEST)[at]
@@ -77,6 +83,7 @@ def raw_batches(
         raise start
     position = max(position, start.offset)
     while position < end:
+        check()
         fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
         data = memoryview(fetched.records)
         before, here = position, 0

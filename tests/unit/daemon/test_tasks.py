@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -76,6 +77,31 @@ def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
     tasks.stop()
     tasks.join(60)
     assert seen == ["begin", "in", "out"] * 2
+
+
+def test_a_task_that_is_not_ready_holds_up_no_end() -> None:
+    """Nor does it run before it is."""
+    ready, ran = threading.Event(), threading.Event()
+
+    def work() -> Outcome:
+        ran.set()
+        return DONE
+
+    task = Task(name="groups", interval_s=60, work=work, ready=ready.is_set)
+    tasks = Tasks("A->B", [task])
+    tasks.start()
+    tasks.stop()
+    begun = time.monotonic()
+    task.run()  # as at an orderly end
+    tasks.join(60)
+    assert time.monotonic() - begun < 5
+    ran.clear()
+    tasks.start()
+    assert not ran.wait(0.3)
+    ready.set()
+    assert ran.wait(60)
+    tasks.stop()
+    tasks.join(60)
 
 
 def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from causeway.relay import lookup
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
 from causeway.wire.cluster import Cluster
-from tests.harness.raw_batches import Rec
+from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import (
     OURS,
     SOURCE,
@@ -34,7 +35,13 @@ from tests.harness.world import (
 MANY = settings(max_examples=300)
 
 
-def find(world: World, first: int, shown: int | None = None, floor: int = 0) -> dict[int, int]:
+def find(
+    world: World,
+    first: int,
+    shown: int | None = None,
+    floor: int = 0,
+    go_on: Callable[[], bool] = lambda: True,
+) -> dict[int, int]:
     """Every offset of the stretch from the `first` record to the last one copied. `shown`: see
     FakeCluster, of the source."""
     copied = world.copied[0]
@@ -52,7 +59,7 @@ def find(world: World, first: int, shown: int | None = None, floor: int = 0) -> 
     )
     source = FakeCluster("t", SOURCE_ID, {0: world.source}, compacted=False, shown=shown)
     target = FakeCluster(TARGET, TARGET_ID, world.targets, compacted=False)
-    return lookup.find(sought, cast(Cluster, source), cast(Cluster, target))
+    return lookup.find(sought, cast(Cluster, source), cast(Cluster, target), go_on)
 
 
 def truth(world: World, offset: int) -> int:
@@ -101,6 +108,25 @@ def test_each_log_is_read_once_for_all_offsets(
     assert find(world, 0) == {offset: truth(world, offset) for offset in range(40)}
     batches = {"t": 40, TARGET: 80 if foreign else 40}  # two of them come with each answer
     assert Counter(fetches) == {topic: pytest.approx(n / 2, abs=1) for topic, n in batches.items()}
+
+
+def test_a_long_stretch_of_rolled_back_records_is_read_no_further_than_somebody_asks() -> None:
+    """Nothing of it is relayed."""
+    world = plain_world(2, 2)
+    log = world.source = Log()
+    for offset in range(100):
+        log.append([Rec(offset=offset)], producer_id=5, epoch=0, sequence=0, transactional=True)
+    log.batches.append((100, 100, marker(100, 5, ABORT)))
+    log.aborted, log.end = [(5, 0, 100)], 101
+    asked: list[bool] = []
+
+    def go_on() -> bool:
+        asked.append(len(asked) < 3)
+        return asked[-1]
+
+    with pytest.raises(CausewayError, match="nobody asks any more"):
+        find(world, 0, go_on=go_on)
+    assert len(asked) == 4
 
 
 @MANY

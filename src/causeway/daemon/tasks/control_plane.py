@@ -10,7 +10,6 @@ open transactions       twice a minute      whose they are, where one holds a pa
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -31,8 +30,6 @@ _log = logging.getLogger("causeway.control")
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
-_PLACES_S = 10.0
-_TICK_S = 0.1
 
 
 class ControlPlane:
@@ -72,7 +69,9 @@ class ControlPlane:
                 name="groups",
                 interval_s=interval_s,
                 work=self._groups.work,
-                begin=self._begin_groups,
+                begin=self._groups.forget,
+                # Nothing is said of partitions whose lanes have not found their places.
+                ready=self._registry.are_placed,
                 at_end=True,
             )
         if self._link.sync_topic_configs_enabled:
@@ -131,14 +130,6 @@ class ControlPlane:
             replication_factor=link.control.offset_syncs_replication_factor,
             lag_max=link.control.offset_lag_max,
         )
-
-    def _begin_groups(self) -> None:
-        """Nothing is said of partitions whose lanes have not found their places; so they are waited
-        for, unless that takes long."""
-        self._groups.forget()
-        deadline = time.monotonic() + _PLACES_S
-        while not self._registry.are_placed() and time.monotonic() < deadline:
-            time.sleep(_TICK_S)
 
     def _sync_offsets(self) -> Outcome:
         self._syncs.write(

@@ -19,6 +19,8 @@ from causeway.relay.progress import TaskRecord
 _log = logging.getLogger("causeway.control")
 _BACKOFF_S = (1.0, 60.0)
 _MOST_ITEMS = 100  # of a task's troubles, in its record
+_READY_S = 10.0  # so long a task is waited for that is not ready
+_TICK_S = 0.1
 _RECORD_S = 60.0  # a task that fares as before is recorded so often
 
 
@@ -37,13 +39,15 @@ DONE = Outcome()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
-    comes before the first run of each term: others may have written since. `at_end`: it runs once
-    more when the link ends in order. `name` as people know it."""
+    comes before the first run of each term: others may have written since. `ready`: whether that
+    run is of use already; it is waited for, unless that takes long. `at_end`: it runs once more
+    when the link ends in order. `name` as people know it."""
 
     name: str
     interval_s: float
     work: Callable[[], Outcome]
     begin: Callable[[], None] = lambda: None
+    ready: Callable[[], bool] = lambda: True
     at_end: bool = False
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
@@ -119,6 +123,9 @@ class Tasks:
     def _run(self, task: Task, stop: threading.Event) -> None:
         pause = _BACKOFF_S[0]
         task.start_over()
+        until = time.monotonic() + _READY_S
+        while not (stop.is_set() or task.ready() or time.monotonic() > until):
+            stop.wait(_TICK_S)
         while not stop.is_set():
             if not self._may_run():
                 stop.wait(_BACKOFF_S[0])
