@@ -18,9 +18,6 @@ class Problems:
         if line not in self.lines:
             self.lines.append(line)
 
-    def add_error(self, error: ConfigError, prefix: str = "") -> None:
-        self.add(f"{prefix}{error}")
-
     def raise_if_any(self) -> None:
         """Raises one ConfigError: the only problem, or a line for each."""
         if not self.lines:

@@ -137,9 +137,6 @@ class Connection:
             )
         return version
 
-    def has_api(self, api_key: int) -> bool:
-        return api_key in self._versions
-
     def next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
