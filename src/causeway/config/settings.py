@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from causeway.filters import TopicDecision, compile_patterns, decide_topic
+from causeway.filters import TopicDecision, compile_patterns, decide_topic, excludes
 from causeway.naming import HEARTBEATS, ReplicationPolicy
 from causeway.patterns import Pattern
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TransformFormat = Literal["json", "avro", "protobuf", "string", "binary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,42 @@ class HeartbeatSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    """A schema registry [causeway.transform.NAME.registry.*]; `url` is http or https."""
+
+    url: str
+    username: str | None = None
+    password: Secret | None = None
+    ca_pem: str | None = None  # None: the system's
+    timeout_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformSettings:
+    """[A->B.causeway.transform.NAME.*] What becomes, on the way, of the records of some topics.
+
+    One of `sql`, `python`, `rules` is set. `secrets` are what `${...}` named: they reach a
+    transform as fields of the column `secrets`, never as text of a query. `dead_letters`: topic on
+    the source cluster; None: a record that is refused stops its partition. `place` is the key and
+    line of the text, for errors."""
+
+    name: str
+    topics: tuple[Pattern, ...]
+    sql: str | None = None  # a SELECT over the view `records`
+    python: str | None = None  # `module:function`, DataFrame to DataFrame
+    rules: str | None = None  # see causeway.transform.rules
+    place: str = ""
+    key_format: TransformFormat = "binary"
+    value_format: TransformFormat = "binary"
+    key_schema: str | None = None  # Spark DDL
+    value_schema: str | None = None
+    registry: RegistrySettings | None = None
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    dead_letters: str | None = None
+    lanes: int = 1  # how many lanes share its partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """One flow `source->target`. Defaults are MirrorMaker 2's unless a comment differs."""
 
@@ -165,6 +202,16 @@ class LinkSettings:
     sole_writer: bool = True
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     control: ControlSettings = ControlSettings()
+    transforms: tuple[TransformSettings, ...] = ()
+
+    def transform_of(self, topic: str) -> TransformSettings | None:
+        """What becomes of the records of `topic` (a name on the source); None: relayed as they are.
+        The first transform that names the topic is its only one. A pattern that gives no answer in
+        time counts as one that does: what may be protected is not let through as it is."""
+        for transform in self.transforms:
+            if excludes(transform.topics, topic):
+                return transform
+        return None
 
     @property
     def name(self) -> str:

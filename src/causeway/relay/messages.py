@@ -1,6 +1,7 @@
 """What the driver and its lanes say to each other over the control socket, as JSON objects.
 
-Driver to lane: Clusters, Assign, Revoke, Lease, Drain. Lane to driver: Hello, Report, Drained.
+Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Drain.
+Lane to driver: Hello, Report, Drained.
 
 The lease works on the lane's own clock: each Report carries the lane's time, the driver
 echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
@@ -38,6 +39,8 @@ class Outlet(_Message):
     producer_epoch: int
     pair: Pair
     exclusive: bool = True  # every answer so far had the expected base offset: no foreign writer
+    # What a transform calls the topic, as on the source; None where it is the mirror's own.
+    routed: str | None = None
 
 
 class Assignment(_Message):
@@ -61,6 +64,7 @@ class Assignment(_Message):
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
     max_partition_bytes: int = 4 * 1024 * 1024
+    transform: str | None = None  # key of the stage that its records go through
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -85,6 +89,25 @@ class Clusters(_Message):
     connections: int
     in_flight: int
     buffer_bytes: int
+
+
+class Stage(_Message):
+    """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
+    out of it. What the workers are to know comes from the lane: `secrets`, `registry`
+    (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop."""
+
+    key: str
+    name: str
+    secrets: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    registry: dict[str, Any] | None = Field(default=None, repr=False)
+    dead_letters: str | None = None
+
+
+class Stages(_Message):
+    """Sent before the first Assign that needs them."""
+
+    type: Literal["stages"] = "stages"
+    stages: tuple[Stage, ...]
 
 
 class Assign(_Message):
@@ -115,6 +138,34 @@ class Hello(_Message):
     host: str
 
 
+class Want(_Message):
+    """A transform sends records to a target partition that has no outlet yet. No record from below
+    source offset `offset` goes there. `topic`: as on the source."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Trace(_Message):
+    """For the offset map of one of several outlets; the fields as in PartitionReport."""
+
+    breaks: tuple[Pair, ...] = ()
+    resumed: Pair | None = None
+    newest: tuple[int, int] | None = None
+
+
+class Transformed(_Message):
+    """What a transform did with the records of a partition, since it was assigned to this lane.
+    `seen`: a bit for each rule whose path was in some record."""
+
+    records_in: int = 0
+    records_out: int = 0
+    dropped: int = 0
+    refused: int = 0
+    seen: int = 0
+
+
 class PartitionReport(_Message):
     """What a lane knows of one partition. Counts are since it was assigned to this lane."""
 
@@ -138,12 +189,23 @@ class PartitionReport(_Message):
     records: int = 0
     bytes: int = 0
     recoveries: int = 0
+    traces: tuple[Trace, ...] = ()  # one for each outlet, where there are several
+    wants: tuple[Want, ...] = ()  # it waits for these outlets
+    transformed: Transformed | None = None
     final: bool = False
     settled: bool = False  # with `final`: nothing of ours is on its way any more
 
     @property
     def key(self) -> tuple[str, str, int]:
         return (self.link, self.topic, self.partition)
+
+
+class StageWanted(_Message):
+    """The lane has partitions that go through a stage, whose workers are to connect to `address`:
+    the path of a Unix socket, or host:port."""
+
+    key: str
+    address: str
 
 
 class Report(_Message):
@@ -154,6 +216,7 @@ class Report(_Message):
     partitions: tuple[PartitionReport, ...] = ()
     rss_bytes: int = 0
     cpu_s: float = 0.0
+    stages: tuple[StageWanted, ...] = ()  # all that are wanted now
 
 
 class Drained(_Message):
@@ -162,7 +225,7 @@ class Drained(_Message):
     type: Literal["drained"] = "drained"
 
 
-ToLane = Clusters | Assign | Revoke | Lease | Drain
+ToLane = Clusters | Stages | Assign | Revoke | Lease | Drain
 ToDriver = Hello | Report | Drained
 
 

@@ -1,0 +1,82 @@
+"""The frames between a lane and a stage, and the sealed socket that they go over."""
+
+from __future__ import annotations
+
+import socket
+from array import array
+
+import pytest
+
+from causeway.transform.channel import (
+    Chunk,
+    Frame,
+    Greeting,
+    Outcome,
+    Output,
+    Reader,
+    Refusal,
+    Setup,
+    encode,
+)
+from causeway.transform.sealed import Connection
+from causeway.wire.batches import Batch
+
+_DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
+_GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))
+_FRAMES: list[Frame] = [
+    Greeting("A->B/pii@1", "2", "sink"),
+    Setup({"pepper": "s3cret"}, {"url": "http://127.0.0.1:1"}),
+    Chunk(1, "orders", 3, 30, (_DENSE, _GAPS)),
+    Outcome(
+        1, (Output(None, None, _DENSE), Output("eu", 2, _GAPS)), (Refusal(28, "no"),), 6, 6, 1, 5
+    ),
+    Outcome(2, ()),
+]
+
+
+def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+    stream = b"".join(b"".join(encode(frame)) for frame in _FRAMES)
+    for step in (1, 7, len(stream)):
+        reader, found = Reader(), []
+        for at in range(0, len(stream), step):
+            reader.feed(stream[at : at + step])
+            found += list(reader.frames())
+        assert found == _FRAMES
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "s3cret" not in repr(_FRAMES[1])
+
+
+def _ends(secret: str, other: str) -> tuple[Connection, Connection]:
+    one, two = socket.socketpair()
+    return Connection(one, secret, lane=True), Connection(two, other, lane=False)
+
+
+def test_both_ends_of_a_connection_hear_each_other() -> None:
+    lane, worker = _ends("k", "k")
+    heard: dict[str, list[Frame]] = {"lane": [], "worker": []}
+    large = Chunk(3, "t", 0, 1, (_DENSE._replace(payload=bytes(3_000_000)),))
+    for frame in (*_FRAMES, large):
+        lane.send(frame)
+        worker.send(frame)
+    while len(heard["lane"]) < 6 or len(heard["worker"]) < 6:
+        heard["lane"] += lane.wait(1)
+        heard["worker"] += worker.wait(1)
+        lane.flush()
+        worker.flush()
+    assert heard["lane"] == heard["worker"] == [*_FRAMES, large]
+    assert lane.authenticated
+    worker.close()
+    with pytest.raises(ConnectionError):
+        lane.receive()
+
+
+def test_nobody_without_the_secret_is_heard() -> None:
+    lane, stranger = _ends("k", "wrong")
+    stranger.send(_FRAMES[0])
+    lane.flush()
+    stranger.wait(1)
+    with pytest.raises(ConnectionError, match="secret"):
+        lane.wait(1)
+    assert not lane.authenticated
