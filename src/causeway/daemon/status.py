@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from causeway.model import Spread, State
+from causeway.model import Spread, State, TopicPartition
+from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
 
 
@@ -37,6 +38,9 @@ class PartitionStatus:
     them; `held_ms`: for how long already, 0 where nothing does.
     `ages`, `latencies`: how old the newest record of each batch was when it was fetched, and when
     the target had acknowledged it. None before the first one.
+    `transform`: the name of what its records go through, None where they are relayed as they are;
+    `transformed`: what became of them in this run; `others`: target partitions, besides its own,
+    that the transform has led to, by their names on the target.
     """
 
     topic: str
@@ -61,6 +65,9 @@ class PartitionStatus:
     map_points: int = 0  # of its offset map
     ages: Timing | None = None
     latencies: Timing | None = None
+    transform: str | None = None
+    transformed: Transformed | None = None
+    others: tuple[TopicPartition, ...] = ()
 
     @property
     def lag(self) -> int | None:
@@ -114,6 +121,20 @@ class CheckpointTiming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransformStatus:
+    """One transform of a link. `counts` are of this run; `unseen`: rules that protect nothing so
+    far, as no record had what they name, since the transform is what it is; `stages`: how many are
+    wanted now; `troubles`: why stages fail."""
+
+    name: str
+    partitions: int
+    counts: Transformed = Transformed()
+    unseen: tuple[str, ...] = ()
+    stages: int = 0
+    troubles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
     """`source`, `target`: the clusters' aliases. `planned`: the link's topics have been looked up,
     so that `partitions` is complete. Counts are of this run."""
@@ -132,6 +153,7 @@ class LinkStatus:
     progress_write_failures: int = 0
     translation_fallbacks: int = 0  # answers of the translation that were not exact
     checkpoints_untimed: int = 0  # written, and too many to be in `checkpoints`
+    transforms: tuple[TransformStatus, ...] = ()  # in the file's order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
