@@ -128,7 +128,7 @@ class TransformStatus:
 
     name: str
     partitions: int
-    counts: Transformed = Transformed()
+    counts: Transformed = field(default_factory=Transformed)
     unseen: tuple[str, ...] = ()
     stages: int = 0
     troubles: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import pytest
 from causeway.errors import BrokerError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import progress
-from causeway.relay.messages import Outlet
+from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.progress import (
     Deletion,
     Entry,
@@ -21,6 +21,7 @@ from causeway.relay.progress import (
     Progress,
     ProgressTopic,
     TaskRecord,
+    TransformRecord,
 )
 from causeway.relay.progress_writer import ProgressWriter
 from causeway.wire.offsets import LATEST
@@ -50,6 +51,7 @@ def standing(partition: int, position: int = 10) -> Progress:
     )
 
 
+ROUTED = outlet(1).model_copy(update={"topic": "A.paid", "routed": "paid"})
 LEASE = LeaseRecord(link="A->B", owner="me", producer_id=9, producer_epoch=2, lease_s=10.0)
 
 
@@ -67,6 +69,14 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         OFFSETS,
         TASK,
         replace(standing(3), gone_at=77, written_at=1234),
+        replace(standing(3), transform="12ab", outlets=(outlet(), ROUTED), written_at=1234),
+        TransformRecord(
+            name="pii",
+            identity="12ab",
+            counts=Transformed(records_in=9, records_out=7, dropped=1, refused=1, seen=5),
+            reason="ValueError",
+            written_at=1234,
+        ),
         Deletion(source=TopicPartition("orders", 3), of="topic"),
         Deletion(source=TopicPartition("orders", 3), of="offsets"),
     ],

@@ -1,0 +1,309 @@
+"""What a progress topic holds, as values and as the JSON of its records.
+
+key    {"topic": "orders", "partition": 3}      of the source
+value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
+        "keys_from": …, "transform": …, "state": …, "reason": …, "source_end": …,
+        "last_timestamp": …, "gone_at": …, "written_at": …}
+key    {"offsets": "orders", "partition": 3}
+value  {"v": 1, "producer_id": …, "points": […]}       breaks of its offset map
+key    {"task": "checkpoints"}
+value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
+key    {"transform": "pii"}
+value  {"v": 1, "hash": …, "records_in": …, "records_out": …, "dropped": …, "refused": …,
+        "seen": …, "reason": …, "written_at": …}
+key    {"lease": "A->B"}
+value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
+        "released": false, "progress_lost": false, "reached": …, "written_at": …}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from causeway.errors import ProtocolError
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay import offset_map
+from causeway.relay.messages import Outlet, Transformed
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
+    `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
+    began has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py;
+    `transform`: the identity of what its records go through, see causeway.transform.identity, None
+    where they are relayed as they are; `gone_at`: since when the source has no such topic, see
+    daemon/partitions/deleted.py."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader_epoch: int
+    position: int
+    outlets: tuple[Outlet, ...]
+    state: State
+    keys_from: int = 0
+    transform: str | None = None
+    reason: str | None = None
+    source_end: int = -1
+    last_timestamp: int = -1
+    gone_at: int = -1
+    written_at: int = -1
+
+    @property
+    def source(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """Who leads the link. It holds for `lease_s` seconds after its reader has seen it, unless
+    `released`. `owner` names the driver for people; `process` tells whether it is one of this
+    machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
+    whether the topic was lost before: both see daemon.leadership. `reached`: the offset that the
+    topic had come to; a lease that lies before it is in one that was made anew."""
+
+    link: str
+    owner: str
+    process: str = ""
+    producer_id: int
+    producer_epoch: int
+    lease_s: float
+    released: bool = False
+    progress_lost: bool | None = False
+    reached: int = 0
+    written_at: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetMapRecord:
+    """The breaks of one partition's offset map, for its producer id's life. It may be old, or
+    missing: the partition's own pair is true, and what lies between can be looked up."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    points: tuple[Pair, ...]
+
+    @property
+    def source(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """How a task of the control plane fares. `reason`: why its last run failed, None where it did
+    not; `items`: what of it could not be done, and why; `done_at` (ms): its last good run's end."""
+
+    name: str
+    reason: str | None = None
+    items: Mapping[str, str] = field(default_factory=dict)
+    done_at: int = -1
+    written_at: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformRecord:
+    """What a transform has done since it is what it is (`identity`), by the last driver that led.
+    `reason`: why its stages fail, None where they don't."""
+
+    name: str
+    identity: str
+    counts: Transformed
+    reason: str | None = None
+    written_at: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Takes a partition's progress ("topic") or offset map ("offsets") out of the topic."""
+
+    source: TopicPartition
+    of: Literal["topic", "offsets"]
+
+
+Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord | TransformRecord | Deletion
+
+
+def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
+    """`entry` as key and value of a record written at `now_ms`."""
+    key: dict[str, Any]
+    value: dict[str, Any]
+    if isinstance(entry, Deletion):
+        return _dump({entry.of: entry.source.topic, "partition": entry.source.partition}), None
+    if isinstance(entry, LeaseRecord):
+        key = {"lease": entry.link}
+        value = {
+            "v": VERSION,
+            "owner": entry.owner,
+            "process": entry.process,
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "lease_s": entry.lease_s,
+            "released": entry.released,
+            "progress_lost": entry.progress_lost,
+            "reached": entry.reached,
+            "written_at": now_ms,
+        }
+    elif isinstance(entry, OffsetMapRecord):
+        key = {"offsets": entry.topic, "partition": entry.partition}
+        value = {
+            "v": VERSION,
+            "producer_id": entry.producer_id,
+            "points": offset_map.encode(entry.points),
+        }
+    elif isinstance(entry, TaskRecord):
+        key = {"task": entry.name}
+        value = {
+            "v": VERSION,
+            "reason": entry.reason,
+            "items": dict(entry.items),
+            "done_at": entry.done_at,
+            "written_at": now_ms,
+        }
+    elif isinstance(entry, TransformRecord):
+        key = {"transform": entry.name}
+        value = {
+            "v": VERSION,
+            "hash": entry.identity,
+            **entry.counts.model_dump(),
+            "reason": entry.reason,
+            "written_at": now_ms,
+        }
+    else:
+        key = {"topic": entry.topic, "partition": entry.partition}
+        value = {
+            "v": VERSION,
+            "topic_id": entry.topic_id,
+            "leader_epoch": entry.leader_epoch,
+            "position": entry.position,
+            "outlets": [_outlet_json(outlet) for outlet in entry.outlets],
+            "keys_from": entry.keys_from,
+            "transform": entry.transform,
+            "state": entry.state.value,
+            "reason": entry.reason,
+            "source_end": entry.source_end,
+            "last_timestamp": entry.last_timestamp,
+            "gone_at": entry.gone_at,
+            "written_at": now_ms,
+        }
+    return _dump(key), _dump(value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Entry | None:
+    """The reverse; None for a deletion that is not ours. Raises ProtocolError for what Causeway did
+    not write."""
+    if key is None:
+        raise ProtocolError("read progress", cause="a record without a key")
+    try:
+        name = json.loads(key)
+        if value is None:
+            return _deletion(name)
+        fields = json.loads(value)
+        if fields["v"] != VERSION:
+            raise ProtocolError(
+                "read progress",
+                cause=f"it is in format {fields['v']}, this version knows {VERSION}",
+                remedy="run the newer version of Causeway",
+            )
+        if "lease" in name:
+            return LeaseRecord(
+                link=name["lease"],
+                owner=fields["owner"],
+                process=fields["process"],
+                producer_id=fields["producer_id"],
+                producer_epoch=fields["producer_epoch"],
+                lease_s=fields["lease_s"],
+                released=fields["released"],
+                progress_lost=fields.get("progress_lost", False),  # older ones lack it
+                reached=fields.get("reached", 0),
+                written_at=fields["written_at"],
+            )
+        if "offsets" in name:
+            return OffsetMapRecord(
+                topic=name["offsets"],
+                partition=name["partition"],
+                producer_id=fields["producer_id"],
+                points=tuple(offset_map.decode(fields["points"])),
+            )
+        if "task" in name:
+            return TaskRecord(
+                name=name["task"],
+                reason=fields["reason"],
+                items=fields["items"],
+                done_at=fields["done_at"],
+                written_at=fields["written_at"],
+            )
+        if "transform" in name:
+            return TransformRecord(
+                name=name["transform"],
+                identity=fields["hash"],
+                counts=Transformed(**{each: fields[each] for each in Transformed.model_fields}),
+                reason=fields["reason"],
+                written_at=fields["written_at"],
+            )
+        return Progress(
+            topic=name["topic"],
+            partition=name["partition"],
+            topic_id=fields["topic_id"],
+            leader_epoch=fields["leader_epoch"],
+            position=fields["position"],
+            outlets=tuple(_outlet(item) for item in fields["outlets"]),
+            keys_from=fields.get("keys_from", 0),
+            transform=fields.get("transform"),
+            state=State(fields["state"]),
+            reason=fields["reason"],
+            source_end=fields["source_end"],
+            last_timestamp=fields["last_timestamp"],
+            gone_at=fields.get("gone_at", -1),
+            written_at=fields["written_at"],
+        )
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(
+            "read progress", cause=f"a record that Causeway did not write ({error!r})"
+        ) from error
+
+
+def _deletion(name: dict[str, Any]) -> Deletion | None:
+    for of in ("topic", "offsets"):
+        if of in name:
+            return Deletion(source=TopicPartition(name[of], name["partition"]), of=of)
+    return None
+
+
+def _outlet_json(outlet: Outlet) -> dict[str, Any]:
+    return {
+        "topic": outlet.topic,
+        "partition": outlet.partition,
+        "topic_id": outlet.topic_id,
+        "producer_id": outlet.producer_id,
+        "producer_epoch": outlet.producer_epoch,
+        "source": outlet.pair.source,
+        "target": outlet.pair.target,
+        "sequence": outlet.pair.sequence,
+        "exclusive": outlet.exclusive,
+        "routed": outlet.routed,
+    }
+
+
+def _outlet(item: dict[str, Any]) -> Outlet:
+    pair = Pair(source=item["source"], target=item["target"], sequence=item["sequence"])
+    return Outlet(
+        topic=item["topic"],
+        partition=item["partition"],
+        topic_id=item["topic_id"],
+        producer_id=item["producer_id"],
+        producer_epoch=item["producer_epoch"],
+        pair=pair,
+        exclusive=item["exclusive"],
+        routed=item.get("routed"),
+    )
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
