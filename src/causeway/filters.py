@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     HEARTBEATS_OFF = "heartbeats-off"
     INTERNAL = "internal"
     CYCLE = "cycle"
+    DEAD_LETTERS = "dead-letters"
     NAME_TOO_LONG = "name-too-long"
 
 
@@ -117,6 +118,7 @@ def decide_topic(
     topics: tuple[Pattern, ...],
     topics_exclude: tuple[Pattern, ...],
     heartbeats_replication_enabled: bool = True,
+    dead_letters: frozenset[str] = frozenset(),
 ) -> TopicDecision:
     """Whether `name` of the source is mirrored, and under which name.
 
@@ -130,6 +132,8 @@ def decide_topic(
         reason = "a heartbeats topic"
     elif verdict is not Verdict.MIRRORED:
         return _left_out(verdict, reason)
+    if name in dead_letters:
+        return _left_out(Verdict.DEAD_LETTERS, "holds what a transform refused")
     if policy.is_internal_topic(name):
         return _left_out(Verdict.INTERNAL, _internal(name, policy))
     original = policy.cycle_source(name, target_alias)

@@ -21,7 +21,7 @@ HEARTBEATS = "heartbeats"
 InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_PROGRESS = re.compile(r"__causeway\..*\.progress")
+_OWN = re.compile(r"__causeway\..*\.(progress|dead-letters)")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _CLASSES: dict[str, Literal["default", "identity"]] = {
@@ -140,7 +140,7 @@ class ReplicationPolicy:
     def is_internal_topic(self, topic: str) -> bool:
         """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
         if self.kind == "unchanged":
-            return topic in _KAFKAS_OWN or _PROGRESS.fullmatch(topic) is not None
+            return topic in _KAFKAS_OWN or _OWN.fullmatch(topic) is not None
         if self.internal_topics == "kafka-3":
             return self.is_internal_in_kafka_3(topic)
         return (

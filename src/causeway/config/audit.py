@@ -21,6 +21,7 @@ from causeway.config.keys import (
     RunKeys,
 )
 from causeway.config.properties import Entry
+from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, split
 
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)
 _CLIENT = ClientKeys.names() | frozenset(SECURITY)
@@ -52,6 +53,7 @@ _NOT_YET = Finding(effect=Effect.NOT_YET)
 _MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
 _IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
 _LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
+_MM1_FLOW = frozenset({"causeway.delivery", LIST})
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 
@@ -99,12 +101,14 @@ def client_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
 
 
 def _of_client_file(name: str, role: str) -> Finding:
-    acted_on = _RUN | {"causeway.delivery"} if role == "producer" else _MM1_CONSUMER
+    acted_on = _RUN | _MM1_FLOW if role == "producer" else _MM1_CONSUMER
     if name in acted_on or name.startswith("config.providers."):
         return _FINE
     if name.startswith("spark."):
         return _FINE if role == "producer" else _IN_PRODUCER_FILE
-    if name in _RUN or name == "causeway.delivery":
+    if name.startswith(FAMILY) and role == "producer":
+        return _of_transform(name, "")
+    if name in _RUN | _MM1_FLOW or name.startswith(FAMILY):
         return _IN_PRODUCER_FILE
     return _of_role(role, name, "")
 
@@ -144,6 +148,8 @@ def _agreed(name: str, value: str) -> bool:
 def _top_level(name: str, aliases: Iterable[str]) -> Finding:
     if name in _TOP_FINE or name.startswith(("spark.", "config.providers.")):
         return _FINE
+    if name.startswith(FAMILY):
+        return _of_transform(name, "")
     if name in known.FLOW or name in known.CLUSTER or known.is_worker(name):
         return _of_connect(name)
     role, _, rest = name.partition(".")
@@ -164,7 +170,7 @@ def _of_cluster(name: str, alias: str) -> Finding:
     role, _, rest = name.partition(".")
     if role in known.ROLES:
         return _of_role(role, rest, f"{alias}.{role}.")
-    if name in OF_FLOWS | known.FLOW:
+    if name in OF_FLOWS | known.FLOW or name.startswith(FAMILY):
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
         )
@@ -177,6 +183,8 @@ def _of_cluster(name: str, alias: str) -> Finding:
 def _of_flow(name: str, flow: str) -> Finding:
     if name in OF_FLOWS:
         return _FINE
+    if name.startswith(FAMILY):
+        return _of_transform(name, f"{flow}.")
     if name in known.FLOW:
         return _of_connect(name)
     if name in _RUN:
@@ -193,6 +201,15 @@ def _of_flow(name: str, flow: str) -> Finding:
     if known.is_worker(name) or name in known.CLUSTER:
         return _of_connect(name)
     return _unknown(name, OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
+
+
+def _of_transform(name: str, prefix: str) -> Finding:
+    transform, key = split(name)
+    if key in NAMES or key.removeprefix(SECRET) not in ("", key):
+        return _FINE
+    if not transform or not key:
+        return Finding(effect=Effect.UNKNOWN, hint=f"write it as {prefix}{FAMILY}NAME.KEY")
+    return _unknown(key, NAMES, f"{prefix}{FAMILY}{transform}.")
 
 
 def _of_role(role: str, name: str, prefix: str) -> Finding:

@@ -162,6 +162,12 @@ class FlowKeys(Keys):
         " them. `request.timeout.ms` counts where it is shorter.",
     )
     transforms: Text = key("transforms", "", "Must be empty: Connect's transforms cannot run here.")
+    causeway_transforms: Text = key(
+        "causeway.transforms",
+        "",
+        "Transforms, by their names, of which each is described below. The first that matches a"
+        " topic is its only one.",
+    )
     internal_topics: Annotated[Literal["kafka-4", "kafka-3"], BeforeValidator(word)] = key(
         "causeway.internal.topics",
         "kafka-4",

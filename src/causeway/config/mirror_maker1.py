@@ -30,6 +30,7 @@ from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, Settings
+from causeway.config.transforms import apart, check_listed, family, listed, transforms
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.naming import ReplicationPolicy
@@ -70,7 +71,8 @@ def load_mm1(
     """
     topics = filters.compile_mm1_include(include)
     problems = Problems(str(producer_config))
-    own = load_properties(producer_config, problems, environment).entries
+    file = load_properties(producer_config, problems, environment)
+    own = file.entries
     target = _client(own, TARGET_ALIAS, problems)
     options = {
         "causeway.lanes": num_streams,
@@ -84,16 +86,26 @@ def load_mm1(
     run = run_settings({**own, **given}, problems)
     spark = spark_settings(own, problems)
     delivery = read(FlowKeys, own, problems).delivery
+    check_listed(own, {"": listed(own)}, problems)
     problems.raise_if_any()
     warnings = _warnings(producer_config, own, "producer")
     files = [_read(path, environment) for path in consumer_configs]
     links = []
+    of_producer = Problems(str(producer_config))
     for (path, entries, problems), alias in zip(files, _aliases(files), strict=True):
         source = _client(entries, alias, problems)
         read_keys = _consumer_keys(entries)
         fetch = fetch_settings(read_keys, problems)
         refresh_s = _refresh_interval_s(read_keys, problems)
         problems.raise_if_any()
+        found = transforms(
+            own,
+            family(own),
+            slug=f"{alias}.{TARGET_ALIAS}",
+            directory=producer_config.parent,
+            problems=of_producer,
+        )
+        of_producer.raise_if_any()
         if source is None or target is None:
             raise ConfigError("use", str(path), "it does not say how to reach the cluster")
         warnings += _warnings(path, entries, "consumer")
@@ -116,10 +128,11 @@ def load_mm1(
                 sole_writer=False,
                 group_id=entries["group.id"].value.strip(),
                 control=_NO_CONTROL,
+                transforms=found,
             )
         )
     warnings += clear_text(client for link in links for client in (link.source, link.target))
-    return Settings(links=tuple(links), run=run, spark=spark, warnings=tuple(warnings))
+    return Settings(links=tuple(apart(links)), run=run, spark=spark, warnings=tuple(warnings))
 
 
 def _read(

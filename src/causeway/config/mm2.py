@@ -22,7 +22,7 @@ from causeway.config.build import (
 from causeway.config.keys import OF_FLOWS, OLD_NAMES, FlowKeys, HeartbeatKeys
 from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry, load_properties
+from causeway.config.properties import Entry, PropertyFile, load_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import (
     ClientSettings,
@@ -30,6 +30,7 @@ from causeway.config.settings import (
     LinkSettings,
     Settings,
 )
+from causeway.config.transforms import apart, check_listed, family, listed, transforms
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.naming import ReplicationPolicy, is_legal_name
@@ -52,7 +53,7 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     if not aliases or len(problems.lines) > before:
         problems.raise_if_any()  # nothing else can be judged
     _check_flow_names(file.entries, aliases, problems)
-    links = _links(file.entries, aliases, problems)
+    links = _links(file, aliases, problems)
     run = run_settings(file.entries, problems)
     spark = spark_settings(file.entries, problems)
     _check_circles(links, problems)
@@ -107,8 +108,9 @@ def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Proble
         )
 
 
-def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> list[LinkSettings]:
-    enabled = 0
+def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> list[LinkSettings]:
+    entries = file.entries
+    with_transforms: dict[str, tuple[str, ...]] = {}  # of each flow that runs
     links = []
     for source, target in _pairs(aliases):
         own = _own(entries, source, target)
@@ -119,17 +121,18 @@ def _links(entries: Entries, aliases: tuple[str, ...], problems: Problems) -> li
             own["enabled"].missing or any("enabled" in line for line in here.lines)
         )
         if keys.enabled or unclear:
-            enabled += 1
+            with_transforms[f"{source}->{target}"] = listed(own)
             for line in here.lines:
                 problems.add(line)
-            link = _link(entries, own, keys, source, target, problems)
+            link = _link(file, own, keys, source, target, problems)
             if link is not None:
                 links.append(link)
-    if not enabled:
+    check_listed(entries, with_transforms, problems)
+    if not with_transforms:
         problems.add(
             "no flow is enabled: set A->B.enabled = true, with the aliases of two clusters"
         )
-    return links
+    return apart(links)
 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
@@ -177,13 +180,14 @@ def _pairs(aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _link(
-    entries: Entries,
+    file: PropertyFile,
     own: Entries,
     keys: FlowKeys,
     source: str,
     target: str,
     problems: Problems,
 ) -> LinkSettings | None:
+    entries = file.entries
     reader = client_entries(entries, source, target, "source", "consumer")
     here = _alias(own, "source.cluster.alias", source, problems)
     there = _alias(own, "target.cluster.alias", target, problems)
@@ -208,6 +212,13 @@ def _link(
     }
     fetch = fetch_settings(reader, problems)
     control = control_settings(own, problems)
+    found = transforms(
+        own,
+        family(entries, f"{source}->{target}"),
+        slug=f"{here}.{there}",
+        directory=file.path.parent,
+        problems=problems,
+    )
     names = (here, there, here, there)
     known: list[ClientSettings] = [
         replace(client, alias=name)
@@ -237,6 +248,7 @@ def _link(
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
         control=control,
+        transforms=found,
     )
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 import javaproperties
 
 from causeway.config.problems import Problems
+from causeway.config.transform_keys import is_text, no_references, of_transform, within
 from causeway.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
+_LINE_END = re.compile(r"\r\n?|\n")
 _PROVIDER_CLASSES = {
     "EnvVarConfigProvider": "env",
     "FileConfigProvider": "file",
@@ -43,8 +45,9 @@ class Entry:
 
     @property
     def secret(self) -> bool:
-        """Whether the value must not be shown."""
-        return self.resolved or _SECRET_KEY.search(self.key) is not None
+        """Whether the value must not be shown. What a transform is called tells nothing."""
+        name = within(self.key) if of_transform(self.key) else self.key
+        return self.resolved or _SECRET_KEY.search(name) is not None
 
     @property
     def shown(self) -> str:
@@ -117,10 +120,21 @@ def _parse(path: Path, data: bytes) -> Iterator[Entry]:
         # Java reads property files as ISO-8859-1; anything else is written as \uXXXX.
         for element in javaproperties.parse(data.decode("latin-1")):
             if isinstance(element, javaproperties.KeyValue):
-                yield Entry(key=element.key, value=element.value, line=line)
-            line += len(element.source.splitlines())
+                value = _utf8(element) if of_transform(element.key) else element.value
+                yield Entry(key=element.key, value=value, line=line)
+            line += len(_LINE_END.findall(element.source))
     except javaproperties.InvalidUEscapeError:
         raise ConfigError("read", str(path), f"invalid escape after line {line - 1}") from None
+
+
+def _utf8(element: javaproperties.KeyValue) -> str:
+    """The value, read as UTF-8 where it can be: of ours alone, so Java need not agree. A literal of
+    a query such as 'Zürich', misread, would match nothing, and nobody would be told."""
+    try:
+        source = element.source.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return element.value
+    return javaproperties.loads(source)[element.key]
 
 
 def _declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict[str, str]:
@@ -155,6 +169,9 @@ class _Resolver:
     def entry(self, entry: Entry) -> Entry:
         if "${" not in entry.value:
             return entry
+        if is_text(entry.key):
+            self.problems.add(f"{entry.place}: {no_references(entry.key)}")
+            return replace(entry, value="", missing=True)
         values = [self._value(entry, match) for match in _REFERENCE.finditer(entry.value)]
         if None in values:
             return replace(entry, value="", resolved=True, missing=True)

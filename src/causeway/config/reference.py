@@ -16,6 +16,7 @@ from causeway.config.keys import (
     Keys,
     RunKeys,
 )
+from causeway.config.transform_keys import REGISTRY_TLS, SECRETS, TransformKeys
 
 _HEAD = """# Configuration
 
@@ -38,6 +39,13 @@ a name that it cannot decide in that time is left out. `plan` names such topics;
 in `status`, with the task "groups"."""
 
 
+_TRANSFORMS = """`A->B.causeway.transforms` lists them; what one does is written
+`A->B.causeway.transform.NAME.key`, or `causeway.transform.NAME.key` for all flows. Exactly one of
+`sql`, `sql.file`, `python`, `rules` and `rules.file` says what becomes of a record; see
+[Transforms](transforms.md).
+"""
+
+
 def markdown() -> str:
     """The whole page."""
     return "\n".join(_page()) + "\n"
@@ -58,6 +66,11 @@ def _page() -> Iterator[str]:
     yield from _table(_rows(HeartbeatKeys))
     old = ", ".join(f"`{old}` for `{new}`" for old, new in OLD_NAMES.items())
     yield f"\nOld names are accepted: {old}."
+    yield "\n## Transforms\n"
+    yield _TRANSFORMS
+    yield from _table(_rows(TransformKeys))
+    described = (REGISTRY_TLS | SECRETS).items()
+    yield from list(_table((f"`{name}`", "", meaning) for name, meaning in described))[2:]
     yield "\n## Readers\n"
     yield "Written `A.consumer.key`:\n"
     yield from _table(_rows(ConsumerKeys))

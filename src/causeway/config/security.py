@@ -70,6 +70,15 @@ def client_settings(
     )
 
 
+def trusted_certificates(
+    subject: str, entries: Mapping[str, Entry], problems: Problems
+) -> str | None:
+    """What the keys `ssl.truststore.*` in `entries` say is trusted, as PEM text; None: what the
+    system trusts, or what cannot be had, with the reason in `problems`."""
+    reader = _Reader(alias=subject, entries=entries, problems=problems)
+    return reader.trusted() if reader.has_all("ssl.") else None
+
+
 def parse_address(text: str) -> tuple[str, int] | None:
     """`host:port`, None where it is not one."""
     match = _ADDRESS.fullmatch(text)
@@ -146,11 +155,7 @@ class _Reader:
     # -- TLS
 
     def tls(self) -> TlsSettings:
-        ca_pem, pair = None, None
-        try:
-            ca_pem = self._trusted()
-        except ConfigError as error:
-            self._store_problem(self._trust_key(), error)
+        ca_pem, pair = self.trusted(), None
         try:
             pair = self._key_pair()
         except ConfigError as error:
@@ -162,6 +167,13 @@ class _Reader:
             verify_hostname=self._verify_hostname(),
             versions=self._tls_versions(),
         )
+
+    def trusted(self) -> str | None:
+        try:
+            return self._trusted()
+        except ConfigError as error:
+            self._store_problem(self._trust_key(), error)
+            return None
 
     def _trust_key(self) -> str:
         inline = "ssl.truststore.certificates"
@@ -306,7 +318,7 @@ class _Reader:
                 " supported, only client credentials"
             )
             return None
-        if endpoint is None or not _is_endpoint(endpoint.strip()):
+        if endpoint is None or not is_endpoint(endpoint.strip()):
             self.problems.add(
                 f"{self._place(_ENDPOINT)} must be an http(s) URL, without user and password:"
                 f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
@@ -331,9 +343,9 @@ class _Reader:
         )
 
 
-def _is_endpoint(url: str) -> bool:
-    """Whether a token can be asked for there. No '@': what stands before it may be a password, and
-    Python would take a part of it for the host or the port."""
+def is_endpoint(url: str) -> bool:
+    """Whether something can be asked for there. No '@': what stands before it may be a password,
+    and Python would take a part of it for the host or the port."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -173,6 +173,10 @@ class TransformSettings:
     dead_letters: str | None = None
     lanes: int = 1  # how many lanes share its partitions
 
+    @property
+    def kind(self) -> Literal["sql", "python", "rules"]:
+        return "sql" if self.sql is not None else "rules" if self.rules is not None else "python"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
@@ -203,6 +207,8 @@ class LinkSettings:
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
+    # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
+    dead_letters: frozenset[str] = frozenset()
 
     def transform_of(self, topic: str) -> TransformSettings | None:
         """What becomes of the records of `topic` (a name on the source); None: relayed as they are.
@@ -247,6 +253,7 @@ class LinkSettings:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
         return decide_topic(
             topic,
+            dead_letters=self.dead_letters,
             source_alias=self.source.alias,
             target_alias=self.target.alias,
             policy=self.policy,

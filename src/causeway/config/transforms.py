@@ -1,0 +1,356 @@
+"""What a file says of transforms: `causeway.transforms` and `causeway.transform.NAME.*`.
+
+Whether a text means anything is for those who prepare it; here it is found, with its key and line.
+What could leave a record untreated that somebody meant to protect is a problem, never a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from causeway import filters
+from causeway.config.build import patterns
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry
+from causeway.config.security import is_endpoint, trusted_certificates
+from causeway.config.settings import (
+    LinkSettings,
+    RegistrySettings,
+    Secret,
+    TransformFormat,
+    TransformSettings,
+)
+from causeway.config.transform_keys import (
+    FAMILY,
+    LIST,
+    SECRET,
+    TEXT_KEYS,
+    TransformKeys,
+    no_references,
+    split,
+)
+from causeway.config.typed import read
+from causeway.naming import MAX_TOPIC_LENGTH, is_legal_name
+
+Entries = Mapping[str, Entry]
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_WITH_REGISTRY = ("avro", "protobuf")
+_WITHOUT_SCHEMA = ("string", "binary")
+# Quoted text and comments of SQL, so that what stands outside them is seen.
+_SQL_TOKEN = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|/\*.*?\*/|(--)""", re.DOTALL
+)
+_QUOTED = re.compile(r"`[^`]*`|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+
+
+def family(entries: Entries, flow: str = "") -> dict[str, Entry]:
+    """`causeway.transform.*` of `flow` (`A->B`): its own values, else plain ones."""
+    found = {name: entry for name, entry in entries.items() if name.startswith(FAMILY)}
+    for name, entry in entries.items() if flow else ():
+        own = name.removeprefix(f"{flow}.")
+        if own != name and own.startswith(FAMILY):
+            found[own] = entry
+    return found
+
+
+def listed(own: Entries) -> tuple[str, ...]:
+    """The names in `causeway.transforms`, in their order."""
+    entry = own.get(LIST)
+    return tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
+
+
+def transforms(
+    own: Entries, found: Entries, *, slug: str, directory: Path, problems: Problems
+) -> tuple[TransformSettings, ...]:
+    """The transforms of the flow called `slug` (`A.B`): `own` has its list, `found` is its family.
+    Files are named from `directory`. What is wrong goes to `problems`."""
+    made = []
+    entry = own.get(LIST)
+    for name in listed(own):
+        assert entry is not None
+        if not _NAME.fullmatch(name):
+            shown = "a name" if entry.secret else repr(name)
+            problems.add(f"{entry.place}: {shown} must be made of letters, digits, '_' and '-'")
+            continue
+        keys = {
+            key: e
+            for full, e in found.items()
+            for own_name, key in [split(full)]
+            if own_name == name
+        }
+        reader = _Reader(
+            name=name,
+            listed_at=entry.place,
+            entries=keys,
+            slug=slug,
+            directory=directory,
+            problems=problems,
+        )
+        transform = reader.transform()
+        if transform is not None:
+            made.append(transform)
+    return tuple(made)
+
+
+def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems: Problems) -> None:
+    """That every transform that `entries` describe is in a list: `flows` maps the flows that run
+    (`A->B`; one called "" where a file has one without a name) to the names they list."""
+    everywhere = {name for names in flows.values() for name in names}
+    told: set[tuple[str, str]] = set()
+    for full, entry in entries.items():
+        flow, key = _flow_of(full, flows)
+        if flow is None:
+            continue
+        if not key.startswith(FAMILY):
+            _check_spelling(entry, key, problems)
+            continue
+        name, _ = split(key)
+        names = flows[flow] if flow else everywhere
+        if name and name not in names and (flow, name) not in told:
+            told.add((flow, name))
+            prefix = f"{flow}." if flow else ""
+            problems.add(f"{entry.place}: {prefix}{LIST} does not name {name}")
+
+
+def apart(links: Iterable[LinkSettings]) -> list[LinkSettings]:
+    """`links`, none of which mirrors the dead letters of another: they hold records as they were,
+    which a transform was to treat."""
+    links = list(links)
+    topics: dict[str, set[str]] = {}
+    for link in links:
+        letters = filter(None, (transform.dead_letters for transform in link.transforms))
+        topics.setdefault(link.source.alias, set()).update(letters)
+    return [replace(link, dead_letters=frozenset(topics[link.source.alias])) for link in links]
+
+
+def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
+    """The flow that key `full` is for, "" for all, None for one that does not run."""
+    if "->" not in full:
+        return "", full
+    for flow in flows:
+        if flow and full.startswith(f"{flow}."):
+            return flow, full[len(flow) + 1 :]
+    return None, full
+
+
+def _check_spelling(entry: Entry, key: str, problems: Problems) -> None:
+    """A transform that is called otherwise would be an unknown key, and so protect nothing."""
+    head = ".".join(key.split(".")[:2])
+    if not key.startswith("causeway.t") or head == LIST:
+        return
+    meant = difflib.get_close_matches(head, [LIST, FAMILY[:-1]], n=1, cutoff=0.85)
+    if meant:
+        problems.add(f"{entry.place}: there is no such key; did you mean {meant[0]}?")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    name: str
+    listed_at: str
+    entries: Entries
+    slug: str
+    directory: Path
+    problems: Problems
+
+    def transform(self) -> TransformSettings | None:
+        before = len(self.problems.lines)
+        if not self.entries:
+            self.problems.add(
+                f"{self.listed_at} names {self.name}, and {FAMILY}{self.name}.topics and"
+                " .sql, .python or .rules are missing"
+            )
+            return None
+        keys = read(TransformKeys, self.entries, self.problems)
+        topics = patterns(self.entries, "topics", keys.topics, self.problems)
+        if not topics and not self._told("topics"):
+            self._add(self._place("topics"), "it names no topics")
+        kind, text, place = self._text()
+        value_format: TransformFormat = keys.value_format or (
+            "json" if kind == "rules" else "binary"
+        )
+        self._check_schema("value", value_format, keys.value_schema)
+        self._check_schema("key", keys.key_format, keys.key_schema)
+        registry = self._registry(keys, {"value": value_format, "key": keys.key_format})
+        secrets = self._secrets()
+        dead_letters = self._dead_letters(keys)
+        missing = any(entry.missing for entry in self.entries.values())
+        if len(self.problems.lines) > before or missing or text is None:
+            return None
+        return TransformSettings(
+            name=self.name,
+            topics=topics,
+            sql=text if kind == "sql" else None,
+            python=text if kind == "python" else None,
+            rules=text if kind == "rules" else None,
+            place=place,
+            key_format=keys.key_format,
+            value_format=value_format,
+            key_schema=keys.key_schema or None,
+            value_schema=keys.value_schema or None,
+            registry=registry,
+            secrets=secrets,
+            dead_letters=dead_letters,
+            lanes=keys.lanes,
+        )
+
+    def _add(self, place: str, cause: str) -> None:
+        self.problems.add(f"{place}: {cause}")
+
+    def _place(self, key: str) -> str:
+        entry = self.entries.get(key)
+        return entry.place if entry else f"{FAMILY}{self.name}.{key}"
+
+    def _told(self, key: str) -> bool:
+        """Whether `key` has a value about which something was said already."""
+        entry = self.entries.get(key)
+        return entry is not None and (entry.missing or bool(entry.value.strip()))
+
+    # -- the text
+
+    def _text(self) -> tuple[str, str | None, str]:
+        """Its kind, itself and its place; None in place of what cannot be had."""
+        given = [self.entries[name] for name in TEXT_KEYS if name in self.entries]
+        if len(given) != 1:
+            places = " and ".join(entry.place for entry in given)
+            self._add(
+                places or f"{self.listed_at} names {self.name}",
+                f"one of .sql, .sql.file, .python, .rules and .rules.file is needed,"
+                f" {'not several' if given else 'and there is none'}",
+            )
+            return "", None, ""
+        (entry,) = given
+        key = next(name for name in TEXT_KEYS if self.entries.get(name) is entry)
+        kind: Literal["sql", "python", "rules"]
+        kind = next(kind for kind in ("sql", "python", "rules") if key.startswith(kind))
+        if entry.missing:
+            return kind, None, entry.place
+        text: str | None = entry.value
+        place = entry.place
+        if key.endswith(".file"):
+            text, place = self._from_file(entry)
+        elif kind == "sql" and any(match[1] for match in _SQL_TOKEN.finditer(entry.value)):
+            self._add(
+                place,
+                "a comment that begins with -- has no end, since a property is one line: write"
+                " /* ... */, or use .sql.file",
+            )
+        elif kind == "python" and not _FUNCTION.fullmatch(entry.value.strip()):
+            self._add(place, f"must be module:function, not {entry.shown}")
+        if text is None:
+            return kind, None, place
+        if not text.strip():
+            self._add(place, "it is empty")
+        return kind, text.strip() if kind == "python" else text, place
+
+    def _from_file(self, entry: Entry) -> tuple[str | None, str]:
+        path = self.directory / entry.value.strip()
+        shown = "the file" if entry.secret else str(path)
+        place = f"{entry.place}, {shown}"
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            self._add(place, "it is not UTF-8 text")
+        except FileNotFoundError:
+            self._add(place, "there is no such file")
+        except OSError as error:
+            self._add(place, (error.strerror or "it cannot be read").lower())
+        else:
+            if "${" not in text:
+                return text, place
+            number = text[: text.index("${")].count("\n") + 1
+            self._add(f"{place}, line {number}", no_references(entry.key))
+        return None, place
+
+    # -- formats
+
+    def _check_schema(self, part: str, its_format: str, schema: str | None) -> None:
+        """Spark reads it for real; here is told what no Spark is needed for."""
+        place = self._place(f"{part}.schema")
+        if schema is None:
+            return
+        if its_format in _WITHOUT_SCHEMA:
+            self._add(place, f"has no meaning for {part}.format = {its_format}")
+        elif not _is_balanced(schema):
+            self._add(place, "is not a schema such as `id BIGINT, names ARRAY<STRING>`")
+
+    def _registry(self, keys: TransformKeys, formats: Mapping[str, str]) -> RegistrySettings | None:
+        needed = [f"{part}.format" for part, name in formats.items() if name in _WITH_REGISTRY]
+        given = [key for key in self.entries if key.startswith("registry.")]
+        url = keys.registry_url
+        if not url:
+            if (needed or given) and not self._told("registry.url"):
+                why = self._place(needed[0] if needed else given[0])
+                self._add(why, f"needs {FAMILY}{self.name}.registry.url")
+            return None
+        if not is_endpoint(url):
+            self._add(
+                self._place("registry.url"),
+                "must be an http(s) URL, without user and password: these are registry.username"
+                " and registry.password",
+            )
+            return None
+        if keys.registry_password and not keys.registry_username:
+            self._add(self._place("registry.password"), "needs registry.username")
+        tls = {
+            key[len("registry.") :]: entry
+            for key, entry in self.entries.items()
+            if key.startswith("registry.ssl.")
+        }
+        ca_pem = trusted_certificates("the registry", tls, self.problems) if tls else None
+        password = keys.registry_password
+        return RegistrySettings(
+            url=url.rstrip("/"),
+            username=keys.registry_username or None,
+            password=Secret(password) if password else None,
+            ca_pem=ca_pem,
+        )
+
+    # -- the rest
+
+    def _secrets(self) -> dict[str, Secret]:
+        found: dict[str, Secret] = {}
+        seen: set[str] = set()
+        for key, entry in self.entries.items():
+            if not key.startswith(SECRET) or entry.missing:
+                continue
+            field = key.removeprefix(SECRET)
+            if not _FIELD.fullmatch(field):
+                self._add(entry.place, "the name of a secret is made of letters, digits and '_'")
+            elif field.lower() in seen:
+                self._add(entry.place, "differs from another secret in the case of letters only")
+            elif not entry.value:
+                self._add(entry.place, "it is empty")
+            else:
+                seen.add(field.lower())
+                found[field] = Secret(entry.value)
+        return found
+
+    def _dead_letters(self, keys: TransformKeys) -> str | None:
+        place = self._place("dead.letter.topic")
+        if keys.on_error == "stop":
+            if keys.dead_letter_topic:
+                self._add(place, f"needs {FAMILY}{self.name}.on.error = dead-letter")
+            return None
+        topic = keys.dead_letter_topic or f"__causeway.{self.slug}.{self.name}.dead-letters"
+        if not is_legal_name(topic) or topic in (".", "..") or len(topic) > MAX_TOPIC_LENGTH:
+            self._add(place, f"must be the name of a topic, of at most {MAX_TOPIC_LENGTH} letters")
+        return topic
+
+
+def _is_balanced(schema: str) -> bool:
+    depth: list[str] = []
+    closes = {">": "<", ")": "("}
+    text = _QUOTED.sub("q", schema)
+    for letter in text:
+        if letter in "<(":
+            depth.append(letter)
+        elif letter in closes and (not depth or depth.pop() != closes[letter]):
+            return False
+    return not depth and bool(re.match(r"\s*\w", text))
