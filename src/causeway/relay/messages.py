@@ -201,8 +201,8 @@ class PartitionReport(_Message):
 
 
 class StageWanted(_Message):
-    """The lane has partitions that go through a stage, whose workers are to connect to `address`:
-    the path of a Unix socket, or host:port."""
+    """The lane has partitions that go through a stage, whose workers are to connect to `address`
+    (see transform.sealed)."""
 
     key: str
     address: str

@@ -5,7 +5,7 @@
 
 Each connection and direction has a key of its own (HKDF of the control secret and both ends' random
 bytes) and counts its pieces, so a piece can be neither read nor made without the secret, nor
-replayed. An address is the path of a Unix socket, or host:port.
+replayed. An address is `@` and the name of an abstract Unix socket, or host:port.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ _TO_LANE, _TO_WORKER = b"causeway stage to lane", b"causeway lane to stage"
 _CONNECT_S = 10.0
 
 
+def path_of(address: str) -> str:
+    """What the system calls the abstract Unix socket `address`."""
+    return "\0" + address[1:]
+
+
 class Connection:
     """One end, non-blocking; belongs to one thread. Sending and receiving raise ConnectionError
     once the peer is gone, or has sent what the secret does not vouch for."""
@@ -56,10 +61,10 @@ class Connection:
     @classmethod
     def open(cls, address: str, secret: str) -> Self:
         """A worker's end. Raises OSError."""
-        if address.startswith("/"):
+        if address.startswith("@"):
             sock = socket.socket(socket.AF_UNIX)
             sock.settimeout(_CONNECT_S)
-            sock.connect(address)
+            sock.connect(path_of(address))
         else:
             host, _, port = address.rpartition(":")
             sock = socket.create_connection((host, int(port)), _CONNECT_S)

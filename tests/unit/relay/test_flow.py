@@ -47,7 +47,8 @@ def test_begins_where_the_last_outlet_stands() -> None:
 
 def test_an_idle_flow_states_that_it_is_past_what_was_dropped() -> None:
     flow = _flow(10)
-    flow.position, flow.leader_epoch = 25, 3
+    flow.position = flow.through = 25
+    flow.leader_epoch = 3
     report = flow.report()
     assert report.outlets[0].pair == Pair(source=25, target=500, sequence=7)
     assert (report.position, report.leader_epoch) == (25, 3)
@@ -56,7 +57,8 @@ def test_an_idle_flow_states_that_it_is_past_what_was_dropped() -> None:
 def test_only_outlets_with_nothing_under_way_move() -> None:
     flow = _flow(10, 10, 10)
     waiting, sent, idle = flow.outlets
-    flow.position, flow.leader_epoch = 25, 3
+    flow.position = flow.through = 25
+    flow.leader_epoch = 3
     waiting.put(_batch(12, 2))
     sent.sent(_batch(20, 2))
     report = flow.report()
@@ -67,19 +69,19 @@ def test_only_outlets_with_nothing_under_way_move() -> None:
 
 def test_an_outlet_that_is_further_on_stays_there() -> None:
     flow = _flow(10, 40)
-    flow.position = 25
+    flow.position = flow.through = 25
     assert [o.pair.source for o in flow.report().outlets] == [25, 40]
 
 
 def test_a_flow_in_doubt_states_nothing_new() -> None:
     flow = _flow(10, state=State.RECOVERING)
-    flow.position = 25
+    flow.position = flow.through = 25
     assert flow.report().outlets[0].pair.source == 10
 
 
 def test_a_flow_that_leaves_states_nothing_of_what_it_let_go() -> None:
     flow = _flow(10)
-    flow.position = 12
+    flow.position = flow.through = 12
     flow.outlets[0].put(_batch(10, 2))
     flow.leave()
     flow.outlets[0].drop_pending()
@@ -88,7 +90,7 @@ def test_a_flow_that_leaves_states_nothing_of_what_it_let_go() -> None:
 
 def test_a_flow_that_leaves_idle_states_all_that_it_saw() -> None:
     flow = _flow(10)
-    flow.position = 12
+    flow.position = flow.through = 12
     flow.leave()
     assert flow.report(final=True).outlets[0].pair.source == 12
 

@@ -131,7 +131,7 @@ def test_whoever_is_not_told_an_end_keeps_its_pair() -> None:
 
 def _behind(flow: Flow) -> None:
     """What the lane before may have read, and sent."""
-    flow.position = 9
+    flow.position = flow.through = 9
 
 
 def _pending(flow: Flow) -> None:
@@ -173,7 +173,7 @@ def test_what_was_sent_meanwhile_lies_below_the_end(late: bool) -> None:
     sent = flow.outlets[0].sent(batch)
     flow.outlets[0].unanswered = 0
     flow.outlets[0].acknowledged(sent, 890)
-    flow.position = flow.source_end = 11
+    flow.position = flow.through = flow.source_end = 11
     world.hear()
 
     world.look(flow)
@@ -192,7 +192,8 @@ def test_the_pair_of_a_partition_that_gets_nothing_follows_amid_a_busy_flow() ->
         sent = busy.sent(as_is(raw_batch([Rec(offset=flow.position)])))
         busy.unanswered = 0
         busy.acknowledged(sent, 600 + flow.position)
-        flow.position, flow.source_end = flow.position + 1, flow.position + 10
+        flow.position = flow.through = flow.position + 1
+        flow.source_end = flow.position + 9
 
     for _ in range(5):
         world.look(flow)
@@ -237,7 +238,7 @@ def test_what_others_wrote_where_they_may_is_learnt_by_it() -> None:
 
 def test_what_was_dropped_at_the_sources_end_counts_as_read() -> None:
     world, flow = World(), _flow()
-    flow.position = flow.source_end = 15
+    flow.position = flow.through = flow.source_end = 15
     world.look(flow)
     world.look(flow)
     assert flow.outlets[0].pair == Pair(source=15, target=900, sequence=7)

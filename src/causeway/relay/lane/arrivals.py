@@ -9,6 +9,7 @@ from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import take
 from causeway.relay.lane.target import Answer
+from causeway.relay.source import Kept
 from causeway.wire import codes
 from causeway.wire.fetch import Fetched
 
@@ -39,8 +40,9 @@ class Halt(Exception):  # noqa: N818
     """There is no safe way on without a person."""
 
 
-def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
-    """Accounts for what was fetched of a running flow: the outlets that have something new to send.
+def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
+    """Accounts for what was fetched of a running flow: what was kept of it, and the outlets that
+    have something new to send (none where it is to be transformed first).
 
     Raises Doubt, Halt.
     """
@@ -59,13 +61,13 @@ def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
     if not len(fetched.records):
         if flow.idle:
             flow.failures = 0
-        return []
+        return Kept(flow.position), []
     try:
         kept, touched = take(flow, fetched)
     except CausewayError as error:
         if not flow.idle:  # what lies before it is relayed first
             flow.unreadable_at = flow.position
-            return []
+            return Kept(flow.position), []
         if isinstance(error, TooLargeError):
             remedy = "start with --from a time after it to go on without it"
             raise Halt(f"{error} ({remedy})") from error
@@ -75,6 +77,8 @@ def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
         reason = f"what was fetched at {flow.position} cannot be read: {error!r}"
         raise Doubt(reason) from error
     flow.position = kept.position
+    if flow.on_the_way is None:
+        flow.through = kept.position
     if must_wait(flow, kept.batches, time.monotonic()):
         raise Doubt(
             "its records are so old that the target may have forgotten what it got of them: waits "
@@ -87,7 +91,7 @@ def take_in(flow: Flow, fetched: Fetched) -> list[OutletState]:
         flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
-    return list(dict.fromkeys(touched))
+    return kept, list(dict.fromkeys(touched))
 
 
 def account(answer: Answer) -> None:

@@ -18,7 +18,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.model import Pair, Spread, State
-from causeway.relay.messages import Assignment, Outlet, PartitionReport
+from causeway.relay.lane.chunks import Piece
+from causeway.relay.lane.stages import Stage
+from causeway.relay.messages import (
+    Assignment,
+    Outlet,
+    PartitionReport,
+    Trace,
+    Transformed,
+    Want,
+)
 from causeway.wire.batches import Batch, advance
 
 UNKNOWN = -1
@@ -163,14 +172,45 @@ class OutletState:
     def report(self) -> Outlet:
         return self.spec.model_copy(update={"pair": self.pair, "exclusive": self.exclusive})
 
+    def trace(self) -> Trace:
+        """What the offset map has to learn since the last report."""
+        breaks, self.breaks = tuple(self.breaks), []
+        resumed, self.resumed = self.resumed, None
+        return Trace(breaks=breaks, resumed=resumed, newest=self.newest)
+
+
+@dataclass(slots=True, eq=False)
+class OnTheWay:
+    """What of a flow is in its stage, or came from there and is not with its outlets yet. `halt`:
+    why the flow stops once all before has been relayed. `writing`: dead letters are."""
+
+    stage: Stage
+    chunks: int = 0
+    size: int = 0
+    pieces: deque[Piece] = field(default_factory=deque)
+    halt: str | None = None
+    writing: bool = False
+    counts: Transformed = field(default_factory=Transformed)
+
+    @property
+    def idle(self) -> bool:
+        return not self.chunks and not self.pieces
+
+    def forget(self) -> None:
+        self.chunks = self.size = 0
+        self.pieces.clear()
+        self.halt, self.writing = None, False
+
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One source partition on this lane. `position`: the next source offset to fetch."""
+    """One source partition on this lane. `position`: the next source offset to fetch; `through`:
+    all below is with the outlets or rightly dropped; the same where nothing is transformed."""
 
     assignment: Assignment
     outlets: list[OutletState]
     position: int
+    through: int
     leader_epoch: int  # of the batch before `position`
     relayed_epoch: int  # of the last acknowledged batch
     state: State = State.RECOVERING
@@ -194,14 +234,18 @@ class Flow:
     recovering: bool = False  # a recovery job has it
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True
+    on_the_way: OnTheWay | None = None  # where records are transformed
+    wants: tuple[Want, ...] = ()  # outlets that it lacks: it waits for them
 
     @classmethod
     def of(cls, assignment: Assignment) -> Flow:
         outlets = [OutletState.of(spec) for spec in assignment.outlets]
+        start = min(outlet.start for outlet in outlets)
         return cls(
             assignment=assignment,
             outlets=outlets,
-            position=min(outlet.start for outlet in outlets),
+            position=start,
+            through=start,
             leader_epoch=assignment.leader_epoch,
             relayed_epoch=assignment.leader_epoch,
             unsettled=not assignment.settled,
@@ -213,11 +257,14 @@ class Flow:
 
     @property
     def pending_bytes(self) -> int:
-        return sum(outlet.pending_bytes for outlet in self.outlets)
+        transformed = self.on_the_way.size if self.on_the_way else 0
+        return sum(outlet.pending_bytes for outlet in self.outlets) + transformed
 
     @property
     def idle(self) -> bool:
         """Nothing fetched waits to be sent, nothing sent waits for its answer."""
+        if self.on_the_way is not None and not self.on_the_way.idle:
+            return False
         return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
 
     @property
@@ -240,17 +287,17 @@ class Flow:
         self.latencies = Spread.of(ms) if self.latencies is None else self.latencies.with_one(ms)
 
     def settle(self) -> None:
-        """Move the pairs of a running flow's idle outlets up to the position: what lies between
-        was dropped, so the statement stays true and recovery has less to read.
+        """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
+        lies between was dropped, so the statement stays true and recovery has less to read.
 
         Not of one that leaves: its outlets are idle because what they had to send was let go.
         """
         if self.state is not State.RUNNING or self.leaving:
             return
         for outlet in self.outlets:
-            if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.position:
+            if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.through:
                 outlet.pair = Pair(
-                    source=self.position,
+                    source=self.through,
                     target=outlet.pair.target,
                     sequence=outlet.pair.sequence,
                 )
@@ -264,12 +311,8 @@ class Flow:
         assignment = self.assignment
         ages, self.ages = self.ages, None
         latencies, self.latencies = self.latencies, None
-        breaks: tuple[Pair, ...] = ()
-        resumed = newest = None
-        if len(self.outlets) == 1:
-            breaks, newest = tuple(self.outlets[0].breaks), self.outlets[0].newest
-            self.outlets[0].breaks.clear()
-            resumed, self.outlets[0].resumed = self.outlets[0].resumed, None
+        traces = tuple(outlet.trace() for outlet in self.outlets)
+        only = traces[0] if len(traces) == 1 else Trace()
         return PartitionReport(
             link=assignment.link,
             topic=assignment.topic,
@@ -282,9 +325,12 @@ class Flow:
             high_watermark=self.high_watermark,
             last_timestamp=self.last_timestamp,
             outlets=tuple(outlet.report() for outlet in self.outlets),
-            breaks=breaks,
-            resumed=resumed,
-            newest=newest,
+            breaks=only.breaks,
+            resumed=only.resumed,
+            newest=only.newest,
+            traces=traces if len(traces) > 1 else (),
+            wants=self.wants,
+            transformed=self.on_the_way.counts if self.on_the_way else None,
             ages=ages,
             latencies=latencies,
             records=self.records,

@@ -39,13 +39,17 @@ class Helpers:
             except Exception as error:
                 # A fault of ours must show in the partition's state, not vanish in a thread.
                 answer = ProtocolError("work", "", f"{type(error).__name__}: {error}")
-            self._finished.put(lambda: then(answer))
-            try:
-                self._wake.send(b"\0")
-            except OSError:
-                pass  # full: the loop is awake anyway; closed: nobody waits
+            self.post(lambda: then(answer))
 
         self._threads.submit(run)
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Call `act` in the loop. From any thread."""
+        self._finished.put(act)
+        try:
+            self._wake.send(b"\0")
+        except OSError:
+            pass  # full: the loop is awake anyway; closed: nobody waits
 
     def finish(self) -> None:
         """Call what waits for finished work."""

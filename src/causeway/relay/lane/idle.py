@@ -86,7 +86,7 @@ class IdlePairs:
 
 def _idle_outlets(flow: Flow) -> list[OutletState]:
     """Those whose next record no lane can have read yet, in places where others may write."""
-    if flow.state is not State.RUNNING or flow.leaving or flow.position < flow.end_before:
+    if flow.state is not State.RUNNING or flow.leaving or flow.through < flow.end_before:
         return []
     alone = flow.assignment.sole_writer
     return [

@@ -22,6 +22,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard, clock
 from causeway.relay.lane.memory import keep_freed_memory
 from causeway.relay.lane.relay import Relay
+from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import (
     Assign,
     Assignment,
@@ -34,6 +35,7 @@ from causeway.relay.messages import (
     Report,
     Revoke,
 )
+from causeway.relay.messages import Stages as StagesMessage
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
@@ -49,19 +51,21 @@ def run_lane(lane: int, host: str, port: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as the lease's guard needs it
     keep_freed_memory()
     gc.freeze()  # what is loaded by now is no garbage; to look through it takes 40 ms
-    control = ControlClient(host, port, os.environ[SECRET_VARIABLE])
+    secret = os.environ[SECRET_VARIABLE]
+    control = ControlClient(host, port, secret)
     try:
-        Lane(lane, control).run()
+        Lane(lane, control, host, secret).run()
     finally:
         control.close()
 
 
 class Lane:
-    def __init__(self, number: int, control: ControlClient) -> None:
+    def __init__(self, number: int, control: ControlClient, host: str, secret: str) -> None:
         self._number = number
         self._control = control
         self._selector = selectors.DefaultSelector()
         self._helpers = Helpers(HELPER_THREADS)
+        self._stages = Stages(host, secret, self._helpers, self._selector)
         self._relay: Relay | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
         self._lease = LeaseGuard()
@@ -96,6 +100,8 @@ class Lane:
             match message:
                 case Clusters():
                     self._start(message)
+                case StagesMessage():
+                    self._stages.define(message.stages)
                 case Assign():
                     for assignment in message.assignments:
                         self._leave(self._flows.get(assignment.key))  # it takes over
@@ -116,13 +122,20 @@ class Lane:
         self._lease_s = clusters.lease_s
         self._report_interval_s = clusters.report_interval_s
         self._relay = Relay(
-            clusters, self._lease, self._helpers, self._selector, on_done=self._report_soon
+            clusters,
+            self._lease,
+            self._helpers,
+            self._selector,
+            self._stages,
+            on_done=self._report_soon,
         )
 
     def _take_over(self, assignment: Assignment) -> None:
         flow = self._flows[assignment.key] = Flow.of(assignment)
         if self._relay is not None:
             self._relay.take_over(flow)
+        if assignment.transform is not None:
+            self._report_soon()  # the driver launches what it lacks
 
     def _leave(self, flow: Flow | None) -> None:
         """Send nothing new of `flow`; it goes once its answers are here."""
@@ -140,6 +153,11 @@ class Lane:
         reports: list[PartitionReport] = [flow.report(final=True) for flow in final]
         for flow in final:
             del self._flows[flow.assignment.key]
+        self._stages.keep(
+            flow.assignment.transform
+            for flow in self._flows.values()
+            if flow.assignment.transform is not None
+        )
         for flow in self._flows.values():
             flow.settle()
             if flow.changed:
@@ -151,6 +169,7 @@ class Lane:
                 partitions=tuple(reports),
                 rss_bytes=_resident_bytes(),
                 cpu_s=usage.ru_utime + usage.ru_stime,
+                stages=self._stages.wanted,
             )
         )
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import State, TopicPartition
@@ -18,13 +19,28 @@ from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.transforming import series_of
 from causeway.relay.recovery.recover import Resumption, recover
 from causeway.relay.recovery.survey import Request
 
-RECOVERIES = 2  # jobs at once for one pair of clusters: one that is down must not hold up others
+RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
+
+
+class _Job(NamedTuple):
+    """What flows share whose places are found together. `stage`: None where nothing is
+    transformed."""
+
+    source: str
+    target: str
+    stage: str | None
+
+    @classmethod
+    def of(cls, flow: Flow) -> _Job:
+        assignment = flow.assignment
+        return cls(assignment.source, assignment.target, assignment.transform)
 
 
 class Places:
@@ -37,7 +53,7 @@ class Places:
         self._connections = connections
         self._helpers = helpers
         self._on_done = on_done
-        self._under_way: Counter[tuple[str, str]] = Counter()  # jobs, by pair of clusters
+        self._under_way: Counter[_Job] = Counter()
 
     def doubt(self, flow: Flow, doubt: Doubt) -> None:
         """Stop relaying `flow` and find its place anew."""
@@ -65,6 +81,9 @@ class Places:
         self._connections.detach(flow)
         for outlet in flow.outlets:
             outlet.drop_pending()
+        if flow.on_the_way is not None:
+            flow.on_the_way.stage.cancel(flow)
+            flow.on_the_way.forget()
 
     def done(self, flow: Flow) -> bool:
         """Whether a bounded run has copied its share of this partition; then it rests."""
@@ -80,7 +99,7 @@ class Places:
 
     def find(self, flows: Iterable[Flow], now: float) -> None:
         """Have the places looked for that are due."""
-        due: dict[tuple[str, str], list[Flow]] = {}
+        due: dict[_Job, list[Flow]] = {}
         for flow in flows:
             if (
                 flow.state in (State.RECOVERING, State.FAILED)
@@ -88,31 +107,33 @@ class Places:
                 and not flow.leaving
                 and flow.retry_at <= now
                 and flow.unanswered == 0
+                and not flow.wants
+                and (flow.on_the_way is None or flow.on_the_way.stage.ready)
             ):
-                due.setdefault((flow.assignment.source, flow.assignment.target), []).append(flow)
-        for pair, together in due.items():
+                due.setdefault(_Job.of(flow), []).append(flow)
+        for job, together in due.items():
             for at in range(0, len(together), RECOVERED_TOGETHER):
-                if self._under_way[pair] == RECOVERIES:
+                if self._under_way[job] == RECOVERIES:
                     break
-                self._find_together(pair, together[at : at + RECOVERED_TOGETHER])
+                self._find_together(job, together[at : at + RECOVERED_TOGETHER])
 
-    def _find_together(self, pair: tuple[str, str], flows: list[Flow]) -> None:
-        source, target = (self._connections.cluster(key) for key in pair)
+    def _find_together(self, job: _Job, flows: list[Flow]) -> None:
+        source, target = (self._connections.cluster(key) for key in (job.source, job.target))
         requests = [_request(flow) for flow in flows]
         for flow in flows:
             flow.recovering = True
-        self._under_way[pair] += 1
+        self._under_way[job] += 1
         self._helpers.submit(
-            partial(recover, requests, source, target), partial(self._found, pair, flows)
+            partial(recover, requests, source, target), partial(self._found, job, flows)
         )
 
     def _found(
         self,
-        pair: tuple[str, str],
+        job: _Job,
         flows: list[Flow],
         answers: dict[TopicPartition, Resumption | CausewayError] | CausewayError,
     ) -> None:
-        self._under_way[pair] -= 1
+        self._under_way[job] -= 1
         for flow in flows:
             flow.recovering = False
             answer = (
@@ -141,7 +162,7 @@ class Places:
             outlet.node = place.node
             outlet.remembered_until = 0.0
             outlet.append_times |= place.append_times
-        flow.position = min(outlet.start for outlet in flow.outlets)
+        flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         flow.source_node = found.source_node
         flow.source_end = flow.end_before = found.source_end
@@ -159,4 +180,8 @@ def _request(flow: Flow) -> Request:
         "outlets": tuple(outlet.report() for outlet in flow.outlets),
         "leader_epoch": flow.relayed_epoch,
     }
-    return Request(assignment=flow.assignment.model_copy(update=newest), unsettled=flow.unsettled)
+    return Request(
+        assignment=flow.assignment.model_copy(update=newest),
+        unsettled=flow.unsettled,
+        series=series_of(flow),
+    )

@@ -18,13 +18,15 @@ from causeway.model import State
 from causeway.relay.lane import arrivals
 from causeway.relay.lane.arrivals import Doubt, Halt
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import Answer, TargetConnection
+from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Clusters
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
@@ -42,8 +44,10 @@ class Relay:
         lease: LeaseGuard,
         helpers: Helpers,
         selector: selectors.BaseSelector,
+        stages: Stages,
         on_done: Callable[[], None],
     ) -> None:
+        self._stages = stages
         self._buffer_bytes = clusters.buffer_bytes
         self._lease = lease
         self._connections = Connections(
@@ -56,6 +60,13 @@ class Relay:
         )
         self._places = Places(self._connections, helpers, on_done)
         self._idle_pairs = IdlePairs(helpers)
+        self._transforming = Transforming(
+            self._connections,
+            helpers,
+            doubt=self._places.doubt,
+            stop=self._places.stop,
+            settled=self._places.done,
+        )
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
         """Whatever can be done for `flows` without waiting."""
@@ -72,12 +83,18 @@ class Relay:
             self._lose(dead, "no answer in time")
         self._connections.watch()
         self._idle_pairs.look(flows, self._connections.cluster, now)
+        self._stages.turn(now)
 
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s
             flow.late_by = time.monotonic() + patience_s
+        if flow.assignment.transform is not None:
+            try:
+                flow.on_the_way = OnTheWay(self._stages.get(flow.assignment.transform))
+            except CausewayError as error:
+                self._places.stop(flow, str(error))
 
     def let_go(self, flow: Flow) -> None:
         """Fetch and send nothing more of it."""
@@ -89,6 +106,7 @@ class Relay:
             flow.unsettled = True
 
     def close(self) -> None:
+        self._stages.close()
         self._connections.close()
 
     def _hold(self, flows: Collection[Flow]) -> None:
@@ -99,7 +117,7 @@ class Relay:
                 self._places.doubt(flow, Doubt("the lease ran out", failure=False))
 
     def _fetchable(self) -> Callable[[Flow], bool]:
-        room = self._connections.pending_bytes < self._buffer_bytes
+        room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
 
         def fetchable(flow: Flow) -> bool:
             stop_at = flow.assignment.stop_at
@@ -108,6 +126,7 @@ class Relay:
                 and flow.pending_bytes < FLOW_BYTES
                 and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
+                and (flow.on_the_way is None or flow.on_the_way.halt is None)
             )
 
         return fetchable
@@ -150,7 +169,7 @@ class Relay:
         if flow.state is not State.RUNNING or flow.leaving:
             return
         try:
-            touched = arrivals.take_in(flow, fetched)
+            kept, touched = arrivals.take_in(flow, fetched)
         except Halt as halt:
             self._places.stop(flow, str(halt))
             return
@@ -159,6 +178,8 @@ class Relay:
             return
         for outlet in touched:
             self._connections.offer(flow, outlet)
+        if flow.on_the_way is not None:
+            self._transforming.send(flow, flow.on_the_way, kept)
         if len(fetched.records) and not touched:
             self._places.done(flow)
 
@@ -179,4 +200,4 @@ class Relay:
         except Doubt as doubt:
             self._places.doubt(flow, doubt)
         else:
-            self._places.done(flow)
+            self._transforming.look(flow)

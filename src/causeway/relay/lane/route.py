@@ -20,6 +20,8 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     """
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject)
+    if flow.on_the_way is not None:
+        return kept, []  # its transform routes
     touched: list[OutletState] = []
     most_unpacked = unpacked_total() + UNPACKED_BYTES
     for count, batch in enumerate(kept.batches):
@@ -49,7 +51,7 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
         outlets[0].put(batch)
         return outlets
     parts = [
-        None if part is None else _from(part, outlet.start)
+        None if part is None else from_offset(part, outlet.start)
         for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True)
     ]
     touched = []
@@ -60,8 +62,9 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
     return touched
 
 
-def _from(batch: Batch, start: int) -> Batch | None:
-    """The records from source offset `start` on: an outlet may be further on than the others."""
+def from_offset(batch: Batch, start: int) -> Batch | None:
+    """The records of `batch` from source offset `start` on: an outlet may be further on than the
+    others."""
     if batch.first >= start:
         return batch
     kept = [

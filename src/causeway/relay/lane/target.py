@@ -178,6 +178,16 @@ class TargetConnection:
         return doubtful
 
 
+def _middle(batch: Batch) -> int:
+    """An index near the middle where a batch can be cut: all that one source record became must
+    stay together. 0 where there is none."""
+    middle = batch.records // 2
+    if batch.offsets is None:
+        return middle
+    cuts = (at for at in range(1, batch.records) if batch.offsets[at] != batch.offsets[at - 1])
+    return min(cuts, key=lambda at: abs(at - middle), default=0)
+
+
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
     """The outlet's next batch: a run of small neighbours as one, one that is too large in parts.
 
@@ -186,7 +196,9 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
     """
     batch = outlet.take()
     if batch.size > max_message_bytes and batch.records > 1:
-        middle = batch.records // 2
+        middle = _middle(batch)
+        if not middle:
+            return batch
         try:
             halves = split(batch, 0, middle), split(batch, middle, batch.records)
         except ProtocolError:

@@ -80,7 +80,10 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     place = assignment.source_partition
     source_node = value_of(survey.source_nodes[place])
     log = SourceLog(
-        source, value_of(survey.source_starts[place]), value_of(survey.source_ends[place])
+        source,
+        value_of(survey.source_starts[place]),
+        value_of(survey.source_ends[place]),
+        request.series,
     )
     resumed, epochs = [], []
     for outlet in assignment.outlets:

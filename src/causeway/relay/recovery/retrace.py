@@ -25,7 +25,7 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
 from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled, place_of
-from causeway.relay.shares import shares
+from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import SEQUENCE_SPACE, Batch, advance, distance
 from causeway.wire.cluster import Cluster
@@ -33,11 +33,13 @@ from causeway.wire.records import records_of, split
 
 
 class SourceLog(NamedTuple):
-    """`start`, `end`: of the source partition (for committed reads, its last stable offset)."""
+    """`start`, `end`: of the source partition (for committed reads, its last stable offset).
+    `series`: what its records become."""
 
     cluster: Cluster
     start: int
     end: int
+    series: Series = as_relayed
 
 
 class Found(NamedTuple):
@@ -78,6 +80,7 @@ def walk(
             content = content_of(records_of(batch)[last.index - seen])
         if seen + batch.records >= last.count:
             left = last.count - seen
+            _check_whole(assignment, batch, left)
             following = batch.next if left == batch.records else batch.source_offset(left - 1) + 1
             epoch = batch.leader_epoch
             break
@@ -125,7 +128,8 @@ def _walk_compacted(
         and all(left[index].fingerprint == one for index, one in copied.items())
     ):
         return left[-1].offset + 1, left[-1].epoch  # nothing is missing: the gaps are older
-    certain = outlet.pair.source + last.count
+    # Each record took an offset at least, unless a transform makes several of one.
+    certain = outlet.pair.source + (0 if assignment.transform else last.count)
     following, epoch = certain, assignment.leader_epoch
     times, places = Counter(copied.values()), Counter(one.fingerprint for one in left)
     ambiguous = False
@@ -160,7 +164,8 @@ def walk_remains(
     matches = []
     for place, one in enumerate(left):
         # Each record took at least one offset.
-        if one.fingerprint != wanted or one.offset < pair.source + last.index:
+        earliest = pair.source + (0 if assignment.transform else last.index)
+        if one.fingerprint != wanted or one.offset < earliest:
             continue
         before = range(1, min(place, last.index) + 1)
         stretch = [back for back in before if last.index - back in copied]
@@ -173,8 +178,9 @@ def walk_remains(
         return one.offset + 1, one.epoch
     # Had the copy reached into what remains, its last record would have been found there, unless it
     # was compacted away. So it ended before; nothing is lost only if it ended right there.
+    # Where a transform drops records, nothing tells where that is.
     least = pair.source + last.count
-    if least > source.start or (compacted and least == source.start):
+    if least > source.start or (compacted and least == source.start) or assignment.transform:
         raise _diverged(
             assignment,
             f"the target holds {last.count} records since source offset {pair.source}, of which "
@@ -228,15 +234,14 @@ def count_back(
         raise ours.PairTooHighError(not_settled(place_of(outlet), KEEPS_MOVING))
     # One more, which the target still has, shows that the count is right.
     wanted = lost + 1
-    position = max(source.start, pair.source - wanted)
+    window = wanted
     while True:
-        first, count = None, 0
-        for batch in _relayed_between(source, assignment, position, pair.source, outlet):
-            first = first or batch
-            count += batch.records
+        position = max(source.start, pair.source - window)
+        between = _relayed_between(source, assignment, position, pair.source, outlet)
+        count = sum(batch.records for batch in between)
         if count >= wanted or position == source.start:
             break
-        position = max(source.start, position - (wanted - count))
+        window *= 2
     if count < lost:
         raise _diverged(
             assignment,
@@ -244,11 +249,19 @@ def count_back(
             "has them all",
             remedy="start with --from to go on with what is left",
         )
-    epoch = first.leader_epoch if first else assignment.leader_epoch
+    epoch = assignment.leader_epoch
     lost_from = advance(pair.sequence, -lost)
-    if first and count == wanted:
-        kept = records_of(first)[0]
-        position = first.source_offset(0) + 1
+    skipped = max(0, count - wanted)
+    first: Batch | None = None
+    for first in _relayed_between(source, assignment, position, pair.source, outlet):
+        if skipped < first.records:
+            epoch = first.leader_epoch
+            break
+        skipped -= first.records
+    if first and count >= wanted:
+        kept = records_of(first)[skipped]
+        position = first.source_offset(skipped) + 1
+        _check_whole(assignment, first, skipped + 1)
         gapless = pair.source - position == lost  # nothing was compacted away
         if (
             not gapless
@@ -283,18 +296,30 @@ def _relayed(
     source: SourceLog, assignment: Assignment, position: int, outlet: Outlet
 ) -> Iterator[Batch]:
     """The relayed series from source offset `position` to the log's end, for one outlet."""
-    count = len(assignment.outlets)
     which = assignment.outlets.index(outlet)
-    for batch in walks.relayed(
+    batches = walks.relayed(
         source.cluster,
         assignment.source_partition,
         position,
         read_committed=assignment.read_committed,
         end=source.end,
-    ):
-        share = batch if count == 1 else shares(batch, assignment)[which]
+    )
+    for parts in source.series(assignment, batches):
+        share = parts[which]
         if share is not None:
             yield share
+
+
+def _check_whole(assignment: Assignment, batch: Batch, index: int) -> None:
+    """The target has what comes before `index` in `batch`, and not what comes from there on. All
+    that one source record became was sent in one batch, so it has it all or not at all."""
+    offsets = batch.offsets
+    if offsets is not None and index < len(offsets) and offsets[index] == offsets[index - 1]:
+        raise _diverged(
+            assignment,
+            f"the target has only some of what the source's record at offset {offsets[index]} "
+            "became",
+        )
 
 
 def _is_compacted(assignment: Assignment, source: SourceLog) -> bool:

@@ -11,6 +11,7 @@ from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import offsets_at
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
@@ -26,11 +27,12 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A flow to recover: its assignment with the newest outlets, and whether batches may have
-    reached the target that nobody told us of."""
+    """A flow to recover: its assignment with the newest outlets, whether batches may have reached
+    the target that nobody told us of, and what its records become."""
 
     assignment: Assignment
     unsettled: bool
+    series: Series = as_relayed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

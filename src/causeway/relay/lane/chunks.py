@@ -1,0 +1,184 @@
+"""The chunks that a lane sends through a stage, in order, and which of them kills it.
+
+    waiting ──► under way ──► answered, in the order of sending
+       ▲            │
+       └── suspects ┘  the stage died: each is sent alone, after a chunk without records has come
+                       through; the one that kills it alone is halved, down to a single record
+
+A stage dies of many things, so a record is blamed only when it has killed BLAMED stages by itself,
+each of which had just worked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from causeway.transform.channel import Chunk, Outcome, Refusal
+from causeway.wire.batches import Batch
+from causeway.wire.records import split
+
+WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
+WINDOW_CHUNKS = 64
+BLAMED = 3
+THROWS = "the transform fails on it"
+
+
+class Piece(NamedTuple):
+    """What became of some of a work's records: all of them below source offset `next` have been
+    answered now. `size`: its part of the work's bytes. `last`: nothing of the work is left."""
+
+    outcome: Outcome
+    next: int
+    batches: Sequence[Batch]
+    size: int
+    last: bool
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Records of one partition for the stage. `take` gets its pieces in order; None where nobody
+    wants them any more. `owner`: see Chunks.cancel."""
+
+    owner: object
+    topic: str
+    partition: int
+    next: int
+    batches: tuple[Batch, ...]
+    take: Callable[[Piece], None] | None
+    last: bool = True
+    deaths: int = 0
+    size: int = -1  # of a half, its share of the whole's
+    records: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            self.size = sum(batch.size for batch in self.batches)
+        self.records = sum(batch.records for batch in self.batches)
+
+
+class Chunks:
+    """Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Work] = deque()
+        self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
+        self._suspects: set[Work] = set()
+        self._works = False  # this stage, as far as we have seen while there are suspects
+        self._number = 0
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait or are under way."""
+        return self._size
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is due."""
+        return bool(self._under_way)
+
+    def submit(self, work: Work) -> None:
+        self._waiting.append(work)
+        self._size += work.size
+
+    def cancel(self, owner: object) -> None:
+        """Forget the works of `owner`; what of them is under way comes for nobody."""
+        for work in (*self._waiting, *self._under_way.values()):
+            if work is not None and work.owner is owner:
+                work.take = None
+        gone = {work for work in self._waiting if work.take is None}
+        self._suspects -= gone
+        self._size -= sum(work.size for work in gone)
+        self._waiting = deque(work for work in self._waiting if work not in gone)
+
+    def to_send(self) -> Iterator[Chunk]:
+        """What may be sent now; it counts as sent."""
+        under_way = sum(work.size for work in self._under_way.values() if work is not None)
+        while self._waiting:
+            if self._suspects:
+                if self._under_way:
+                    return
+                if not self._works:
+                    yield self._sent(None)
+                    return
+            elif under_way >= WINDOW_BYTES or len(self._under_way) >= WINDOW_CHUNKS:
+                return
+            work = self._waiting.popleft()
+            under_way += work.size
+            yield self._sent(work)
+
+    def _sent(self, work: Work | None) -> Chunk:
+        self._number += 1
+        self._under_way[self._number] = work
+        if work is None:
+            return Chunk(self._number, "", 0, 0, ())
+        return Chunk(self._number, work.topic, work.partition, work.next, work.batches)
+
+    def answered(self, outcome: Outcome) -> None:
+        """Raises ValueError for an answer to what was not sent next."""
+        number = next(iter(self._under_way), None)
+        if number != outcome.number:
+            raise ValueError(f"chunk {outcome.number} was answered where {number} is due")
+        work = self._under_way.pop(number)
+        if work is None:
+            self._works = True
+        else:
+            self._finish(work, outcome)
+
+    def lost(self) -> None:
+        """The stage is gone, and what was under way with it."""
+        under_way = [work for work in self._under_way.values() if work is not None]
+        self._under_way.clear()
+        alone = len(under_way) == 1 and bool(self._suspects) and self._works
+        self._works = False
+        for work in under_way:
+            if work.take is None:
+                self._suspects.discard(work)
+                self._size -= work.size
+        under_way = [work for work in under_way if work.take is not None]
+        if alone and under_way:
+            self._blame(under_way[0])
+            return
+        self._suspects.update(under_way)
+        self._waiting.extendleft(reversed(under_way))
+
+    def _blame(self, work: Work) -> None:
+        self._suspects.discard(work)
+        if work.records > 1:
+            halves = _halves(work)
+            self._suspects.update(halves)
+            self._waiting.extendleft(reversed(halves))
+            return
+        work.deaths += 1
+        if work.deaths < BLAMED:
+            self._suspects.add(work)
+            self._waiting.appendleft(work)
+            return
+        refused = tuple(Refusal(batch.first, THROWS) for batch in work.batches if batch.records)
+        self._finish(work, Outcome(0, (), refused, work.records))
+
+    def _finish(self, work: Work, outcome: Outcome) -> None:
+        self._suspects.discard(work)
+        self._size -= work.size
+        if work.take is not None:
+            work.take(Piece(outcome, work.next, work.batches, work.size, work.last))
+
+
+def _halves(work: Work) -> list[Work]:
+    batches = work.batches
+    if len(batches) > 1:
+        middle = len(batches) // 2
+        first, second = batches[:middle], batches[middle:]
+    else:
+        (batch,) = batches
+        middle = batch.records // 2
+        first = (split(batch, 0, middle),)
+        second = (split(batch, middle, batch.records),)
+    share = work.size // 2
+    return [
+        replace(work, next=second[0].first, batches=first, size=share, last=False),
+        replace(work, batches=second, size=work.size - share),
+    ]

@@ -1,0 +1,284 @@
+"""A lane's stages: for each transform of its flows a listener, to which a stage's workers connect.
+
+    the driver sees the stage wanted ─► launches it ─► both its workers greet ─► chunks, outcomes
+
+A stage that dies is launched again by the driver; until its workers greet, chunks wait.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+
+from causeway.errors import CausewayError
+from causeway.relay import messages
+from causeway.relay.lane.chunks import Chunks, Piece, Work
+from causeway.relay.lane.helpers import Helpers
+from causeway.transform.channel import Frame, Greeting, Outcome, Setup
+from causeway.transform.sealed import Connection, path_of
+from causeway.wire.batches import Batch
+
+GREETING_S = 10.0
+ANSWER_S = 300.0  # a chunk that takes longer is taken for one that hangs
+CALL_S = 120.0
+UNSENT_BYTES = 4 * 1024 * 1024
+
+
+class Stage:
+    """One transform's stage, as this lane sees it. Not thread-safe but for `call`."""
+
+    def __init__(
+        self,
+        spec: messages.Stage,
+        listener: socket.socket,
+        address: str,
+        secret: str,
+        helpers: Helpers,
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self.spec = spec
+        self.address = address
+        self._listener = listener
+        self._secret = secret
+        self._helpers = helpers
+        self._selector = selector
+        self._chunks = Chunks()
+        self._strangers: dict[Connection, float] = {}
+        self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
+        self._attempt = ""
+        self._masks: dict[Connection, int] = {}
+        self._answer_due = 0.0
+        self._calls: set[Future[list[Piece]]] = set()
+        self._closed = False
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    @property
+    def ready(self) -> bool:
+        """Whether chunks go through now."""
+        return len(self._ends) == 2
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait or are under way."""
+        return self._chunks.size
+
+    def submit(self, work: Work) -> None:
+        self._chunks.submit(work)
+        self._pump()
+
+    def cancel(self, owner: object) -> None:
+        """Forget what `owner` has submitted."""
+        self._chunks.cancel(owner)
+
+    def call(
+        self, topic: str, partition: int, next: int, batches: Sequence[Batch]
+    ) -> Sequence[Piece]:
+        """What becomes of `batches`, for a helper's thread: blocks. Raises CausewayError."""
+        future: Future[list[Piece]] = Future()
+        pieces: list[Piece] = []
+
+        def take(piece: Piece) -> None:
+            pieces.append(piece)
+            if piece.last:
+                self._calls.discard(future)
+                if not future.done():
+                    future.set_result(pieces)
+
+        def start() -> None:
+            if self._closed:
+                future.set_exception(self._error("it is no longer wanted"))
+                return
+            self._calls.add(future)
+            self.submit(Work(future, topic, partition, next, tuple(batches), take))
+
+        self._helpers.post(start)
+        try:
+            return future.result(CALL_S)
+        except FutureTimeoutError:
+            self._helpers.post(partial(self.cancel, future))
+            raise self._error(f"no answer in {CALL_S:.0f} s") from None
+
+    def _error(self, cause: str) -> CausewayError:
+        return CausewayError("transform", self.spec.name, cause, retriable=True)
+
+    def turn(self, now: float) -> None:
+        """What is due: chunks to send, workers that have not greeted, answers that don't come."""
+        for stranger, since in list(self._strangers.items()):
+            if now - since > GREETING_S:
+                self._drop(stranger)
+        if not self._chunks.busy:
+            self._answer_due = now + ANSWER_S
+        elif now > self._answer_due:
+            self._lose()
+        self._pump()
+        for connection, mask in self._masks.items():
+            wanted = selectors.EVENT_READ
+            if connection.wants_write:
+                wanted |= selectors.EVENT_WRITE
+            if wanted != mask:
+                handler = self._selector.get_key(connection).data
+                self._selector.modify(connection, wanted, handler)
+                self._masks[connection] = wanted
+
+    def close(self) -> None:
+        self._closed = True
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for connection in list(self._masks):
+            self._drop(connection)
+        for call in self._calls:
+            call.set_exception(self._error("it is no longer wanted"))
+        self._calls.clear()
+
+    # -- its workers ------------------------------------------------------------------------------
+
+    def _accept(self, _: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except OSError:
+            return
+        connection = Connection(sock, self._secret, lane=True)
+        self._strangers[connection] = time.monotonic()
+        self._selector.register(
+            connection, selectors.EVENT_READ, partial(self._on_connection, connection)
+        )
+        self._masks[connection] = selectors.EVENT_READ
+
+    def _on_connection(self, connection: Connection, mask: int) -> None:
+        if connection not in self._masks:
+            return  # dropped in this very turn
+        try:
+            if mask & selectors.EVENT_WRITE:
+                connection.flush()
+            if mask & selectors.EVENT_READ:
+                for frame in connection.receive():
+                    self._on_frame(connection, frame)
+            else:
+                self._pump()
+        except (ConnectionError, ValueError):
+            self._drop(connection)
+
+    def _on_frame(self, connection: Connection, frame: Frame) -> None:
+        if connection in self._strangers:
+            self._greet(connection, frame)
+        elif isinstance(frame, Outcome) and connection is self._ends.get("sink"):
+            self._answer_due = time.monotonic() + ANSWER_S
+            self._chunks.answered(frame)
+            self._pump()
+        else:
+            raise ValueError("a worker said what it is not to say")
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        if not isinstance(frame, Greeting) or frame.stage != self.spec.key:
+            raise ValueError("a stranger")
+        del self._strangers[connection]
+        if frame.attempt != self._attempt:
+            self._lose()
+            self._attempt = frame.attempt
+        self._ends[frame.end] = connection
+        connection.send(Setup(dict(self.spec.secrets), self.spec.registry))
+        self._pump()
+
+    def _pump(self) -> None:
+        source = self._ends.get("source")
+        if source is None or not self.ready:
+            return
+        try:
+            for chunk in self._chunks.to_send():
+                source.send(chunk)
+                if source.unsent > UNSENT_BYTES:
+                    break
+        except ConnectionError:
+            self._drop(source)
+
+    def _drop(self, connection: Connection) -> None:
+        if self._masks.pop(connection, None) is None:
+            return
+        self._selector.unregister(connection)
+        connection.close()
+        self._strangers.pop(connection, None)
+        if connection in self._ends.values():
+            self._lose()
+
+    def _lose(self) -> None:
+        ends, self._ends = self._ends, {}
+        self._attempt = ""
+        for connection in ends.values():
+            self._drop(connection)
+        self._chunks.lost()
+
+
+class Stages:
+    """All of a lane's, made as flows need them. `host`: the driver's, by which it is told whether
+    this is one machine: then the listeners are Unix sockets, on Linux ones that leave no file."""
+
+    def __init__(
+        self, host: str, secret: str, helpers: Helpers, selector: selectors.BaseSelector
+    ) -> None:
+        self._local = host.startswith("127.")
+        self._host = host
+        self._secret = secret
+        self._helpers = helpers
+        self._selector = selector
+        self._specs: dict[str, messages.Stage] = {}
+        self._stages: dict[str, Stage] = {}
+
+    def define(self, specs: Iterable[messages.Stage]) -> None:
+        self._specs.update((spec.key, spec) for spec in specs)
+
+    def get(self, key: str) -> Stage:
+        """Raises CausewayError where nobody has told of such a stage."""
+        if key not in self._stages:
+            if key not in self._specs:
+                raise CausewayError("transform", key, "the driver has not told what it is")
+            listener, address = self._listen()
+            self._stages[key] = Stage(
+                self._specs[key], listener, address, self._secret, self._helpers, self._selector
+            )
+        return self._stages[key]
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Close those that no flow needs any more."""
+        for key in self._stages.keys() - set(keys):
+            self._stages.pop(key).close()
+
+    @property
+    def wanted(self) -> tuple[messages.StageWanted, ...]:
+        return tuple(
+            messages.StageWanted(key=key, address=stage.address)
+            for key, stage in self._stages.items()
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of records that wait for a stage or are in one."""
+        return sum(stage.size for stage in self._stages.values())
+
+    def turn(self, now: float) -> None:
+        for stage in self._stages.values():
+            stage.turn(now)
+
+    def close(self) -> None:
+        self.keep(())
+
+    def _listen(self) -> tuple[socket.socket, str]:
+        if self._local and sys.platform == "linux":
+            address = f"@causeway-stage-{os.urandom(12).hex()}"
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(path_of(address))
+        else:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((self._host, 9))  # sends nothing; the system picks our address
+                here = probe.getsockname()[0]
+            listener = socket.create_server((here, 0))
+            address = f"{here}:{listener.getsockname()[1]}"
+        listener.listen()
+        listener.setblocking(False)
+        return listener, address

@@ -1,0 +1,275 @@
+"""Between what is fetched and the outlets, where a transform decides what goes to them.
+
+kept batches ─► chunks ─► the stage ─► pieces, in order ─► outlets
+                                         │ refused: dead letters, or the flow stops there
+                                         └ for a partition without an outlet: the flow waits
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from causeway.errors import CausewayError
+from causeway.model import State
+from causeway.relay.lane.arrivals import Doubt
+from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.dead_letters import write
+from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.late import must_wait
+from causeway.relay.lane.route import from_offset
+from causeway.relay.lane.stages import Stage
+from causeway.relay.messages import Assignment, Outlet, Transformed, Want
+from causeway.relay.series import Series, as_relayed
+from causeway.relay.source import Kept
+from causeway.transform.channel import Output, Refusal
+from causeway.wire.batches import Batch
+
+CHUNK_BYTES = 512 * 1024
+Place = tuple[str, int]  # topic, as on the source, and partition
+
+
+class Transforming:
+    """Not thread-safe; belongs to one lane's loop. `offer`: an outlet has something to send;
+    `doubt`, `stop`: as those of Places; `settled`: the flow may be done."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        helpers: Helpers,
+        *,
+        doubt: Callable[[Flow, Doubt], None],
+        stop: Callable[[Flow, str], None],
+        settled: Callable[[Flow], object],
+    ) -> None:
+        self._connections = connections
+        self._helpers = helpers
+        self._doubt, self._stop, self._settled = doubt, stop, settled
+
+    def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
+        """What was `kept` of a fetch goes to the flow's stage."""
+        if not kept.batches:
+            if on_the_way.idle:
+                flow.through = kept.position
+                return
+            self._submit(flow, on_the_way, kept.position, ())
+        chunks = list(_cut(kept.batches))
+        for number, batches in enumerate(chunks, 1):
+            following = kept.position if number == len(chunks) else batches[-1].next
+            self._submit(flow, on_the_way, following, batches)
+
+    def _submit(
+        self, flow: Flow, on_the_way: OnTheWay, following: int, batches: Sequence[Batch]
+    ) -> None:
+        topic, partition = flow.assignment.source_partition
+        work = Work(flow, topic, partition, following, tuple(batches), partial(self._take, flow))
+        on_the_way.chunks += 1
+        on_the_way.size += work.size
+        on_the_way.stage.submit(work)
+
+    def _take(self, flow: Flow, piece: Piece) -> None:
+        on_the_way = flow.on_the_way
+        assert on_the_way is not None
+        on_the_way.chunks -= piece.last
+        on_the_way.size -= piece.size
+        on_the_way.pieces.append(piece)
+        self._pass_on(flow, on_the_way)
+
+    def _pass_on(self, flow: Flow, on_the_way: OnTheWay) -> None:
+        """Everything that has come back, up to what has to be waited for."""
+        while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
+            piece = on_the_way.pieces[0]
+            letters = on_the_way.stage.spec.dead_letters
+            if piece.outcome.refused and letters is not None:
+                self._write_letters(flow, on_the_way, piece, letters)
+                return
+            on_the_way.pieces.popleft()
+            if not self._put(flow, on_the_way, piece):
+                return
+        self.look(flow)
+
+    def look(self, flow: Flow) -> None:
+        """Something of `flow` was answered: it may have come to its end."""
+        on_the_way = flow.on_the_way
+        if on_the_way is not None and on_the_way.halt is not None and _all_sent(flow):
+            reason = on_the_way.halt
+            flow.settle()
+            self._stop(flow, reason)
+        else:
+            self._settled(flow)
+
+    def _write_letters(self, flow: Flow, on_the_way: OnTheWay, piece: Piece, letters: str) -> None:
+        on_the_way.writing = True
+        source = self._connections.cluster(flow.assignment.source)
+        at, name = flow.assignment.source_partition, on_the_way.stage.spec.name
+        counted = flow.recoveries
+
+        def written(answer: CausewayError | None) -> None:
+            if flow.recoveries != counted or flow.state is not State.RUNNING or flow.leaving:
+                return  # it will come to this record again
+            if answer is not None:
+                self._doubt(flow, Doubt(f"its dead letters could not be written: {answer}"))
+                return
+            on_the_way.writing = False
+            on_the_way.pieces.popleft()
+            if self._put(flow, on_the_way, piece):
+                self._pass_on(flow, on_the_way)
+
+        self._helpers.submit(
+            partial(write, source, letters, at, name, piece.batches, piece.outcome.refused), written
+        )
+
+    def _put(self, flow: Flow, on_the_way: OnTheWay, piece: Piece) -> bool:
+        """Its records go to the outlets; False where the flow does not go on as it is."""
+        stops = on_the_way.stage.spec.dead_letters is None
+        outputs = list(usable(piece, stops=stops))
+        known = places(flow.assignment, flow.outlets)
+        wants = _wants(flow.assignment, known, outputs)
+        if wants:
+            flow.wants = wants
+            names = ", ".join(f"{want.topic}-{want.partition}" for want in wants)
+            self._doubt(flow, Doubt(f"waits for the target of {names}", failure=False))
+            return False
+        batches = [output.batch for output in outputs]
+        if must_wait(flow, batches, time.monotonic()):
+            # As arrivals.take_in: a transform may give records a time that is long gone.
+            reason = "its transformed records are so old that the target may have forgotten them"
+            self._doubt(flow, Doubt(reason, unsettled=True, failure=False, not_before=flow.late_by))
+            return False
+        touched: dict[OutletState, None] = {}
+        for output in outputs:
+            outlet = known[place_of(flow.assignment, output)]
+            batch = from_offset(output.batch, outlet.start)
+            if batch is not None:
+                outlet.put(batch)
+                touched[outlet] = None
+        on_the_way.counts = _counted(on_the_way.counts, piece)
+        flow.changed = True
+        refused = piece.outcome.refused
+        if refused and stops:
+            first = refused[0]
+            flow.through = first.offset
+            on_the_way.halt = _why(flow, on_the_way, first)
+            on_the_way.stage.cancel(flow)
+            on_the_way.pieces.clear()
+            on_the_way.chunks = on_the_way.size = 0
+            flow.position = first.offset
+        else:
+            flow.through = piece.next
+        for outlet in touched:
+            self._connections.offer(flow, outlet)
+        return True
+
+
+def _all_sent(flow: Flow) -> bool:
+    return not any(outlet.pending or outlet.unanswered for outlet in flow.outlets)
+
+
+def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
+    return (
+        f"transform {on_the_way.stage.spec.name} refuses the record at offset {refusal.offset} of "
+        f"{flow.assignment.source_partition}: {refusal.reason} (look at it with `causeway try`; "
+        "mend the transform, or have such records go to a dead-letter topic, and start with "
+        "--adopt)"
+    )
+
+
+def _cut(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+    """In chunks of about CHUNK_BYTES."""
+    chunk: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if chunk and size + batch.size > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(batch)
+        size += batch.size
+    if chunk:
+        yield chunk
+
+
+def usable(piece: Piece, *, stops: bool) -> Iterable[Output]:
+    """Its outputs; where a refused record `stops` the flow, those before it."""
+    refused = piece.outcome.refused
+    if not refused or not stops:
+        return piece.outcome.outputs
+    first = refused[0].offset
+    return [output for output in piece.outcome.outputs if output.batch.first < first]
+
+
+def place_of(assignment: Assignment, output: Output) -> Place:
+    topic = assignment.topic if output.topic is None else output.topic
+    return topic, assignment.partition if output.partition is None else output.partition
+
+
+def places(assignment: Assignment, outlets: Iterable[OutletState]) -> dict[Place, OutletState]:
+    return {_place_of_outlet(assignment, outlet.spec): outlet for outlet in outlets}
+
+
+def _place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
+    return outlet.routed or assignment.topic, outlet.partition
+
+
+def _wants(
+    assignment: Assignment, known: Mapping[Place, OutletState], outputs: Iterable[Output]
+) -> tuple[Want, ...]:
+    first: dict[Place, int] = {}
+    for output in outputs:
+        place = place_of(assignment, output)
+        if place not in known:
+            first.setdefault(place, output.batch.first)
+    return tuple(
+        Want(topic=topic, partition=partition, offset=offset)
+        for (topic, partition), offset in first.items()
+    )
+
+
+def _counted(counts: Transformed, piece: Piece) -> Transformed:
+    outcome = piece.outcome
+    return Transformed(
+        records_in=counts.records_in + outcome.records_in,
+        records_out=counts.records_out + outcome.records_out,
+        dropped=counts.dropped + outcome.dropped,
+        refused=counts.refused + len(outcome.refused),
+        seen=counts.seen | outcome.seen,
+    )
+
+
+def series_of(flow: Flow) -> Series:
+    """How the source's records become those of the flow's outlets, for a helper's thread."""
+    if flow.on_the_way is None:
+        return as_relayed
+    return partial(_transformed, flow.on_the_way.stage)
+
+
+def _transformed(
+    stage: Stage, assignment: Assignment, batches: Iterator[Batch]
+) -> Iterator[Sequence[Batch | None]]:
+    at = {_place_of_outlet(assignment, o): n for n, o in enumerate(assignment.outlets)}
+    stops = stage.spec.dead_letters is None
+    for chunk in _gathered(batches):
+        pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
+        for piece in pieces:
+            for output in usable(piece, stops=stops):
+                number = at.get(place_of(assignment, output))
+                if number is not None:
+                    yield [output.batch if n == number else None for n in range(len(at))]
+            if piece.outcome.refused and stops:
+                return
+
+
+def _gathered(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """In chunks, each as soon as there is enough for one."""
+    chunk: list[Batch] = []
+    size = 0
+    for batch in batches:
+        chunk.append(batch)
+        size += batch.size
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

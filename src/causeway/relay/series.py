@@ -1,0 +1,26 @@
+"""What the records of a source partition become for each of its outlets.
+
+Lanes and recovery agree on it, so that they number the same records alike: a series is a function
+of the source's log. Without a transform, records stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from causeway.relay.messages import Assignment
+from causeway.relay.shares import shares
+from causeway.wire.batches import Batch
+
+# Of batches as they are relayed: the part of each outlet, None where it gets nothing. All that one
+# source record becomes for an outlet is in one part. Ends before a record that is refused.
+Series = Callable[[Assignment, Iterator[Batch]], Iterator[Sequence[Batch | None]]]
+
+
+def as_relayed(
+    assignment: Assignment, batches: Iterator[Batch]
+) -> Iterator[Sequence[Batch | None]]:
+    """Byte for byte, to the only outlet, or by key."""
+    if len(assignment.outlets) == 1:
+        return ([batch] for batch in batches)
+    return (shares(batch, assignment) for batch in batches)

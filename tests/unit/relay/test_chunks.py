@@ -1,0 +1,159 @@
+"""Which chunks are sent through a stage when, and which of them is blamed for its death."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from causeway.relay.lane.chunks import BLAMED, THROWS, WINDOW_CHUNKS, Chunks, Piece, Work
+from causeway.transform.channel import Chunk, Outcome
+from causeway.wire.batches import Batch
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import build, records_of
+
+
+def _batch(first: int, count: int) -> Batch:
+    records = [PlainRecord(at, 1_000, None, b"v%d" % (first + at), []) for at in range(count)]
+    return build(records, codec=0, first=first, next=first + count, leader_epoch=0, offsets=None)
+
+
+class _Heard:
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+
+    @property
+    def upto(self) -> list[int]:
+        return [piece.next for piece in self.pieces]
+
+    @property
+    def refused(self) -> list[int]:
+        return [refusal.offset for piece in self.pieces for refusal in piece.outcome.refused]
+
+
+def _work(owner: _Heard, first: int, *counts: int) -> Work:
+    batches, at = [], first
+    for count in counts:
+        batches.append(_batch(at, count))
+        at += count
+    return Work(owner, "t", 0, at, tuple(batches), owner.pieces.append)
+
+
+def _outcome(chunk: Chunk) -> Outcome:
+    return Outcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
+
+
+def _run(chunks: Chunks, kills: Callable[[Chunk], bool], most: int = 1000) -> int:
+    """A stage that dies whenever `kills` a chunk; how often it did."""
+    deaths = 0
+    for _ in range(most):
+        sent = list(chunks.to_send())
+        if not sent:
+            return deaths
+        for chunk in sent:
+            if kills(chunk):
+                chunks.lost()
+                deaths += 1
+                break
+            chunks.answered(_outcome(chunk))
+    raise AssertionError("it never ends")
+
+
+def _holds(chunk: Chunk, offset: int) -> bool:
+    return any(batch.first <= offset < batch.next for batch in chunk.batches)
+
+
+def test_answers_come_in_the_order_of_the_works() -> None:
+    chunks, heard = Chunks(), _Heard()
+    for first in (0, 10, 20):
+        chunks.submit(_work(heard, first, 10))
+    assert _run(chunks, lambda _: False) == 0
+    assert heard.upto == [10, 20, 30]
+    assert chunks.size == 0
+
+
+def test_no_more_is_under_way_than_a_window() -> None:
+    chunks, heard = Chunks(), _Heard()
+    for first in range(WINDOW_CHUNKS + 5):
+        chunks.submit(_work(heard, first, 1))
+    first_sent = list(chunks.to_send())
+    assert len(first_sent) == WINDOW_CHUNKS
+    assert not list(chunks.to_send())
+    chunks.answered(_outcome(first_sent[0]))
+    assert len(list(chunks.to_send())) == 1
+
+
+def test_an_answer_out_of_turn_is_refused() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    chunks.submit(_work(heard, 1, 1))
+    _, second = chunks.to_send()
+    with pytest.raises(ValueError, match="due"):
+        chunks.answered(_outcome(second))
+
+
+def test_the_record_that_kills_each_stage_is_found_and_refused_alone() -> None:
+    chunks, heard, other = Chunks(), _Heard(), _Heard()
+    chunks.submit(_work(heard, 0, 100))
+    chunks.submit(_work(other, 0, 50))
+    chunks.submit(_work(heard, 100, 30, 70, 100))
+    chunks.submit(_work(heard, 300, 10))
+    deaths = _run(chunks, lambda chunk: chunk.partition == 0 and _holds(chunk, 171))
+    assert heard.refused == [171]
+    assert other.refused == []
+    assert heard.upto == sorted(heard.upto)
+    assert [upto for upto in heard.upto if upto in (100, 171, 172, 300, 310)] == [
+        100, 171, 172, 300, 310,
+    ]  # fmt: skip
+    assert [piece.last for piece in heard.pieces].count(True) == 3
+    (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
+    assert blamed.outcome.refused[0].reason == THROWS
+    assert [record.value for batch in blamed.batches for record in records_of(batch)] == [b"v171"]
+    assert deaths < 20
+    assert chunks.size == 0
+
+
+def test_a_stage_that_does_not_work_at_all_blames_no_record() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    for _ in range(10 * BLAMED):
+        sent = list(chunks.to_send())
+        assert len(sent) == 1
+        chunks.lost()
+    assert heard.pieces == []
+    assert _run(chunks, lambda _: False) == 0
+    assert heard.upto == [1]
+    assert heard.refused == []
+
+
+def test_a_kill_or_two_at_the_wrong_moment_blames_no_record() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    kills = iter([True, False, True, False, True])
+    assert _run(chunks, lambda _: next(kills, False)) == 3
+    assert heard.upto == [1]
+    assert heard.refused == []
+
+
+def test_nobody_hears_of_what_was_cancelled() -> None:
+    chunks, heard, other = Chunks(), _Heard(), _Heard()
+    chunks.submit(_work(heard, 0, 10))
+    (sent,) = chunks.to_send()
+    chunks.submit(_work(heard, 10, 10))
+    chunks.submit(_work(other, 0, 10))
+    chunks.cancel(heard)
+    chunks.answered(_outcome(sent))
+    assert _run(chunks, lambda _: False) == 0
+    assert heard.pieces == []
+    assert other.upto == [10]
+    assert chunks.size == 0
+
+
+def test_what_was_cancelled_under_way_is_not_sent_again_when_the_stage_dies() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 10))
+    list(chunks.to_send())
+    chunks.cancel(heard)
+    chunks.lost()
+    assert list(chunks.to_send()) == []
+    assert chunks.size == 0
