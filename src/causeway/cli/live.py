@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from causeway.cli.words import count, duration, number, size
+from causeway.cli.words import count, duration, number, outcomes, size
 from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot
 from causeway.model import State
 
@@ -92,6 +92,25 @@ def troubles(link: LinkStatus) -> list[Text]:
         Text.assemble(("problem ", "red"), f"{trouble.topic}: {trouble.reason}")
         for trouble in link.troubles
     ]
+    lines += [
+        Text.assemble(("fails ", "red"), f"transform {transform.name}: {trouble}")
+        for transform in link.transforms
+        for trouble in transform.troubles
+    ]
+    return lines
+
+
+def transforms(link: LinkStatus) -> list[Text]:
+    """A line for each transform that has had records, or has partitions to have them of."""
+    lines = []
+    for transform in link.transforms:
+        counts = transform.counts
+        if not (transform.partitions or counts.records_in):
+            continue
+        line = Text.assemble(("transform ", "dim"), f"{transform.name}: {outcomes(counts)}")
+        if transform.unseen:
+            line.append(f"  protects nothing so far: {', '.join(transform.unseen)}", "yellow")
+        lines.append(line)
     return lines
 
 
@@ -108,7 +127,10 @@ def render(snapshot: Snapshot, lines: int) -> RenderableType:
         parts.append(_headline(link, snapshot))
         wrong = troubles(link)
         told = wrong[: max(1, share // 2)]
-        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), share - len(told)))
+        treated = transforms(link)[: max(1, (share - len(told)) // 3)]
+        left = max(1, share - len(told) - len(treated))
+        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), left))
+        parts += treated
         parts += told
         if len(told) < len(wrong):
             parts.append(Text(f"and {count(len(wrong) - len(told), 'problem')} more", "red"))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from causeway.relay.messages import Transformed
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -48,3 +53,11 @@ def duration(milliseconds: float | None) -> str:
 def number(value: int | None) -> str:
     """With thousands separated; `?` where unknown."""
     return "?" if value is None else f"{value:,}"
+
+
+def outcomes(counts: Transformed) -> str:
+    """What a transform did: `1,000 in, 990 out, 10 dropped, 0 refused`."""
+    return (
+        f"{counts.records_in:,} in, {counts.records_out:,} out, {counts.dropped:,} dropped,"
+        f" {counts.refused:,} refused"
+    )

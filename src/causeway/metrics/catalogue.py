@@ -201,6 +201,35 @@ TASK_SUCCESS: Final = Metric(
     labels=("link", "task"),
 )
 
+_TRANSFORM: Final = ("link", "transform")
+
+TRANSFORM_RECORDS: Final = Metric(
+    name="causeway_transform_records_total",
+    help="Records that went into the transform in this run (`in`), that it made of them (`out`), "
+    "and those that it dropped (`dropped`) or could not treat (`refused`).",
+    labels=(*_TRANSFORM, "outcome"),
+)
+TRANSFORM_PARTITIONS: Final = Metric(
+    name="causeway_transform_partitions",
+    help="Partitions whose records go through the transform.",
+    labels=_TRANSFORM,
+)
+TRANSFORM_STAGES: Final = Metric(
+    name="causeway_transform_stages",
+    help="Spark jobs that the transform has now, one for each lane with partitions of it.",
+    labels=_TRANSFORM,
+)
+TRANSFORM_TROUBLES: Final = Metric(
+    name="causeway_transform_troubles",
+    help="Stages of the transform that fail.",
+    labels=_TRANSFORM,
+)
+TRANSFORM_UNSEEN: Final = Metric(
+    name="causeway_transform_unseen_rules",
+    help="Rules that protect nothing so far: no record has had what they name.",
+    labels=_TRANSFORM,
+)
+
 _LANE: Final = ("lane", "host", "pid")
 
 LANES_RUNNING: Final = Metric(name="causeway_lanes_running", help="Lanes that are connected.")
@@ -259,6 +288,13 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_FAILING,
         TASK_PROBLEMS,
         TASK_SUCCESS,
+    ),
+    "Transforms": (
+        TRANSFORM_RECORDS,
+        TRANSFORM_PARTITIONS,
+        TRANSFORM_STAGES,
+        TRANSFORM_TROUBLES,
+        TRANSFORM_UNSEEN,
     ),
     "Lanes and the process": (
         LANES_RUNNING,

@@ -7,7 +7,15 @@ from importlib.metadata import version
 
 from prometheus_client.registry import Collector
 
-from causeway.daemon.status import LinkStatus, Look, PartitionStatus, Role, Snapshot, Timing
+from causeway.daemon.status import (
+    LinkStatus,
+    Look,
+    PartitionStatus,
+    Role,
+    Snapshot,
+    Timing,
+    TransformStatus,
+)
 from causeway.metrics import catalogue
 from causeway.metrics.catalogue import Family, Metric, TimingMetrics
 from causeway.relay.progress import TaskRecord
@@ -94,6 +102,8 @@ def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
     page.add(catalogue.PROGRESS_WRITES, labels, link.progress_writes)
     page.add(catalogue.PROGRESS_WRITE_FAILURES, labels, link.progress_write_failures)
     page.add(catalogue.TRANSLATION_FALLBACKS, labels, link.translation_fallbacks)
+    for transform in link.transforms:
+        _add_transform(page, link.name, transform)
     for partition in link.partitions:
         _add_partition(page, link, partition, int(taken_at * 1000))
     if link.role is not Role.LEADING:
@@ -104,6 +114,22 @@ def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
         number = str(checkpoint.partition)
         followed = (link.source, link.target, checkpoint.group, checkpoint.topic, number)
         page.add_timing(catalogue.CHECKPOINT_LATENCY, followed, checkpoint.latency)
+
+
+def _add_transform(page: _Page, link: str, transform: TransformStatus) -> None:
+    labels = (link, transform.name)
+    counts = transform.counts
+    for outcome, records in (
+        ("in", counts.records_in),
+        ("out", counts.records_out),
+        ("dropped", counts.dropped),
+        ("refused", counts.refused),
+    ):
+        page.add(catalogue.TRANSFORM_RECORDS, (*labels, outcome), records)
+    page.add(catalogue.TRANSFORM_PARTITIONS, labels, transform.partitions)
+    page.add(catalogue.TRANSFORM_STAGES, labels, transform.stages)
+    page.add(catalogue.TRANSFORM_TROUBLES, labels, len(transform.troubles))
+    page.add(catalogue.TRANSFORM_UNSEEN, labels, len(transform.unseen))
 
 
 def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:

@@ -10,8 +10,16 @@ from rich.console import Console
 
 from causeway.cli.live import render, topic_rows, worst
 from causeway.cli.present import share
-from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot, Trouble
+from causeway.daemon.status import (
+    LinkStatus,
+    PartitionStatus,
+    Role,
+    Snapshot,
+    TransformStatus,
+    Trouble,
+)
 from causeway.model import State
+from causeway.relay.messages import Transformed
 
 NOW = 1_700_000_000.0
 
@@ -128,3 +136,31 @@ def test_how_far_a_bounded_run_is() -> None:
     )
 
     assert share(taken) == (150, 200)
+
+
+def test_transforms_say_what_they_did_and_what_they_never_met() -> None:
+    pii = TransformStatus(
+        name="pii",
+        partitions=1,
+        counts=Transformed(records_in=1_000, records_out=900, dropped=95, refused=5),
+        unseen=("hash value.nmae",),
+        troubles=("Spark has no memory",),
+    )
+    idle = TransformStatus(name="idle", partitions=0)
+
+    text = shown(snapshot(partition("t"), transforms=(pii, idle)))
+
+    assert "transform pii: 1,000 in, 900 out, 95 dropped, 5 refused" in text
+    assert "protects nothing so far: hash value.nmae" in text
+    assert "fails transform pii: Spark has no memory" in text
+    assert "idle" not in text
+
+
+def test_many_transforms_leave_room_for_topics() -> None:
+    many = tuple(TransformStatus(name=f"t{n}", partitions=1) for n in range(50))
+    topics = [partition(f"topic{n:03}") for n in range(50)]
+
+    lines = shown(snapshot(*topics, transforms=many), lines=20).splitlines()
+
+    assert len(lines) <= 22
+    assert sum("topic0" in line for line in lines) >= 8

@@ -10,9 +10,11 @@ from causeway.daemon.status import (
     Role,
     Snapshot,
     Timing,
+    TransformStatus,
     Trouble,
 )
 from causeway.model import Spread, State
+from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
 
 NOW = 1_700_000_000.0
@@ -67,6 +69,16 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
         progress_writes=30,
         progress_write_failures=4,
         translation_fallbacks=5,
+        transforms=(
+            TransformStatus(
+                name="pii",
+                partitions=2,
+                counts=Transformed(records_in=100, records_out=120, dropped=7, refused=3),
+                unseen=("hash value.name", "drop key"),
+                stages=1,
+                troubles=("no such function",),
+            ),
+        ),
     )
 
 

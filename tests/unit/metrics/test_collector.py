@@ -213,3 +213,18 @@ def test_what_an_open_transaction_holds_back_is_no_lag() -> None:
     assert of(page, "causeway_partition_held_seconds", **at) == 90
     unknown = frozenset((at | {"partition": "1"}).items())
     assert ("causeway_partition_held_records", unknown) not in page
+
+
+def test_what_transforms_do() -> None:
+    page = scrape(full())
+    labels = {"link": "A->B", "transform": "pii"}
+
+    found = {
+        outcome: of(page, "causeway_transform_records_total", outcome=outcome, **labels)
+        for outcome in ("in", "out", "dropped", "refused")
+    }
+    assert found == {"in": 100, "out": 120, "dropped": 7, "refused": 3}
+    assert of(page, "causeway_transform_partitions", **labels) == 2
+    assert of(page, "causeway_transform_stages", **labels) == 1
+    assert of(page, "causeway_transform_troubles", **labels) == 1
+    assert of(page, "causeway_transform_unseen_rules", **labels) == 2
