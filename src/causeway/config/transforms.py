@@ -63,6 +63,8 @@ def family(entries: Entries, flow: str = "") -> dict[str, Entry]:
 def listed(own: Entries) -> tuple[str, ...]:
     """The names in `causeway.transforms`, in their order."""
     entry = own.get(LIST)
+    if entry is not None and entry.resolved:
+        return ()
     return tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
 
 
@@ -73,11 +75,14 @@ def transforms(
     Files are named from `directory`. What is wrong goes to `problems`."""
     made = []
     entry = own.get(LIST)
+    if entry is not None and entry.resolved and not entry.missing:
+        problems.add(
+            f"{entry.place}: the names of transforms stand in the file, not behind ${{...}}"
+        )
     for name in listed(own):
         assert entry is not None
         if not _NAME.fullmatch(name):
-            shown = "a name" if entry.secret else repr(name)
-            problems.add(f"{entry.place}: {shown} must be made of letters, digits, '_' and '-'")
+            problems.add(f"{entry.place}: {name!r} must be made of letters, digits, '_' and '-'")
             continue
         keys = {
             key: e

@@ -19,6 +19,7 @@ from causeway.config.keys import OF_FLOWS, SECURITY, ClientKeys, ConsumerKeys, R
 from causeway.config.mirror_maker1 import load_mm1
 from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Settings
+from causeway.config.transform_keys import NAMES
 from causeway.errors import CausewayError
 
 PIECE = 6
@@ -133,6 +134,26 @@ def test_what_a_provider_resolved(folder: Path, key: str, secret: str, protocol:
         path = write(folder, f"A.security.protocol = {protocol}\n{key} = ${{env:PLANTED}}\n")
         load = lambda: load_mm2(path, environment={"PLANTED": value})  # noqa: E731
         # A value that is right is shown as what it is: an address, an alias, a pattern.
+        return all_that_is_said(load, with_repr=False)
+
+    assert_hidden(secret, said(secret), said("m" * 8))
+
+
+@settings(max_examples=200)
+@given(key=st.sampled_from(sorted(NAMES | {"secret.k"})), secret=SECRETS)
+def test_what_a_transform_is_given(folder: Path, key: str, secret: str) -> None:
+    def said(value: str) -> str:
+        text = "\n".join(
+            f"causeway.transform.pii.{name}"
+            for name in (
+                "topics = x",
+                "sql.file = absent.sql",
+                "registry.url = http://r",
+                f"{key} = ${{env:P}}",
+            )
+        )
+        path = write(folder, f"causeway.transforms = pii\n{text}\n")
+        load = lambda: load_mm2(path, environment={"P": value})  # noqa: E731
         return all_that_is_said(load, with_repr=False)
 
     assert_hidden(secret, said(secret), said("m" * 8))

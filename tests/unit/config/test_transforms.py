@@ -181,6 +181,10 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
             f" (line 8): {ONE_OF}, not several",
         ),
         (
+            PII.replace("transforms = pii", "transforms = ${env:HOME}"),
+            "A->B.causeway.transforms (line 5): the environment variable HOME is not set",
+        ),
+        (
             PII.replace("transforms = pii", "transforms ="),
             "A->B.causeway.transform.pii.topics (line 6): A->B.causeway.transforms does not name"
             " pii",
