@@ -22,7 +22,7 @@ from typing import Any
 import javaproperties
 
 from causeway.config.settings import Secret
-from causeway.daemon.spark import archive
+from causeway.daemon.spark import archive, stages
 from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
@@ -104,8 +104,10 @@ class Spark:
         *,
         on_lane_ended: Callable[[int, str, bool], None],
         java_options: str | None = None,
+        staged: int = 0,
     ) -> None:
-        self._conf = _complete(_plain(conf), lanes, secret)
+        """`staged`: how many stages of transforms there may be at once."""
+        self._conf = _complete(_plain(conf), lanes, secret, staged)
         self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
         self.local = is_local(self._conf)
         # Only beside options of our own: what the file says of the JVM stands as it is.
@@ -115,6 +117,8 @@ class Spark:
         self._secret = secret
         self._on_lane_ended = on_lane_ended
         self._context: Any = None
+        self._session: Any = None
+        self._session_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=40)
         self._stopping = threading.Event()
@@ -230,6 +234,20 @@ class Spark:
         words = self._last_words()
         return f"Spark's JVM ended with code {code}" + (f": {words}" if words else "")
 
+    @property
+    def session(self) -> Any:
+        """The SparkSession of transforms, made when it is first asked for."""
+        from pyspark.sql import SparkSession
+
+        with self._session_lock:
+            if self._session is None:
+                self._session = SparkSession(self._context)
+            return self._session
+
+    def cancel(self, group: str) -> None:
+        """Ends the jobs of `group`, also those still to come."""
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+
     def launch(self, lane: int, host: str, port: int) -> None:
         """Runs lane number `lane`, again and again, in a job and a thread of its own."""
         if lane in self._launched or self._stopping.is_set():
@@ -338,10 +356,15 @@ def _forget_gateway() -> None:
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
-def _complete(conf: Mapping[str, str], lanes: int | None, secret: str) -> dict[str, str]:
-    complete = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(conf) else {}), **conf}
+def _complete(
+    conf: Mapping[str, str], lanes: int | None, secret: str, staged: int = 0
+) -> dict[str, str]:
+    local = {**_LOCAL_DEFAULTS, **(stages.LOCAL_DEFAULTS if staged else {})}
+    complete = {**_DEFAULTS, **(local if is_local(conf) else {}), **conf}
+    if staged:
+        complete |= stages.settings()
     if is_local(conf):
-        slots = lanes or 1
+        slots = (lanes or 1) + staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
         # Fewer slots than lanes would leave lanes waiting for ever.
         complete["spark.master"] = f"local[{slots},{retries[1]}]" if retries else f"local[{slots}]"

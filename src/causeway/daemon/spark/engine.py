@@ -23,8 +23,10 @@ class Engine:
         lanes: int | None,
         secret: str,
         on_lane_ended: Callable[[int, str, bool], None],
+        staged: int = 0,
     ) -> None:
-        self._make = partial(Spark, conf, lanes, secret, on_lane_ended=on_lane_ended)
+        """`staged`: how many stages of transforms there may be at once."""
+        self._make = partial(Spark, conf, lanes, secret, on_lane_ended=on_lane_ended, staged=staged)
         self._spark = self._make()
         self._starter: threading.Thread | None = None
         self._failure: CausewayError | None = None

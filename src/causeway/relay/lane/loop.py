@@ -20,7 +20,6 @@ from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard, clock
-from causeway.relay.lane.memory import keep_freed_memory
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import (
@@ -36,6 +35,7 @@ from causeway.relay.messages import (
     Revoke,
 )
 from causeway.relay.messages import Stages as StagesMessage
+from causeway.wire.memory import keep_freed_memory
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease

@@ -1,4 +1,4 @@
-"""Spark's daemon of Python workers, with a lane's modules loaded before it forks.
+"""Spark's daemon of Python workers, with a lane's or a stage's modules loaded before it forks.
 
 A lane that takes another's place then starts in milliseconds instead of a second, and lanes share
 the memory of what was loaded. Nothing that is loaded here starts a thread, as forking demands.
@@ -20,7 +20,11 @@ if __name__ == "__main__":
 
     import pyspark.daemon
 
-    import causeway.relay.lane.loop  # noqa: F401
+    # Workers of stages have a daemon of their own, as Spark gives them other variables.
+    if os.environ.get("SPARK_PIPELINED_UDF") == "1":
+        import causeway.transform.preload
+    else:
+        import causeway.relay.lane.loop  # noqa: F401
 
     gc.enable()
     pyspark.daemon.manager()

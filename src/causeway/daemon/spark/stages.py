@@ -1,0 +1,132 @@
+"""The stages of transforms, kept alive: a thread and a Spark job each, launched again when it ends.
+
+What Spark needs for them is set only where there are transforms: rows that don't wait for more, a
+JVM that compiles well, and workers that have Arrow loaded before they are forked.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from causeway.config.settings import TransformSettings
+from causeway.errors import CausewayError
+from causeway.relay.control import SECRET_VARIABLE
+from causeway.transform import stage
+
+if TYPE_CHECKING:
+    from causeway.daemon.spark.context import Spark
+
+_log = logging.getLogger("causeway.spark")
+_BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
+# A lane that looks for the record that throws has its stage die for each half of a chunk.
+_QUICK = 16  # so often the first pause is not made longer
+_HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
+# Records go through the JVM here: it is worth to compile well what it runs for weeks.
+LOCAL_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xms64m",
+}
+
+
+def settings() -> dict[str, str]:
+    """What Spark must be started with where there are transforms."""
+    return {**stage.CONTEXT, **stage.SESSION}
+
+
+class Stages:
+    """The stages of one Spark. Its methods can be called from any thread, and never block.
+
+    `on_ended(key, reason)` is called from a stage's thread each time its job ends, be it that its
+    lane hung up ('') or that it failed; it is launched again after a pause until it is stopped.
+    """
+
+    def __init__(
+        self,
+        spark: Spark,
+        on_ended: Callable[[str, str], None],
+        prepare: Callable[[Any, TransformSettings], stage.Prepared],
+    ) -> None:
+        """`prepare`: analyses a transform in a SparkSession; see causeway.transform.analysis."""
+        self._spark = spark
+        self._prepare = prepare
+        self._on_ended = on_ended
+        self._lock = threading.Lock()
+        self._launched: dict[str, _Stage] = {}
+
+    def launch(self, key: str, transform: TransformSettings, address: str) -> None:
+        """Runs stage `key` for the lane that listens at `address`, if it doesn't run already."""
+        with self._lock:
+            if key in self._launched:
+                return
+            launched = _Stage(key, transform, address)
+            self._launched[key] = launched
+        threading.Thread(
+            target=self._run, args=(launched,), name=f"stage-{key}", daemon=True
+        ).start()
+
+    def stop(self, key: str) -> None:
+        """Cancels stage `key`, if it runs, and does not launch it again."""
+        with self._lock:
+            launched = self._launched.pop(key, None)
+        if launched is None:
+            return
+        launched.stopped.set()
+        try:
+            self._spark.cancel(launched.group)
+        except Exception as error:  # a JVM that has died runs no job either
+            _log.debug("cancel %s: %s", key, type(error).__name__)
+
+    def stop_all(self) -> None:
+        with self._lock:
+            keys = tuple(self._launched)
+        for key in keys:
+            self.stop(key)
+
+    def _run(self, launched: _Stage) -> None:
+        pause, failures = _BACKOFF_S[0], 0
+        while not launched.stopped.is_set():
+            began = time.monotonic()
+            reason = launched.attempt(self._spark, self._prepare)
+            if launched.stopped.is_set():
+                return
+            self._on_ended(launched.key, reason)
+            healthy = not reason or time.monotonic() - began > _HEALTHY_S
+            failures = 0 if healthy else failures + 1
+            if failures <= _QUICK:
+                pause = _BACKOFF_S[0]
+            launched.stopped.wait(pause)
+            pause = min(pause * 2, _BACKOFF_S[1])
+
+
+class _Stage:
+    def __init__(self, key: str, transform: TransformSettings, address: str) -> None:
+        self.key = key
+        self.group = f"{key} {uuid.uuid4().hex}"
+        self.stopped = threading.Event()
+        self._transform = transform
+        self._address = address
+        self._prepared: stage.Prepared | None = None
+
+    def attempt(
+        self, spark: Spark, prepare: Callable[[Any, TransformSettings], stage.Prepared]
+    ) -> str:
+        """Runs the stage once: why it failed, or '' where its lane hung up."""
+        try:
+            session = spark.session
+            session.sparkContext.setJobGroup(self.group, f"transform {self.key}")
+            if self._prepared is None:
+                self._prepared = prepare(session, self._transform)
+            attempt = uuid.uuid4().hex
+            stage.run_stage(
+                session, self._prepared, self._address, SECRET_VARIABLE, self.key, attempt
+            )
+        except CausewayError as error:
+            return str(error)
+        except Exception as error:
+            return stage.explain(error)
+        return ""

@@ -1,0 +1,4 @@
+"""What a stage's workers need, for Spark's daemon of Python workers to load before it forks."""
+
+import causeway.transform.sink_worker
+import causeway.transform.source_worker  # noqa: F401

@@ -1,0 +1,71 @@
+"""A stage: a Spark job of one task that runs until its lane hangs up.
+
+one row ─► mapInArrow(source worker) ─► the transform ─► mapInArrow(sink worker) ─► nothing
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+
+from causeway.errors import CausewayError
+from causeway.transform.rows import SECRETS
+from causeway.transform.sink_worker import SinkWorker
+from causeway.transform.source_worker import SourceWorker
+from causeway.transform.worker import Lane
+
+_ROWS = 256
+# Without each of them rows stay where they are until more follow; see docs/decisions/0012.
+CONTEXT = {
+    "spark.python.udf.pipelined.enabled": "true",
+    "spark.buffer.size": "4096",
+}
+SESSION = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+    "spark.sql.execution.python.udf.buffer.size": "4096",
+}
+_DRAIN = "_ boolean"
+_ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
+_JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
+
+
+class Prepared(Protocol):
+    """A transform that Spark has analysed."""
+
+    @property
+    def input(self) -> Any:
+        """What the source worker emits: a StructType, or DDL."""
+
+    def apply(self, records: Any, /) -> Any:
+        """Rows as `rows.OUTPUT` has them, of rows as `input` has them."""
+
+
+def run_stage(
+    session: Any, prepared: Prepared, address: str, secret_variable: str, key: str, attempt: str
+) -> None:
+    """Runs a stage until its lane hangs up. Raises CausewayError, which says
+    nothing of what is in records."""
+    from pyspark.sql.types import StructType
+
+    given = prepared.input
+    schema = StructType.fromDDL(given) if isinstance(given, str) else given
+    secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
+    lane = Lane(key, attempt, address, secret_variable)
+    try:
+        rows = session.range(0, 1, 1, 1)
+        rows = rows.mapInArrow(SourceWorker(lane, secrets, push=_ROWS), schema)
+        rows = prepared.apply(rows).mapInArrow(SinkWorker(lane), _DRAIN)
+        rows.write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        raise CausewayError("transform", key, explain(error)) from None
+
+
+def explain(error: Exception) -> str:
+    """One line for a failed job: the class of the error and no more, as messages quote records."""
+    text = str(error)
+    for pattern in (_ERROR_CLASS, _PYTHON_ERROR, _JAVA_ERROR):
+        if found := pattern.search(text):
+            return found[1]
+    return type(error).__name__

@@ -1,0 +1,46 @@
+"""What the Python workers at both ends of a stage have in common: the way to their lane."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import Literal, NamedTuple
+
+from causeway.transform.channel import Frame, Greeting
+from causeway.transform.sealed import Connection
+from causeway.wire.memory import keep_freed_memory
+
+
+class Lane(NamedTuple):
+    """Where a stage's lane is. All that is pickled: the secret is in the environment, under the
+    name `secret_variable`."""
+
+    stage: str
+    attempt: str
+    address: str
+    secret_variable: str
+
+    def connect(self, end: Literal["source", "sink"]) -> tuple[Connection, list[Frame]]:
+        """The connection of a worker that has greeted, and what it has heard: Setup first.
+
+        Raises OSError; ConnectionError where the lane hangs up, as it does at its own end.
+        """
+        connection = Connection.open(self.address, os.environ[self.secret_variable])
+        try:
+            connection.send(Greeting(self.stage, self.attempt, end))
+            while not (frames := connection.wait(None)):
+                pass
+        except ConnectionError:
+            connection.close()
+            raise
+        return connection, frames
+
+
+def settle() -> None:
+    """Prepares this process for the one thing that it does from now on."""
+    import pyarrow
+
+    keep_freed_memory()
+    # Arrow's own pools give back what is free: each batch would pay for new pages.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    gc.freeze()
