@@ -1,0 +1,157 @@
+"""Records as Arrow, in the columns of Spark's own Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from causeway.errors import ConfigError
+from causeway.model import TopicPartition
+from causeway.spark.log import Run
+from causeway.spark.options import ReadOptions
+from causeway.wire.records import Record
+
+# Of one Arrow batch; so much a task holds at a time, besides the fetch answer it came in.
+ROWS = 10_000
+BYTES = 8 * 1024 * 1024
+
+
+def header_type(keys: str = "string") -> ArrayType:
+    key = BinaryType() if keys == "binary" else StringType()
+    return ArrayType(StructType([StructField("key", key), StructField("value", BinaryType())]))
+
+
+def whole_schema(options: ReadOptions) -> StructType:
+    """Every column there is; `headers` only where they are asked for."""
+    schema = (
+        StructType()
+        .add("key", BinaryType())
+        .add("value", BinaryType())
+        .add("topic", StringType())
+        .add("partition", IntegerType())
+        .add("offset", LongType())
+        .add("timestamp", TimestampType())
+        .add("timestampType", IntegerType())
+    )
+    return schema.add("headers", header_type(options.header_keys)) if options.headers else schema
+
+
+def check_schema(schema: StructType, options: ReadOptions) -> None:
+    """`schema` may leave columns out, and then they are not built. Raises ConfigError."""
+    known = {field.name: field.dataType for field in whole_schema(options).fields}
+    for field in schema.fields:
+        if field.name not in known:
+            more = " (set option includeHeaders)" if field.name == "headers" else ""
+            cause = f"there is none; there are {', '.join(known)}{more}"
+            raise ConfigError("read", f"column {field.name}", cause)
+        if _shape(field.dataType) != _shape(known[field.name]):
+            raise ConfigError(
+                "read",
+                f"column {field.name}",
+                f"it is {known[field.name].simpleString()}, not {field.dataType.simpleString()}",
+                remedy="cast it in the query",
+            )
+
+
+def _shape(kind: Any) -> str:
+    return str(kind.simpleString())
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark expects it of a data source."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def batches(tp: TopicPartition, runs: Iterable[Run], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of at most ROWS records, and about BYTES unless a record is larger."""
+    waiting: list[Run] = []
+    rows = size = 0
+    for run in runs:
+        if waiting and (rows + len(run.records) > ROWS or size + run.size > BYTES):
+            yield _batch(tp, waiting, schema)
+            waiting, rows, size = [], 0, 0
+        for part in _parts(run):
+            if len(part.records) == ROWS or part.size > BYTES:
+                yield _batch(tp, [part], schema)
+            else:
+                waiting.append(part)
+                rows += len(part.records)
+                size += part.size
+    if waiting:
+        yield _batch(tp, waiting, schema)
+
+
+def _parts(run: Run) -> Iterator[Run]:
+    count = len(run.records)
+    if count <= ROWS:
+        yield run
+        return
+    for start in range(0, count, ROWS):
+        part = run.records[start : start + ROWS]
+        yield run._replace(records=part, size=run.size * len(part) // count)
+
+
+def _batch(tp: TopicPartition, runs: Sequence[Run], schema: pa.Schema) -> pa.RecordBatch:
+    records = [record for run in runs for record in run.records]
+    columns = [_column(field, tp, runs, records) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(
+    field: pa.Field, tp: TopicPartition, runs: Sequence[Run], records: Sequence[Record]
+) -> pa.Array:
+    count = len(records)
+    match field.name:
+        case "key":
+            return pa.array([r.key for r in records], field.type)
+        case "value":
+            return pa.array([r.value for r in records], field.type)
+        case "offset":
+            return pa.array([r.offset for r in records], field.type)
+        case "timestamp":
+            times = [-1000 if r.timestamp is None else r.timestamp * 1000 for r in records]
+            return pa.array(times, pa.int64()).cast(field.type)
+        case "topic":
+            return pa.repeat(pa.scalar(tp.topic, field.type), count)
+        case "partition":
+            return pa.repeat(pa.scalar(tp.partition, field.type), count)
+        case "timestampType":
+            kinds = [run.timestamp_type for run in runs for _ in run.records]
+            return pa.array(kinds, field.type)
+        case _:
+            return _headers(records, field.type)
+
+
+def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
+    """Null where a record has none, as Spark's own source."""
+    places: list[int | None] = []
+    keys: list[Any] = []
+    values: list[bytes | None] = []
+    as_bytes = pa.types.is_binary(kind.value_type.field("key").type)
+    for record in records:
+        places.append(len(keys) if record.headers else None)
+        for key, value in record.headers:
+            name = key.encode(errors="surrogateescape")
+            # What is not UTF-8 becomes U+FFFD in a string, as Java has it.
+            keys.append(name if as_bytes else name.decode(errors="replace"))
+            values.append(value)
+    struct = kind.value_type
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(keys, struct.field("key").type), pa.array(values, struct.field("value").type)],
+        fields=[struct.field("key"), struct.field("value")],
+    )
+    return pa.ListArray.from_arrays(pa.array([*places, len(keys)], pa.int32()), pairs, type=kind)

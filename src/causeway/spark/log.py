@@ -1,0 +1,170 @@
+"""Reads a range of a partition's log as its records: what a consumer would be given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from causeway.errors import BrokerError, CausewayError, ProtocolError
+from causeway.model import TopicPartition
+from causeway.wire.batches import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+from causeway.wire.deadline import Deadline
+from causeway.wire.offsets import EARLIEST, LATEST
+from causeway.wire.records import Record, decode, decode_legacy
+from causeway.wire.unpack import unpacked_total
+
+FETCH_BYTES = 4 * 1024 * 1024
+_OFFSET_AND_LENGTH = Struct(">qi")
+_CONTROL_KEY = Struct(">hh")  # version, type
+_ABORT = 0
+CREATE_TIME, APPEND_TIME, NO_TIME = 0, 1, -1  # Kafka's TimestampType
+
+
+class Run(NamedTuple):
+    """Records of one batch. `size`: about how many bytes they take. `next`: the offset after the
+    batch. `timestamp_type` as Kafka numbers it."""
+
+    records: Sequence[Record]
+    size: int
+    next: int
+    timestamp_type: int
+
+
+def read_range(
+    cluster: Cluster,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    read_committed: bool,
+    fail_on_data_loss: bool,
+) -> Iterator[Run]:
+    """The records at offsets `start` up to, not including, `end`, which the log has reached.
+
+    Holds one fetch answer and one unpacked batch in memory. Raises CausewayError where the log
+    does not hold that range any more, unless not `fail_on_data_loss`: then what is left is read.
+    """
+    position = start
+    deadline = Deadline(cluster.timeout_s)
+    while position < end:
+        try:
+            fetched = cluster.fetch(
+                tp, position, FETCH_BYTES, read_committed=read_committed, max_wait_ms=200
+            )
+        except BrokerError as error:
+            if error.code != OFFSET_OUT_OF_RANGE:
+                raise
+            position = _after_loss(cluster, tp, position, end, fail_on_data_loss)
+            continue
+        before = position
+        data = memoryview(fetched.records)
+        aborted = fetched.aborted if read_committed else ()
+        for run in runs(data, position, end, aborted, str(tp)):
+            position = run.next
+            if run.records:
+                yield run
+        if position > before:
+            deadline = Deadline(cluster.timeout_s)
+        elif deadline.passed():
+            shown = fetched.last_stable if read_committed else fetched.high_watermark
+            cause = f"its leader shows it up to offset {shown} only, though it had reached {end}"
+            raise BrokerError("read", str(tp), cause, code=-1, name="BEHIND", retriable=True)
+
+
+def _after_loss(
+    cluster: Cluster, tp: TopicPartition, position: int, end: int, fail_on_data_loss: bool
+) -> int:
+    """Where to go on if offset `position` is not in the log."""
+    ends = [cluster.list_offsets([tp], which)[tp] for which in (EARLIEST, LATEST)]
+    for answer in ends:
+        if isinstance(answer, CausewayError):
+            raise answer
+    first, last = (answer.offset for answer in ends if not isinstance(answer, CausewayError))
+    if first <= position <= last:
+        return position  # the leader has moved meanwhile
+    if fail_on_data_loss:
+        raise BrokerError(
+            "read",
+            f"{tp} on {cluster} at offset {position}",
+            f"its log now goes from {first} to {last}: records were deleted before they were read",
+            code=OFFSET_OUT_OF_RANGE,
+            name="OFFSET_OUT_OF_RANGE",
+            remedy="set option failOnDataLoss to false to go on with what is left",
+        )
+    return min(first, end) if position < first else end
+
+
+def runs(
+    data: memoryview, position: int, end: int, aborted: Sequence[tuple[int, int]], subject: str
+) -> Iterator[Run]:
+    """What a Fetch answer's batches hold of the offsets `position` up to `end`. A batch cut off
+    at its end is left out; one without such records gives an empty run. Raises ProtocolError."""
+    upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
+    aborting: set[int] = set()
+    at, stop_at = 0, len(data)
+    while stop_at - at > MAGIC_AT and position < end:
+        base, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
+        stop = at + LENGTH_OVERHEAD + length
+        if stop > stop_at or base >= end:
+            if base >= end and stop <= stop_at:
+                yield Run((), 0, end, NO_TIME)
+            return
+        raw = data[at:stop]
+        at = stop
+        where = f"{subject}, the batch at offset {base}"
+        if raw[MAGIC_AT] != MAGIC:
+            records = decode_legacy(raw, raw[MAGIC_AT], where)
+            last = records[-1].offset if records else base
+            kind = CREATE_TIME if raw[MAGIC_AT] else NO_TIME
+            yield _run(records, position, end, last, len(raw), kind)
+            position = max(position, last + 1)
+            continue
+        fields = HEADER.unpack_from(raw)
+        attributes, producer, count, last = fields[5], fields[9], fields[12], base + fields[6]
+        if last < position:
+            continue
+        if crc32c(bytes(raw[CRC_START:])) != fields[4]:
+            raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
+        while upcoming and upcoming[0][1] <= last:
+            aborting.add(upcoming.popleft()[0])
+        kind = APPEND_TIME if attributes & LOG_APPEND_TIME else CREATE_TIME
+        if attributes & CONTROL:
+            if producer in aborting and _is_abort(decode(raw)):
+                aborting.discard(producer)
+            yield Run((), 0, min(last + 1, end), kind)
+        elif not count or (attributes & TRANSACTIONAL and producer in aborting):
+            yield Run((), 0, min(last + 1, end), kind)
+        else:
+            unpacked = unpacked_total()
+            records = decode(raw, where)
+            size = unpacked_total() - unpacked if attributes & CODEC_MASK else len(raw)
+            yield _run(records, position, end, last, max(size, len(raw) - HEADER_SIZE), kind)
+        position = last + 1
+
+
+def _run(records: list[Record], position: int, end: int, last: int, size: int, kind: int) -> Run:
+    if records and (records[0].offset < position or last >= end):
+        records = [record for record in records if position <= record.offset < end]
+    return Run(records, size, min(max(position, last + 1), end), kind)
+
+
+def _is_abort(records: Sequence[Record]) -> bool:
+    key = records[0].key if records else None
+    return key is not None and bool(_CONTROL_KEY.unpack_from(key)[1] == _ABORT)
