@@ -69,11 +69,18 @@ def checksum(checked_header: bytes, payload: bytes) -> int:
     return crc
 
 
-def header(batch: Batch, producer_id: int, producer_epoch: int, sequence: int) -> bytes:
+def header(
+    batch: Batch,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    *,
+    transactional: bool = False,
+) -> bytes:
     """The 61 bytes that make `batch` a Produce request's batch: base offset 0, no leader epoch,
-    CreateTime, neither transactional nor control, the given producer state, and the right CRC."""
+    CreateTime, no control batch, the given producer state, and the right CRC."""
     checked = _CHECKED.pack(
-        batch.codec,
+        batch.codec | TRANSACTIONAL if transactional else batch.codec,
         batch.records - 1,
         batch.base_timestamp,
         batch.max_timestamp,

@@ -62,20 +62,25 @@ def _ids(cluster: Client, count: int, deadline: Deadline) -> list[tuple[int, int
     )
 
 
-def init_transactional_id(cluster: Client, transactional_id: str) -> tuple[int, int]:
+def init_transactional_id(
+    cluster: Client, transactional_id: str, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+) -> tuple[int, int]:
     """(producer id, epoch) of the transactional id, the epoch one higher than any before.
 
     From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
     """
     deadline = Deadline(cluster.timeout_s)
-    return cluster.retry(deadline, lambda: _init_transactional(cluster, transactional_id, deadline))
+    request = _init_request(transactional_id, transaction_timeout_ms)
+    return cluster.retry(
+        deadline, lambda: _init_transactional(cluster, transactional_id, request, deadline)
+    )
 
 
 def _init_transactional(
-    cluster: Client, transactional_id: str, deadline: Deadline
+    cluster: Client, transactional_id: str, request: Any, deadline: Deadline
 ) -> tuple[int, int]:
     node_id = cluster.coordinator(TRANSACTION, transactional_id)
-    answer = cluster.once(_init_request(transactional_id), node_id, deadline)
+    answer = cluster.once(request, node_id, deadline)
     if answer.error_code:
         raise broker_error(
             answer.error_code,
@@ -109,10 +114,12 @@ def knows_transactional_id(cluster: Client, transactional_id: str) -> bool | Non
         return None
 
 
-def _init_request(transactional_id: str | None) -> Any:
+def _init_request(
+    transactional_id: str | None, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+) -> Any:
     return InitProducerIdRequest(
         transactional_id=transactional_id,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        transaction_timeout_ms=transaction_timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
         max_version=5,
