@@ -23,6 +23,7 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
@@ -52,6 +53,7 @@ class Link:
         target_key: str,
         wish: Wish,
         bounded: bool,
+        transforms: Transforms,
         also: Sequence[Task] = (),
     ) -> None:
         self.settings = link
@@ -74,6 +76,7 @@ class Link:
             target_key=target_key,
             wish=wish,
             bounded=bounded,
+            transforms=transforms,
             writing=self._writing,
         )
         self._role = Role.STARTING

@@ -25,6 +25,7 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
 from causeway.daemon.spark.engine import Engine
 from causeway.daemon.status import Look, Snapshot
@@ -123,6 +124,7 @@ class Daemon:
                 target_key=self._clusters.key(link.target),
                 wish=wish,
                 bounded=bounded,
+                transforms=Transforms(link, settings.spark),
                 also=[task for name, task in heartbeats if name == link.name],
             )
             for link in settings.links

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config.settings import LinkSettings, Secret, Settings
 from causeway.control import acls, configs, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
@@ -22,6 +22,7 @@ from causeway.control.topics import (
 )
 from causeway.daemon.partitions.claims import ACT
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import AuthorizationError, CausewayError, DivergedError
 from causeway.operate import own, starts
 from causeway.operate.clusters import Connect, clusters
@@ -72,12 +73,13 @@ def plan(settings: Settings) -> Plan:
     """
     with clusters() as connect:
         return Plan(
-            links=tuple(_plan_link(link, connect) for link in settings.links),
+            links=tuple(_plan_link(link, settings.spark, connect) for link in settings.links),
             own=own.plan(settings, connect),
         )
 
 
-def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
+def _plan_link(link: LinkSettings, spark: Mapping[str, str | Secret], connect: Connect) -> LinkPlan:
+    transforms = Transforms(link, spark)
     source, target = connect(link.source_admin), connect(link.target_admin)
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link)
@@ -95,7 +97,7 @@ def _plan_link(link: LinkSettings, connect: Connect) -> LinkPlan:
     return LinkPlan(
         link=link,
         topics=planned,
-        starts=starts.plan(sides, link, planned.mirrored, contents, there),
+        starts=starts.plan(sides, link, planned.mirrored, contents, there, transforms.identity_of),
         configs=_plan_configs(source, target, planned.mirrored, link),
         acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if known else link.progress_topic,

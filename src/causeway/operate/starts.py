@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.daemon.partitions import claims, discovery
-from causeway.daemon.partitions.claims import Adopt, Begin, GoByKey, GoOn, Stop, Wish
+from causeway.daemon.partitions.claims import Adopt, Begin, BeginBehind, GoByKey, GoOn, Stop, Wish
 from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
 from causeway.relay.progress import Contents
@@ -62,8 +64,10 @@ def plan(
     topics: Iterable[MirroredTopic],
     contents: Contents,
     there: Mapping[str, int],
+    identity_of: Callable[[str], str | None] = lambda _: None,
 ) -> Starts:
-    """`there`: how many partitions each target topic has by now. Raises CausewayError where a
+    """`there`: how many partitions each target topic has by now; `identity_of`: what the records of
+    a topic go through, see daemon.partitions.transforms. Raises CausewayError where a
     cluster cannot be asked at all."""
     wanted = [(topic, number) for topic in topics for number in range(topic.partitions)]
     if not wanted:
@@ -84,6 +88,7 @@ def plan(
         ).items()
     }
     lost = _progress_lost(sides, link, contents, there)
+    led = led_to(contents.partitions.values())
     in_doubt = set()
     starts: list[Start] = []
     problems = [
@@ -97,8 +102,14 @@ def plan(
             continue
         place = places[at]
         told = topic, number, contents.partitions.get(at), place, link, Wish(), copied.get(at)
-        decision = claims.decide(*told, progress_lost=bool(lost))
-        if lost is None and type(claims.decide(*told, progress_lost=True)) is not type(decision):
+        decide = partial(
+            claims.decide,
+            *told,
+            transform=identity_of(topic.source),
+            shared=(topic.target, number) in led,
+        )
+        decision = decide(progress_lost=bool(lost))
+        if lost is None and type(decide(progress_lost=True)) is not type(decision):
             in_doubt.add(topic.target)
         how, offset = _taken_up(decision)
         starts.append(
@@ -129,11 +140,13 @@ def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _taken_up(decision: Begin | Adopt | GoOn | GoByKey | Stop) -> tuple[How, int | None]:
+def _taken_up(
+    decision: Begin | Adopt | GoOn | GoByKey | Stop | BeginBehind,
+) -> tuple[How, int | None]:
     match decision:
         case Begin(start=start):
             return How.BEGIN, start
-        case GoOn(progress=progress) | GoByKey(progress=progress):
+        case GoOn(progress=progress) | GoByKey(progress=progress) | BeginBehind(progress=progress):
             return How.GO_ON, progress.position
         case Adopt(start=start):
             return How.SEARCH, start

@@ -19,6 +19,7 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.relay.progress import Contents
@@ -89,7 +90,7 @@ def claimer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Wish], Claimer]:
     nothing = cast(Any, None)
 
     def make(wish: Wish) -> Claimer:
-        made = Claimer(nothing, nothing, wish, nothing)
+        made = Claimer(nothing, nothing, wish, nothing, nothing)
         monkeypatch.setattr(made, "_first", {"old": 2})
         monkeypatch.setattr(made, "_decided", {TopicPartition("old", 0)})
         return made
@@ -154,6 +155,7 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         target_key="",
         wish=Wish(),
         bounded=True,
+        transforms=Transforms(test_claims.LINK, {}),
         writing=threading.Lock(),
     )
 

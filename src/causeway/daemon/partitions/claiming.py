@@ -13,15 +13,27 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.adopt import find_place
-from causeway.daemon.partitions.claims import Adopt, Begin, GoByKey, GoOn, Offsets, Stop, Wish
+from causeway.daemon.partitions.behind import Behind, places_behind
+from causeway.daemon.partitions.claims import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    GoByKey,
+    GoOn,
+    Offsets,
+    Stop,
+    Wish,
+)
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.rows import Row, offset_map_of
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.link")
+Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | Stop
 Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
 
 
@@ -40,10 +52,16 @@ class Claimer:
     comes into being later belongs to the mirror from its first record on."""
 
     def __init__(
-        self, sides: Sides, link: LinkSettings, wish: Wish, leadership: Leadership
+        self,
+        sides: Sides,
+        link: LinkSettings,
+        wish: Wish,
+        leadership: Leadership,
+        transforms: Transforms,
     ) -> None:
         self._sides = sides
         self._link = link
+        self._transforms = transforms
         self._wish = wish
         self._decided: set[TopicPartition] = set()  # what became of the wish, once for each
         self._leadership = leadership
@@ -74,10 +92,12 @@ class Claimer:
         wanted: Wanted,
         left: Mapping[TopicPartition, Progress],
         maps: Mapping[TopicPartition, OffsetMapRecord],
+        led: Collection[TopicPartition],
         found: Found,
     ) -> Taken:
         """A row for each of `wanted` that can be told where it stands. For the others `found` has a
-        trouble. `left`, `maps`: the progress and offset maps that there are. Writes nothing.
+        trouble. `left`, `maps`: the progress and offset maps that there are; `led`: where
+        transforms have led to by now. Writes nothing.
 
         Raises CausewayError.
         """
@@ -89,27 +109,22 @@ class Claimer:
         places = discovery.find_places(
             self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
+        decisions: list[tuple[MirroredTopic, int, Decision]] = [
+            (topic, partition, self._decide(topic, partition, left.get(at), places[at], led))
+            for topic, partition in wanted
+            if (at := TopicPartition(topic.source, partition)) in places
+        ]
+        if any(isinstance(decision, BeginBehind) for _, _, decision in decisions):
+            decisions = self._look_behind(decisions, places, alone_in_s, found)
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         turns: list[tuple[MirroredTopic, GoByKey]] = []
-        for topic, partition in wanted:
+        for topic, partition, decided in decisions:
             at = TopicPartition(topic.source, partition)
-            if at not in places:
-                continue
-            progress = left.get(at)
-            decision = claims.decide(
-                topic,
-                partition,
-                progress,
-                places[at],
-                self._link,
-                self.wish_of(at),
-                copied.get(at),
-                progress_lost=self._leadership.progress_lost,
-            )
-            if isinstance(decision, Adopt):
+            progress, decision = left.get(at), decided
+            if isinstance(decided, Adopt):
                 try:
-                    decision = self._adopt(topic, partition, decision)
+                    decision = self._adopt(topic, partition, decided)
                 except CausewayError as error:
                     found.trouble(str(at), error)
                     continue
@@ -128,7 +143,7 @@ class Claimer:
                         )
                     )
                 case GoByKey() if alone_in_s:
-                    found.trouble(str(at), _not_alone(at, alone_in_s))
+                    found.trouble(str(at), _not_alone(at, "go by key", alone_in_s))
                 case GoByKey() as turn:
                     turns.append((topic, turn))
                 case Stop(reason=reason):
@@ -138,6 +153,9 @@ class Claimer:
                     begins.append((topic, partition, begin))
         begun, turned = self._claim(begins, places), self._turn(turns, places)
         rows += [*begun, *turned]
+        for row in rows:
+            row.progress = routing.among_others(row.progress, led)
+            row.transform = self._transforms.of(row.progress.topic)
         return Taken(
             rows=rows,
             ends={row.progress.source: places[row.progress.source].end for row in rows},
@@ -146,6 +164,67 @@ class Claimer:
                 *(row.map_record() for row in begun if row.map is not None),
             ],
         )
+
+    def _decide(
+        self,
+        topic: MirroredTopic,
+        partition: int,
+        progress: Progress | None,
+        place: Offsets,
+        led: Collection[TopicPartition],
+    ) -> Decision:
+        at = TopicPartition(topic.source, partition)
+        return claims.decide(
+            topic,
+            partition,
+            progress,
+            place,
+            self._link,
+            self.wish_of(at),
+            (self._copied or {}).get(at),
+            progress_lost=self._leadership.progress_lost,
+            transform=self._transforms.identity_of(topic.source),
+            shared=(topic.target, partition) in led,
+        )
+
+    def _look_behind(
+        self,
+        decisions: Sequence[tuple[MirroredTopic, int, Decision]],
+        places: dict[TopicPartition, Offsets],
+        alone_in_s: float,
+        found: Found,
+    ) -> list[tuple[MirroredTopic, int, Decision]]:
+        """`decisions` with what becomes of those whose transform changed; what is seen of the
+        target's ends goes to `places`. Those that can't be told now are left out."""
+        changed = [
+            (topic, decision.progress)
+            for topic, _, decision in decisions
+            if isinstance(decision, BeginBehind)
+        ]
+        behind = {} if alone_in_s else places_behind(changed, self._sides, self._link)
+        after: list[tuple[MirroredTopic, int, Decision]] = []
+        for topic, partition, decision in decisions:
+            at = TopicPartition(topic.source, partition)
+            if not isinstance(decision, BeginBehind):
+                after.append((topic, partition, decision))
+                continue
+            if alone_in_s:
+                found.trouble(str(at), _not_alone(at, "change the transform", alone_in_s))
+                continue
+            match behind[at]:
+                case CausewayError() as error:
+                    found.trouble(str(at), error)
+                case None:
+                    after.append((topic, partition, decision.otherwise))
+                case Behind() as place:
+                    targets = routing.targets_of(topic, partition)
+                    ends = places[at].target_ends
+                    ends = {
+                        t: place.ends.get(TopicPartition(topic.target, t), ends[t]) for t in ends
+                    }
+                    places[at] = replace(places[at], target_ends=ends)
+                    after.append((topic, partition, Begin(start=place.start, targets=targets)))
+        return after
 
     def settle(self, taken: Taken) -> None:
         """Its claims are written: what a person wished for these is done."""
@@ -194,6 +273,7 @@ class Claimer:
                 places[TopicPartition(topic.source, partition)],
                 {target: next(producers) for target in begin.targets},
                 self._link,
+                transform=self._transforms.identity_of(topic.source),
             )
             begun = offset_map_of(progress, None)
             first = progress.position
@@ -228,9 +308,9 @@ class Claimer:
         return iter([(-1, -1)] * count)
 
 
-def _not_alone(at: TopicPartition, seconds: float) -> CausewayError:
+def _not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
     return CausewayError(
-        "go by key",
+        what,
         str(at),
         f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
         retriable=True,

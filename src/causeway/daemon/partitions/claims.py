@@ -15,6 +15,8 @@
     since: its positions and the target have grown     with; stop where that can't be found
     progress, a topic was made anew                    stop
     progress, and keys would change their partition    stop
+    progress, and another transform than it was for    begin right behind what was mirrored, if that
+    (or none)                                          is one place for all outlets; else stop
     stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
                                                        with; if it can't be found, where it stopped
@@ -77,6 +79,15 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeginBehind:
+    """Begin right behind what was mirrored by `progress`, which another transform has made; where
+    the target does not tell one place for all of its outlets, `otherwise`."""
+
+    progress: Progress
+    otherwise: Begin | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
     """What both clusters said of one partition. `end` is for readers as we are one: with
     read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
@@ -112,11 +123,18 @@ def decide(
     copied: Copied | None = None,
     *,
     progress_lost: bool = False,
-) -> Begin | Adopt | GoOn | GoByKey | Stop:
-    """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership."""
+    transform: str | None = None,
+    shared: bool = False,
+) -> Begin | Adopt | GoOn | GoByKey | Stop | BeginBehind:
+    """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership;
+    `transform`: the identity of what its records go through by now; `shared`: transforms lead
+    records of other partitions to its target as well."""
     targets = routing.targets_of(topic, partition)
     if progress is None or not progress.outlets:
-        return _decide_new(topic, targets, offsets, link, wish, copied, progress_lost)
+        alone = link.sole_writer and not shared
+        return _decide_new(topic, targets, offsets, alone, wish, copied, progress_lost, transform)
+    if (change := transform_change(progress, transform)) and not made_anew(progress, topic):
+        return _begin_behind(topic, progress, offsets, targets, wish, change)
     reason = _reason_to_stop(topic, progress)
     if reason is None:
         if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
@@ -138,20 +156,66 @@ def decide(
         return Stop(reason=reason)
     if not same_topic(progress.topic_id, topic.source_id):
         return Begin(start=offsets.log_start, targets=targets)
-    start = max(min(progress.position, offsets.end), offsets.log_start)
-    if len(targets) > 1 or not offsets.target_ends[targets[0]]:
+    start = _where_it_stopped(progress, offsets)
+    # What a transform has made is not found in the source.
+    if len(targets) > 1 or not offsets.target_ends[targets[0]] or transform is not None:
         return Begin(start=start, targets=targets)
     return Adopt(start=start, target=targets[0], reason=reason)
+
+
+def _where_it_stopped(progress: Progress, offsets: Offsets) -> int:
+    return max(min(progress.position, offsets.end), offsets.log_start)
+
+
+def transform_change(progress: Progress, transform: str | None) -> str | None:
+    """What a change of what its records go through means to a partition, None where there is none.
+    `transform`: the identity of what they go through by now."""
+    if not progress.outlets or progress.transform == transform:
+        return None
+    if progress.transform is None:
+        return f"from offset {progress.position} on its records go through a transform"
+    what = "its transform changed" if transform else "it has no transform any more"
+    places = {outlet.pair.source for outlet in progress.outlets}
+    if len(places) == 1:
+        return (
+            f"{what}: from offset {progress.position} on, if the earlier one's driver ended in "
+            "order; else it stops"
+        )
+    return f"{what} while records of the earlier one were under way: it stops, unless they all came"
+
+
+def _begin_behind(
+    topic: MirroredTopic,
+    progress: Progress,
+    offsets: Offsets,
+    targets: tuple[int, ...],
+    wish: Wish,
+    change: str,
+) -> BeginBehind:
+    otherwise: Begin | Stop
+    if wish.start_from is not None:
+        otherwise = Begin(start=offsets.start, targets=targets)
+    elif wish.adopt:
+        otherwise = Begin(start=_where_it_stopped(progress, offsets), targets=targets)
+    else:
+        what = "the transform" if progress.transform else "what was relayed"
+        otherwise = Stop(
+            reason=f"{what} of {topic.source} changed while records of the earlier version were "
+            "under way: run once more with the earlier one, --until-caught-up, to end it in order, "
+            "or start with --from TIMESTAMP or --adopt"
+        )
+    return BeginBehind(progress=_with_ids(progress, topic), otherwise=otherwise)
 
 
 def _decide_new(
     topic: MirroredTopic,
     targets: tuple[int, ...],
     offsets: Offsets,
-    link: LinkSettings,
+    alone: bool,
     wish: Wish,
     copied: Copied | None,
     progress_lost: bool,
+    transform: str | None,
 ) -> Begin | Adopt | Stop:
     written = sum(offsets.target_ends[target] for target in targets)
     if copied is not None and written and len(targets) == 1 and wish.start_from is None:
@@ -168,7 +232,7 @@ def _decide_new(
                 reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
                 f"truncated or made anew ({ACT})"
             )
-    ours = link.sole_writer or progress_lost or copied is not None
+    ours = alone or progress_lost or copied is not None
     if written and ours and wish.start_from is None:
         reason = (
             f"{topic.target} has data already ({written} offsets), but there is no progress "
@@ -178,6 +242,8 @@ def _decide_new(
             reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
             return Stop(reason=f"{reason} ({ACT})")
+        if transform is not None:
+            return Stop(reason=f"{reason}, and a transform made it (start with --from TIMESTAMP)")
         if len(targets) == 1:
             return Adopt(start=None, target=targets[0], reason=reason)
         return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
@@ -214,7 +280,7 @@ def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
             f"{topic.source} was deleted and made anew at the source after offset {{}} was "
             f"mirrored ({ACT})"
         )
-    if not all(same_topic(outlet.topic_id, topic.target_id) for outlet in progress.outlets):
+    if not all(same_topic(o.topic_id, topic.target_id) for o in routing.own(progress)):
         return f"{topic.target} was deleted and made anew at the target ({ACT})"
     return None
 
@@ -234,7 +300,10 @@ def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
     return replace(
         progress,
         topic_id=topic.source_id,
-        outlets=tuple(o.model_copy(update={"topic_id": target_id}) for o in progress.outlets),
+        outlets=tuple(
+            o if o.routed else o.model_copy(update={"topic_id": target_id})
+            for o in progress.outlets
+        ),
     )
 
 
@@ -245,14 +314,18 @@ def claim(
     offsets: Offsets,
     producers: Mapping[int, tuple[int, int]],
     link: LinkSettings,
+    *,
+    transform: str | None = None,
 ) -> Progress:
-    """The progress of a partition that begins; `producers` has (id, epoch) by target partition."""
+    """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
+    `transform`: the identity of what its records go through."""
     return Progress(
         topic=topic.source,
         partition=partition,
         topic_id=topic.source_id,
         leader_epoch=-1,
         position=begin.start,
+        transform=transform,
         state=State.WAITING,
         outlets=tuple(
             Outlet(
@@ -281,6 +354,7 @@ def stopped(
         position=progress.position if progress else -1,
         outlets=progress.outlets if progress else (),
         keys_from=progress.keys_from if progress else 0,
+        transform=progress.transform if progress else None,
         state=State.STOPPED,
         reason=reason,
         source_end=progress.source_end if progress else -1,
@@ -297,7 +371,9 @@ def assignment(
     target_key: str,
     stop_at: int | None,
     settled: bool = False,
+    stage: str | None = None,
 ) -> Assignment:
+    """`stage`: key of what its records go through."""
     return Assignment(
         link=link.name,
         source=source_key,
@@ -317,4 +393,5 @@ def assignment(
         min_bytes=link.fetch.min_bytes,
         max_bytes=link.fetch.max_bytes,
         max_partition_bytes=link.fetch.max_partition_bytes,
+        transform=stage,
     )

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery
+from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.model import State, TopicPartition
 
 
@@ -39,6 +40,7 @@ class Intake:
         target_key: str,
         wish: Wish,
         bounded: bool,
+        transforms: Transforms,
         writing: threading.Lock,
     ) -> None:
         self._link = link
@@ -50,7 +52,7 @@ class Intake:
         self._source_key, self._target_key = source_key, target_key
         self._bounded = bounded
         self._writing = writing
-        self._claimer = Claimer(sides, link, wish, leadership)
+        self._claimer = Claimer(sides, link, wish, leadership, transforms)
         self._deleted = Deleted(
             sides,
             registry,
@@ -81,7 +83,8 @@ class Intake:
             for partition in range(topic.partitions)
             if self._registry.lacks(TopicPartition(topic.source, partition))
         ]
-        taken = self._claimer.take_up(wanted, *self._registry.left(), found)
+        led = routing.led_to(self._registry.known().values())
+        taken = self._claimer.take_up(wanted, *self._registry.left(), led, found)
         if self._bounded:
             for row in taken.rows:
                 at = row.progress.source
@@ -106,6 +109,7 @@ class Intake:
                 target_key=self._target_key,
                 stop_at=row.stop_at,
                 settled=row.begun,
+                stage=None if row.transform is None else row.transform.key,
             )
             for row in rows
         )

@@ -9,6 +9,7 @@
 
 With as many on both sides, a key lies where its hash has it, on the source as in the target. The
 source's producers hash anew when it grows; that the target's keys stay is up to us from then on.
+What goes through a transform stays in the partition of its number, unless the transform says where.
 
 Which records go by key is part of what their sequences mean, so all who ever relay a partition must
 agree on it. Hence the offset where that begins lies past all that any lane can have read before,
@@ -17,7 +18,7 @@ and is in the progress topic, with the claims of the other target partitions, be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
@@ -39,7 +40,12 @@ def routed(
     for at, progress in known.items():
         if progress.outlets:
             claimed.setdefault(at.topic, {})[at.partition] = _fed(progress)
-    return [_routed(topic, claimed.get(topic.source, {})) for topic in topics]
+    return [
+        _routed(topic, claimed.get(topic.source, {}))
+        if link.transform_of(topic.source) is None
+        else topic
+        for topic in topics
+    ]
 
 
 def _routed(topic: MirroredTopic, claimed: Mapping[int, frozenset[int]]) -> MirroredTopic:
@@ -102,5 +108,33 @@ def by_key_from(
     return replace(progress, outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
 
 
+def own(progress: Progress) -> list[Outlet]:
+    """Its outlets but for those that a transform has led to."""
+    return [outlet for outlet in progress.outlets if outlet.routed is None]
+
+
+def led_to(known: Iterable[Progress]) -> frozenset[TopicPartition]:
+    """The target partitions that transforms have led to. Others may feed them too, another such
+    partition as well as one whose mirror it is, so no offset of theirs tells a record of ours: no
+    outlet there is `exclusive`. That follows from the claims, and so needs no record of its own."""
+    return frozenset(
+        TopicPartition(outlet.topic, outlet.partition)
+        for progress in known
+        for outlet in progress.outlets
+        if outlet.routed is not None
+    )
+
+
+def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progress:
+    """`progress` with no outlet exclusive that is in `led`."""
+    outlets = tuple(
+        outlet.model_copy(update={"exclusive": False})
+        if outlet.exclusive and (outlet.topic, outlet.partition) in led
+        else outlet
+        for outlet in progress.outlets
+    )
+    return progress if outlets == progress.outlets else replace(progress, outlets=outlets)
+
+
 def _fed(progress: Progress) -> frozenset[int]:
-    return frozenset(outlet.partition for outlet in progress.outlets)
+    return frozenset(outlet.partition for outlet in own(progress))

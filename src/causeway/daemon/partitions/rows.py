@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from causeway.control.held import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
-from causeway.model import State
+from causeway.model import State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.offset_map import OffsetMap
 from causeway.relay.progress import OffsetMapRecord, Progress
@@ -36,6 +37,7 @@ class Row:
     progress: Progress
     first: int
     stop_at: int | None = None
+    transform: Transform | None = None
     begun: bool = False  # claimed just now: nothing of it can be on its way
     lane: int | None = None
     placed: bool = False  # a lane has found its place since we lead: its topics are what they were
@@ -191,6 +193,12 @@ class Row:
             map_points=0 if self.map is None else len(self.map.points),
             ages=None if self.ages is None else self.ages.timing(now),
             latencies=None if self.latencies is None else self.latencies.timing(now),
+            transform=None if self.transform is None else self.transform.name,
+            others=tuple(
+                TopicPartition(outlet.topic, outlet.partition)
+                for outlet in progress.outlets
+                if outlet.routed is not None
+            ),
         )
 
 

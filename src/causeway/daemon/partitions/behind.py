@@ -1,0 +1,70 @@
+"""Right behind what was mirrored by another transform: is that one place of the source?
+
+    target of each outlet  ──T────[ours]──end►     nothing of ours after its pair: it stands there
+                             all pairs at the same source offset: all before is there, nothing after
+
+A record of the earlier version that came after a pair would have to be counted by that version,
+which is gone. What was relayed as it is can be walked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions import claims
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import CausewayError, DivergedError
+from causeway.model import TopicPartition
+from causeway.relay.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The source offset to begin at, and where each target partition ends, of the earlier
+    outlets."""
+
+    start: int
+    ends: Mapping[TopicPartition, int]
+
+
+def places_behind(
+    changed: Sequence[tuple[MirroredTopic, Progress]], sides: Sides, link: LinkSettings
+) -> dict[TopicPartition, Behind | CausewayError | None]:
+    """By source partition; None where it is not one place. Nobody may be sending any more for the
+    earlier claims. An error can be tried again."""
+    from causeway.relay.recovery.recover import recover
+    from causeway.relay.recovery.survey import Request
+
+    requests = [
+        Request(
+            assignment=claims.assignment(
+                topic,
+                progress,
+                link,
+                source_key="",
+                target_key="",
+                stop_at=None,
+                stage=progress.transform,
+            ),
+            unsettled=True,
+        )
+        for topic, progress in changed
+    ]
+    places: dict[TopicPartition, Behind | CausewayError | None] = {}
+    for at, answer in recover(requests, sides.source, sides.target).items():
+        if isinstance(answer, DivergedError):
+            places[at] = None
+        elif isinstance(answer, CausewayError):
+            places[at] = answer
+        else:
+            progress = next(progress for _, progress in changed if progress.source == at)
+            starts = {outlet.pair.source for outlet in answer.outlets}
+            ends = {
+                TopicPartition(before.topic, before.partition): after.end
+                for before, after in zip(progress.outlets, answer.outlets, strict=True)
+            }
+            places[at] = Behind(start=starts.pop(), ends=ends) if len(starts) == 1 else None
+    return places

@@ -1,0 +1,83 @@
+"""Which transform the records of a topic go through, and what it is by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+
+from causeway.config.settings import LinkSettings, Secret, TransformSettings
+from causeway.relay.messages import Stage
+
+Spark = Mapping[str, str | Secret]
+Identify = Callable[[TransformSettings, Spark], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """`identity` changes with all that decides what comes out; `key` names its stages."""
+
+    settings: TransformSettings
+    identity: str
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def stage(self) -> Stage:
+        """As lanes need it, with its secrets."""
+        settings = self.settings
+        registry = settings.registry
+        return Stage(
+            key=self.key,
+            name=settings.name,
+            secrets={name: secret.reveal() for name, secret in settings.secrets.items()},
+            registry=None
+            if registry is None
+            else {
+                "url": registry.url,
+                "username": registry.username,
+                "password": registry.password.reveal() if registry.password else None,
+                "ca_pem": registry.ca_pem,
+                "timeout_ms": registry.timeout_ms,
+            },
+            dead_letters=settings.dead_letters,
+        )
+
+
+class Transforms:
+    """Those of one link; `spark`: the settings of the Spark that they run on. Raises ConfigError
+    for one whose identity can't be told, such as a function that can't be imported."""
+
+    def __init__(self, link: LinkSettings, spark: Spark, identify: Identify | None = None) -> None:
+        self.all: tuple[Transform, ...] = ()
+        if link.transforms:
+            identify = identify or _identify()
+            self.all = tuple(_known(link, each, identify(each, spark)) for each in link.transforms)
+        by_settings = {id(each.settings): each for each in self.all}
+
+        # A topic's patterns are asked once: each look at the clusters asks of every topic.
+        @lru_cache(100_000)
+        def of(topic: str) -> Transform | None:
+            settings = link.transform_of(topic) if link.transforms else None
+            return None if settings is None else by_settings[id(settings)]
+
+        self.of = of
+
+    def identity_of(self, topic: str) -> str | None:
+        """None where its records are relayed as they are."""
+        transform = self.of(topic)
+        return None if transform is None else transform.identity
+
+
+def _identify() -> Identify:
+    # Nobody needs it, nor what it imports, where there are no transforms.
+    found: Identify = import_module("causeway.transform.identity").identity
+    return found
+
+
+def _known(link: LinkSettings, settings: TransformSettings, identity: str) -> Transform:
+    key = f"{link.name}/{settings.name}@{identity[:16]}"
+    return Transform(settings=settings, identity=identity, key=key)
