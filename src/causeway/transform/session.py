@@ -1,0 +1,23 @@
+"""The Spark settings that a transform runs with, whatever the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# What a query means.
+MEANING: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # What stands behind IF, AND or OR is evaluated only where those lead to it, so that markers
+    # and refused records never meet what could throw.
+    "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
+}
+# How its rows move: without each of them they stay where they are until more follow.
+STREAMING: Mapping[str, str] = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+    "spark.sql.execution.python.udf.buffer.size": "4096",
+}
+SESSION: Mapping[str, str] = {**MEANING, **STREAMING}
