@@ -1,0 +1,226 @@
+"""From a transform's settings to a checked Spark query that a stage can run.
+
+rows ─► prelude (formats) ─► the user's plan, rewritten (plan_rewrite) ─► postlude (outputs)
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from causeway.config.settings import TransformSettings
+from causeway.errors import ConfigError, PrerequisiteError
+from causeway.transform import formats, outputs
+from causeway.transform.catalyst import Catalyst, Node, Place, each
+from causeway.transform.formats import HIDDEN, Part
+from causeway.transform.plan_rewrite import Rewriter
+from causeway.transform.refusals import Facts, Problem, examine
+from causeway.transform.rows import INPUT, SECRETS
+from causeway.transform.session import SESSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["SESSION", "Prepared", "prepare"]
+
+_LEAST = (4, 3)
+_AT = re.compile(r"\bline (\d+),? pos (\d+)\b")
+_CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A transform that Spark has analysed and that is known to go record by record.
+
+    `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any.
+    `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
+    come out byte for byte. `sql`: the text that is run; None for a Python function.
+    """
+
+    input: StructType
+    replaces: frozenset[str]
+    sql: str | None
+    _session: SparkSession = field(repr=False)
+    _parts: tuple[Part, Part] = field(repr=False)
+    _facts: Facts = field(repr=False)
+    _plan: Node = field(repr=False)
+    _view: Node = field(repr=False)
+    _found: Mapping[str, outputs.Projected] = field(repr=False)
+
+    def apply(self, rows: DataFrame) -> DataFrame:
+        """Rows as `rows.OUTPUT`, of rows as `input`, in their order, markers where they were. The
+        result has the session that the transform was prepared in, with SESSION's settings."""
+        to = Catalyst(self._session._jvm)
+        before = formats.prelude(self._own(_analysed(rows)), self._parts, self._facts.used)
+        plan = _analysed(before)
+        by_name = {str(column.name()): column for column in each(plan.output())}
+        hidden = [by_name[name] for name in HIDDEN]
+        view = [to.alias(by_name[str(one.name())], one) for one in each(self._view.output())]
+        records = to.project([*view, *hidden], plan)
+        rewritten = Rewriter(to, self._facts, records, hidden).rewrite(self._plan)
+        return outputs.postlude(self._own(rewritten), self._found)
+
+    def _own(self, plan: Node) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        dataset = getattr(self._session._jvm, "org.apache.spark.sql.classic.Dataset")
+        return DataFrame(dataset.ofRows(self._session._jsparkSession, plan), self._session)
+
+
+def prepare(
+    session: SparkSession, transform: TransformSettings, *, sql: str | None = None
+) -> Prepared:
+    """Analyses `transform`, in a new session of its own. `sql`: what its rules became. Raises
+    ConfigError with all that Spark, or we, find wrong with it, and where."""
+    _require_spark()
+    subject = transform.place or f"transform {transform.name}"
+    own = session.newSession()
+    for key, value in SESSION.items():
+        own.conf.set(key, value)
+    text = (transform.sql if sql is None else sql) if transform.python is None else None
+    with _quiet():
+        both = _parts_of(transform, subject)
+        given = _input(transform)
+        view = _view(own, given, both)
+        if text is None:
+            frame = _call(transform, own, subject)
+        else:
+            text = text.rstrip().rstrip(";")
+            frame = _query(own, text, subject)
+    plan, base = _analysed(frame), _analysed(view)
+    facts = examine(plan, base)
+    by_rules = transform.rules is not None
+    found = outputs.recognise(plan, frame.schema, facts, both, by_rules=by_rules)
+    if facts.problems:
+        raise _refused(subject, [str(problem) for problem in facts.problems])
+    replaces = frozenset(found) & frozenset(outputs.NAMES)
+    return Prepared(given, replaces, text, own, both, facts, plan, base, found)
+
+
+def _require_spark() -> None:
+    import pyspark
+
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) < _LEAST:
+        raise PrerequisiteError(
+            "use transforms",
+            cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
+            remedy="pip install 'pyspark[sql]>=4.3'",
+        )
+
+
+def _input(transform: TransformSettings) -> StructType:
+    from pyspark.sql.types import StringType, StructType
+
+    schema = StructType.fromDDL(INPUT)
+    if transform.secrets:
+        secrets = StructType()
+        for name in transform.secrets:
+            secrets = secrets.add(name, StringType())
+        schema = schema.add(SECRETS, secrets)
+    return schema
+
+
+def _parts_of(transform: TransformSettings, subject: str) -> tuple[Part, Part]:
+    from pyspark.errors import PySparkException
+
+    try:
+        return formats.parts(transform)
+    except PySparkException as error:
+        problem = _problem(error)
+        raise _refused(subject, [f"its schema is not Spark DDL: {problem}"]) from None
+
+
+def _view(own: SparkSession, given: StructType, both: tuple[Part, Part]) -> DataFrame:
+    """An empty `records`, registered, as the query sees it."""
+    empty = own.createDataFrame([], given)
+    visible = formats.prelude(empty, both, {"key", "value"}).drop(*HIDDEN)
+    view = own.createDataFrame([], visible.schema)
+    view.createOrReplaceTempView("records")
+    return view
+
+
+def _query(own: SparkSession, text: str, subject: str) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        # Refuses statements, which `sql` would execute.
+        own._jsparkSession.sessionState().sqlParser().parseQuery(text)
+        return own.sql(text)
+    except PySparkException as error:
+        raise _refused(subject, [str(_problem(error))]) from None
+
+
+def _call(transform: TransformSettings, own: SparkSession, subject: str) -> DataFrame:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    module, _, path = str(transform.python).partition(":")
+    try:
+        function: Any = importlib.import_module(module)
+    except Exception as error:  # it is the user's code
+        raise _refused(subject, [f"{module} cannot be imported: {_said(error)}"]) from None
+    for part in path.split("."):
+        if (function := getattr(function, part, None)) is None:
+            raise _refused(subject, [f"the module {module} has no {path or 'function'}"])
+    try:
+        frame = function(own.table("records"))
+    except PySparkException as error:
+        raise _refused(subject, [f"{transform.python}: {_problem(error)}"]) from None
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+        raise _refused(subject, [f"{transform.python}: {where}: {_said(error)}"]) from None
+    if not isinstance(frame, DataFrame):
+        kind = type(frame).__name__
+        raise _refused(subject, [f"{transform.python} returned a {kind}, not a DataFrame"])
+    return frame
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _problem(error: Any) -> Problem:
+    """What Spark says, in one line, without its name for it and the plan."""
+    text = str(error)
+    at = _AT.search(text)
+    place = Place(int(at[1]), int(at[2]) + 1) if at else Place()
+    first = _STATE.sub("", _CLASS.sub("", text))
+    if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        first = first.partition(". ")[0] + ": there is only the view `records`"
+    return Problem(place, " ".join(first.split()))
+
+
+def _refused(subject: str, problems: list[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError("use", subject, problems[0])
+    listed = "".join(f"\n  {line}" for line in problems)
+    return ConfigError("use", subject, f"{len(problems)} problems{listed}")
+
+
+def _analysed(frame: DataFrame) -> Node:
+    return frame._jdf.queryExecution().analyzed()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark logs what it raises, with the stack of the JVM."""
+    from pyspark.logger import PySparkLogger
+
+    names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    loggers = [PySparkLogger.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was

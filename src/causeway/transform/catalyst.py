@@ -1,0 +1,130 @@
+"""Spark's analysed plans, seen from Python: Catalyst's trees over Py4J.
+
+These are Spark's internals. All that knows their names is here, in `refusals` and `plan_rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+Node = Any  # a TreeNode: a LogicalPlan or an Expression
+_CATALYST = "org.apache.spark.sql.catalyst"
+
+
+class Place(NamedTuple):
+    """Where in a SQL text, both counted from 1; or, in a Python function, which line of it."""
+
+    line: int = 0
+    position: int = 0
+    call: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.line or self.call)
+
+    def __str__(self) -> str:
+        if self.line:
+            return f"line {self.line}, position {self.position}: "
+        return f"{self.call}: " if self.call else ""
+
+
+def each(seq: Any) -> Iterator[Any]:
+    """The elements of a Scala Seq."""
+    return (seq.apply(at) for at in range(seq.size()))
+
+
+def name(node: Node) -> str:
+    """`Project`, `Filter`, `Upper`, …"""
+    return str(node.nodeName())
+
+
+def place(node: Node) -> Place:
+    origin = node.origin()
+    if origin.line().isDefined() and origin.startPosition().isDefined():
+        return Place(origin.line().get(), origin.startPosition().get() + 1)
+    context = origin.pysparkErrorContext()
+    return Place(call=_last_part(str(context.get()._2()))) if context.isDefined() else Place()
+
+
+def _last_part(call: str) -> str:
+    """`/folder/file.py:12` as `file.py:12`."""
+    return call.strip().rpartition("/")[2]
+
+
+def id_of(attribute: Node) -> int:
+    return int(attribute.exprId().id())
+
+
+def references(expression: Node) -> set[int]:
+    return {id_of(one) for one in each(expression.references().toSeq())}
+
+
+def conjuncts(condition: Node) -> list[Node]:
+    if name(condition) != "And":
+        return [condition]
+    return conjuncts(condition.left()) + conjuncts(condition.right())
+
+
+class Catalyst:
+    """Constructors of plans and expressions."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._expressions = getattr(jvm, f"{_CATALYST}.expressions")
+        self._logical = getattr(jvm, f"{_CATALYST}.plans.logical")
+        literal = self._expressions.Literal
+        self.true = literal.TrueLiteral()
+        self._zero = literal.create(
+            0, getattr(jvm, "org.apache.spark.sql.types.DataTypes").IntegerType
+        )
+
+    def seq(self, nodes: Sequence[Any]) -> Any:
+        python = getattr(self._jvm, "org.apache.spark.api.python.PythonUtils")
+        return python.toSeq(list(nodes))
+
+    def none(self) -> Any:
+        return getattr(self._jvm, "scala.Option").empty()
+
+    def if_(self, condition: Node, then: Node, otherwise: Node) -> Node:
+        return self._expressions.If(condition, then, otherwise)
+
+    def null_unless(self, condition: Node, expression: Node) -> Node:
+        null = self._expressions.Literal.create(None, expression.dataType())
+        return self.if_(condition, expression, null)
+
+    def all_of(self, conditions: Sequence[Node]) -> Node:
+        first, *others = conditions
+        for other in others:
+            first = self._expressions.And(first, other)
+        return first
+
+    def has_elements(self, collection: Node) -> Node:
+        size = self._expressions.Size(collection, False)
+        return self._expressions.GreaterThan(size, self._zero)
+
+    def alias(self, expression: Node, attribute: Node) -> Node:
+        """`expression` under the name and id of `attribute`."""
+        none, nothing = self.none(), self.seq([])
+        return self._expressions.Alias(
+            expression, attribute.name(), attribute.exprId(), nothing, none, nothing
+        )
+
+    def with_children(self, node: Node, children: Sequence[Node]) -> Node:
+        return node.withNewChildren(self.seq(children))
+
+    def project(self, columns: Sequence[Node], child: Node) -> Node:
+        return self._logical.Project(self.seq(columns), child)
+
+    def filter(self, condition: Node, child: Node) -> Node:
+        return self._logical.Filter(condition, child)
+
+    def generate(self, node: Node, generator: Node, child: Node, *, outer: bool) -> Node:
+        """As `node`, of another generator and child."""
+        return self._logical.Generate(
+            generator,
+            node.unrequiredChildIndex(),
+            outer,
+            node.qualifier(),
+            node.generatorOutput(),
+            child,
+        )

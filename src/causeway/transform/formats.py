@@ -1,0 +1,139 @@
+"""The prelude: from a record's bytes to the columns of the view `records`.
+
+rows as `rows.INPUT` ─► __chunk, __mark, __offset, __topic, …   as they came, for what is unnamed
+                        __reason                                why the record is refused
+                        __live                                  a record, not refused
+                        __whole                                 and no tombstone
+                        topic, partition, …, key, value         what the query sees
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from causeway.config.settings import TransformFormat, TransformSettings
+from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, VISIBLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+HIDDEN = (
+    *("__chunk", "__mark", "__reason", "__live", "__whole"),
+    *("__offset", "__timestamp", "__key", "__value", "__headers"),
+)
+_MISFIT = "__misfit"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A key or value. `type`: of the schema, a DataType, or None where there is none."""
+
+    name: str  # key or value
+    format: TransformFormat
+    type: Any = None
+
+    @property
+    def raw(self) -> str:
+        return f"__{self.name}"
+
+    @property
+    def _parsed(self) -> str:
+        return f"__{self.name}_parsed"
+
+    def _text(self) -> Column:
+        from pyspark.sql import functions as sf
+
+        return sf.col(self.raw).cast("string")
+
+    def parsed(self) -> list[Column]:
+        """One column for what `reason` and `column` both need, if anything."""
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import StringType, StructType
+
+        if self.type is None:
+            return []
+        shape, options = self.type, {"allowSingleQuotes": "false"}
+        if isinstance(shape, StructType):
+            shape = StructType([*shape.fields]).add(_MISFIT, StringType())
+            options["columnNameOfCorruptRecord"] = _MISFIT
+        return [sf.from_json(self._text(), shape, options).alias(self._parsed)]
+
+    def reason(self) -> Column:
+        """Why it cannot be read, never what is in it; null: it can."""
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import StructType
+
+        text = self._text()
+        if self.format == "binary":
+            return sf.lit(None).cast("string")
+        if self.format == "string":
+            wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not UTF-8"
+        elif self.type is None:
+            # Within brackets, as Spark's functions for JSON mind nothing that follows.
+            count = sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit("]")))
+            wrong = ~sf.is_valid_utf8(text) | (sf.coalesce(count, sf.lit(0)) != 1)
+            reason = f"{self.name} is not JSON"
+        else:
+            parsed = sf.col(self._parsed)
+            wrong = ~sf.is_valid_utf8(text) | parsed.isNull()
+            if isinstance(self.type, StructType):
+                wrong = wrong | parsed.getField(_MISFIT).isNotNull()
+            reason = f"{self.name} does not fit its schema"
+        return sf.when(sf.col(self.raw).isNotNull() & wrong, sf.lit(reason))
+
+    def column(self) -> Column:
+        """As the query sees it."""
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import StructType
+
+        if self.format == "binary":
+            return sf.col(self.raw).alias(self.name)
+        if self.type is None:
+            return self._text().alias(self.name)
+        parsed = sf.col(self._parsed)
+        if isinstance(self.type, StructType):
+            fields = [parsed.getField(field).alias(field) for field in self.type.names]
+            parsed = sf.when(sf.col(self.raw).isNotNull(), sf.struct(*fields))
+        return parsed.alias(self.name)
+
+
+def parts(transform: TransformSettings) -> tuple[Part, Part]:
+    """Key and value. Raises Spark's exceptions for a schema that is none."""
+    from pyspark.sql.types import DataType
+
+    key, value = (
+        None if schema is None else DataType.fromDDL(schema)
+        for schema in (transform.key_schema, transform.value_schema)
+    )
+    return Part("key", transform.key_format, key), Part("value", transform.value_format, value)
+
+
+def prelude(rows: DataFrame, both: tuple[Part, Part], used: Set[str]) -> DataFrame:
+    """`rows` as the source worker emits them. A key or value not in `used` is not read at all, and
+    null in its visible column."""
+    from pyspark.sql import functions as sf
+
+    renamed = {CHUNK: "__chunk", MARK: "__mark", REASON: "__given"}
+    raw = [sf.col(name).alias(renamed.get(name, f"__{name}")) for name in rows.columns]
+    read = [part for part in both if part.name in used]
+    rows = rows.select(*raw)
+    for part in read:
+        rows = rows.select("*", *part.parsed())
+    rows = rows.select(
+        "*", sf.coalesce(sf.col("__given"), *(part.reason() for part in read)).alias("__reason")
+    )
+    live = sf.col("__mark").isNull() & sf.col("__reason").isNull()
+    rows = rows.select(
+        "*", live.alias("__live"), (live & sf.col("__value").isNotNull()).alias("__whole")
+    )
+    columns: list[Column] = []
+    by_name = {part.name: part for part in both}
+    for name in (*VISIBLE, SECRETS):
+        if name in by_name:
+            part = by_name[name]
+            columns.append(part.column() if part in read else sf.lit(None).alias(name))
+        elif f"__{name}" in rows.columns:
+            columns.append(sf.col(f"__{name}").alias(name))
+    return rows.select(*columns, *HIDDEN)

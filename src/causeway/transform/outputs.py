@@ -1,0 +1,214 @@
+"""The postlude: from the columns that a query projects to what a record is made of.
+
+| column | may be |
+|---|---|
+| key, value | string (UTF-8), binary; of format json also struct, array, map, variant |
+| headers | array<struct<key string, value string or binary>>, or a map of those |
+| timestamp | timestamp, date, or a whole number: milliseconds |
+| topic | string; null: the mirror's own |
+| partition | a whole number; null: the source's |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from causeway.transform.catalyst import Node, Place, each, id_of, name, place
+from causeway.transform.formats import Part
+from causeway.transform.refusals import Facts, Problem
+from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, REASON, SEEN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NAMES = ("key", "value", "headers", "timestamp", "topic", "partition")
+_WHOLE_NUMBERS = {"tinyint", "smallint", "int", "bigint"}
+_NESTED = {"struct", "array", "map", "variant"}
+_TEXT = {"string", "binary", "void"}
+_TOPIC = "^[a-zA-Z0-9._-]{1,249}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """A column that replaces a part. `of_record`: is or is made of `value`, so a tombstone has
+    none."""
+
+    name: str
+    type: Any
+    of_record: bool
+
+
+def recognise(
+    plan: Node, schema: Any, facts: Facts, both: tuple[Part, Part], *, by_rules: bool
+) -> dict[str, Projected]:
+    """The columns of `plan` that replace something; problems go to `facts`."""
+    names = {*NAMES, *((SEEN, REASON) if by_rules else ())}
+    formats = {part.name: part for part in both}
+    places = _places(plan)
+    found: dict[str, Projected] = {}
+    for column, field in zip(each(plan.output()), schema.fields, strict=True):
+        one, shown = id_of(column), field.name
+        label = shown.lower()
+        same_as = facts.same_as.get(one)
+        if same_as == label:
+            continue  # as it is in the view: not replaced
+        where = places.get(one, Place())
+        if problem := _problem(label, shown, field.dataType, names, formats.get(label)):
+            facts.problems.append(Problem(where, problem))
+        elif label in found:
+            facts.problems.append(Problem(where, f"it projects `{label}` twice"))
+        elif one in facts.secret:
+            problem = f"`{label}` would show a secret: use it within hmac, sha2, aes_encrypt, …"
+            facts.problems.append(Problem(where, problem))
+        else:
+            if same_as is not None:
+                facts.used.add(same_as)
+            of_record = not facts.names_null and (label == "value" or one in facts.from_value)
+            found[label] = Projected(label, field.dataType, of_record)
+    return found
+
+
+def _places(plan: Node) -> Mapping[int, Place]:
+    """Of each column where it gets its name."""
+    found: dict[int, Place] = {}
+    while plan.children().size() == 1 or name(plan) == "WithCTE":
+        if name(plan) == "Project":
+            aliases = (one for one in each(plan.projectList()) if name(one) == "Alias")
+            # An alias that is analysed anew takes the place of what it stands in.
+            found |= {id_of(alias): place(alias.child()) for alias in aliases}
+        plan = plan.plan() if name(plan) == "WithCTE" else plan.children().apply(0)
+    return found
+
+
+def _problem(label: str, shown: str, type_: Any, names: set[str], part: Part | None) -> str | None:
+    if label not in names:
+        known = ", ".join(NAMES)
+        return f"`{shown}` is not a part of a record (project only {known}: name it with AS)"
+    kind = type_.typeName() if type_.typeName() in _NESTED else type_.simpleString()
+    if kind.startswith(("string", "varchar", "char")):
+        kind = "string"
+    fits, hint = True, ""
+    match label:
+        case "key" | "value":
+            assert part is not None
+            as_json = part.format == "json" and kind in _NESTED
+            fits = kind in _TEXT or as_json
+            hint = "to_json(…)" if kind in _NESTED else "CAST(… AS STRING)"
+        case "headers":
+            fits = _are_headers(type_)
+            hint = "array(struct('name' AS key, … AS value)), or map('name', …)"
+        case "timestamp":
+            fits = kind in {"timestamp", "timestamp_ntz", "date", "int", "bigint"}
+            hint = "a timestamp, or milliseconds as a BIGINT"
+        case "partition":
+            fits = kind in _WHOLE_NUMBERS
+            hint = "an INT"
+        case "topic" | "_reason":
+            fits = kind in {"string", "void"}
+            hint = "a STRING"
+    return None if fits else f"`{label}` cannot be of the type {type_.simpleString()} (use {hint})"
+
+
+def _are_headers(type_: Any) -> bool:
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    def are(key: Any, value: Any) -> bool:
+        return isinstance(key, StringType) and isinstance(value, StringType | BinaryType)
+
+    if isinstance(type_, MapType):
+        return are(type_.keyType, type_.valueType)
+    element = type_.elementType if isinstance(type_, ArrayType) else None
+    return (
+        isinstance(element, StructType)
+        and [one.lower() for one in element.names] == ["key", "value"]
+        and are(element.fields[0].dataType, element.fields[1].dataType)
+    )
+
+
+def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
+    """Rows as `rows.OUTPUT`, of what the rewritten query projects and the hidden columns."""
+    from pyspark.sql import functions as sf
+
+    null = sf.lit(None)
+    columns = {
+        "topic": null.cast("string"),
+        "partition": null.cast("int"),
+        "offset": sf.col("__offset"),
+        "timestamp": sf.col("__timestamp"),
+        "key": sf.col("__key"),
+        "value": sf.col("__value"),
+        "headers": sf.col("__headers"),
+    }
+    reasons, seen, by_rule = [], sf.lit(0).cast("bigint"), null.cast("string")
+    for one in found.values():
+        ready = sf.col("__whole") if one.of_record else sf.col("__live")
+        tombstone = sf.col("__live") & ~sf.col("__whole")
+        match one.name:
+            case "_seen":
+                seen = sf.coalesce(sf.when(ready, sf.col(SEEN)), seen).cast("bigint")
+                continue
+            case "_reason":
+                by_rule = sf.when(ready, sf.col(REASON).cast("string"))
+                continue
+            case "timestamp" if one.of_record:
+                columns[one.name] = sf.when(ready, _encoded(one)).when(tombstone, columns[one.name])
+            case "key" | "headers" if one.of_record:
+                # As it was it might show what the query takes away.
+                why = f"a tombstone, and its {one.name} is made of the value"
+                reasons.append(sf.when(tombstone, sf.lit(why)))
+                columns[one.name] = sf.when(ready, _encoded(one))
+            case _:
+                columns[one.name] = sf.when(ready, _encoded(one))
+        if wrong := _wrong(one):
+            reasons.append(sf.when(ready & wrong[0], sf.lit(wrong[1])))
+    return rows.select(
+        sf.col("__chunk").alias(CHUNK),
+        sf.col("__mark").alias(MARK),
+        sf.coalesce(sf.col("__reason"), by_rule, *reasons).alias(REASON),
+        seen.alias(SEEN),
+        *(column.alias(name) for name, column in columns.items()),
+    )
+
+
+def _encoded(one: Projected) -> Column:
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import DataType, IntegralType, MapType
+
+    column, type_ = sf.col(one.name), one.type
+    match one.name:
+        case "key" | "value":
+            if type_.typeName() in _NESTED:
+                column = sf.to_json(column)
+            return column.cast("binary")
+        case "headers":
+            entries = sf.map_entries(column) if isinstance(type_, MapType) else column
+            return sf.coalesce(entries, sf.array()).cast(DataType.fromDDL(HEADERS_TYPE))
+        case "timestamp" if isinstance(type_, IntegralType):
+            return sf.timestamp_millis(column)
+        case "timestamp":
+            return column.cast("timestamp")
+        case "partition":
+            return column.cast("int")
+    return column.cast("string")
+
+
+def _wrong(one: Projected) -> tuple[Column, str] | None:
+    """When a record cannot be made of what was projected, and the reason."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import MapType
+
+    column = sf.col(one.name)
+    match one.name:
+        case "headers" if not isinstance(one.type, MapType):
+            nameless = sf.exists(column, lambda header: header["key"].isNull() | header.isNull())
+            return sf.coalesce(nameless, sf.lit(False)), "a header has no key"
+        case "timestamp":
+            early = _encoded(one) < sf.timestamp_millis(sf.lit(0).cast("bigint"))
+            return column.isNull() | early, "its timestamp is null, or before 1970"
+        case "topic":
+            return ~column.rlike(_TOPIC), "its topic is no legal name"
+        case "partition":
+            return column < 0, "its partition is negative"
+    return None

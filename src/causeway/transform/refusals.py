@@ -1,0 +1,263 @@
+"""What a transform's analysed plan says, and what of it is refused.
+
+A transform goes row by row, and makes of a record the same whenever it is sent again: recovery
+counts on it. So a plan may have projections, filters and generators over the view `records`, and
+no expression that is not deterministic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.transform.catalyst import Node, Place, conjuncts, each, id_of, name, place, references
+from causeway.transform.rows import SECRETS
+
+_ROW_BY_ROW = "a transform goes record by record: SELECT, WHERE and explode are what it may use"
+_AGAIN = "a record must become the same whenever it is sent again"
+_NODES = {
+    "Aggregate": "an aggregate (GROUP BY, DISTINCT, count, sum, …)",
+    "Distinct": "DISTINCT",
+    "Deduplicate": "DISTINCT",
+    "Join": "a join",
+    "LateralJoin": "a lateral join",
+    "AsOfJoin": "a join",
+    "Sort": "ORDER BY",
+    "GlobalLimit": "LIMIT",
+    "LocalLimit": "LIMIT",
+    "Tail": "a limit",
+    "Offset": "OFFSET",
+    "Window": "a window function",
+    "Union": "UNION",
+    "UnionLoop": "a recursive query",
+    "Intersect": "INTERSECT",
+    "Except": "EXCEPT",
+    "Sample": "TABLESAMPLE",
+    "Repartition": "a repartition",
+    "RepartitionByExpression": "a repartition",
+    "Expand": "a query of several groupings",
+    "Pivot": "PIVOT",
+    "MapInPandas": "mapInPandas",
+    "MapInArrow": "mapInArrow",
+    "PythonMapInArrow": "mapInArrow",
+}
+_SUBQUERIES = {"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"}
+_NOW = {
+    "CurrentTimestamp",
+    "CurrentDate",
+    "CurrentTime",
+    "Now",
+    "LocalTimestamp",
+    "CurrentUser",
+    "CurrentDatabase",
+    "CurrentCatalog",
+    "CurrentPath",
+}
+_UDFS = {"PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
+_COLLECTIONS = {"Explode", "PosExplode", "Inline"}
+# What hands on a secret as it is, or as good as.
+_CARRIERS = {
+    *("Alias", "Cast", "Coalesce", "If", "CaseWhen", "Concat", "ConcatWs", "CreateNamedStruct"),
+    *("CreateArray", "CreateMap", "StructsToJson", "GetStructField", "Upper", "Lower", "Base64"),
+    *("Hex", "Encode", "Reverse", "Substring", "StringTrim"),
+}
+_EXPLODES = "use explode, posexplode or inline (also with _outer), or json_tuple"
+
+
+class Problem(NamedTuple):
+    place: Place
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}{self.text}"
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a plan does. Columns are known by their ids in Catalyst."""
+
+    from_value: set[int]  # made of `value`, or `value` itself
+    same_as: dict[int, str]  # as it is in the view: the view's column
+    problems: list[Problem] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)  # columns of the view that something is made of
+    names_null: bool = False  # says `value IS NULL`, or IS NOT NULL: it treats tombstones itself
+    secret: set[int] = field(default_factory=set)  # hand on a secret
+
+    def reads_value(self, expression: Node) -> bool:
+        return not self.from_value.isdisjoint(references(expression))
+
+    def of_record(self, expression: Node) -> bool:
+        """Whether tombstones pass it unevaluated."""
+        return not self.names_null and self.reads_value(expression)
+
+
+def examine(plan: Node, view: Node) -> Facts:
+    """`view`: the plan that `records` stands for."""
+    columns = {id_of(column): str(column.name()) for column in each(view.output())}
+    value = {one for one, name_ in columns.items() if name_ == "value"}
+    facts = Facts(from_value=value, same_as=dict(columns))
+    facts.secret |= {one for one, name_ in columns.items() if name_ == SECRETS}
+    _Examiner(facts, set(columns)).plan(plan)
+    return facts
+
+
+class _Examiner:
+    def __init__(self, facts: Facts, view: set[int]) -> None:
+        self._facts = facts
+        self._view = view
+        self._tables: dict[int, Node] = {}  # of WITH, by Spark's number
+        self._within: Node | None = None  # the expression that is looked at
+
+    def plan(self, node: Node) -> None:
+        match kind := name(node):
+            case "Project":
+                self.plan(node.child())
+                for column in each(node.projectList()):
+                    self._column(column)
+            case "Filter":
+                self.plan(node.child())
+                for condition in conjuncts(node.condition()):
+                    self._expression(condition)
+            case "Generate":
+                self.plan(node.child())
+                self._generate(node)
+            case "SubqueryAlias" | "View" | "PipeOperator":
+                self.plan(node.child())
+            case "WithCTE":
+                self._tables |= {int(one.id()): one.child() for one in each(node.cteDefs())}
+                self.plan(node.plan())
+            case "CTERelationRef" if int(node.cteId()) in self._tables:
+                self._table(node)
+            case _ if {id_of(column) for column in each(node.output())} == self._view and (
+                node.children().isEmpty()
+            ):
+                pass
+            case _:
+                self._refused(kind, node)
+
+    def _table(self, node: Node) -> None:
+        table = self._tables[int(node.cteId())]
+        self.plan(table)
+        for there, here in zip(each(table.output()), each(node.output()), strict=True):
+            self._same(id_of(there), id_of(here))
+
+    def _same(self, there: int, here: int) -> None:
+        facts = self._facts
+        if there in facts.same_as:
+            facts.same_as[here] = facts.same_as[there]
+        if there in facts.from_value:
+            facts.from_value.add(here)
+        if there in facts.secret:
+            facts.secret.add(here)
+
+    def _refused(self, kind: str, node: Node) -> None:
+        if what := _NODES.get(kind):
+            self._problem(node, f"{what} cannot be used ({_ROW_BY_ROW})")
+        elif node.children().isEmpty():
+            self._problem(node, "it reads something else than the view `records`")
+        else:
+            self._problem(node, f"{kind} cannot be used ({_ROW_BY_ROW})")
+        if kind == "GlobalLimit":
+            node = node.child()
+        if node.children().size() == 1:
+            self.plan(node.children().apply(0))
+
+    def _problem(self, node: Node, text: str) -> None:
+        problem = Problem(place(node) or place(self._within or node), text)
+        if problem not in self._facts.problems:
+            self._facts.problems.append(problem)
+
+    def _column(self, column: Node) -> None:
+        if name(column) != "Alias":
+            return  # as it comes from below
+        facts, child, here = self._facts, column.child(), id_of(column)
+        if name(child) == "AttributeReference":
+            self._same(id_of(child), here)
+            return
+        self._expression(child)
+        if facts.reads_value(child):
+            facts.from_value.add(here)
+        if self._carries(child):
+            facts.secret.add(here)
+
+    def _carries(self, expression: Node) -> bool:
+        if name(expression) == "AttributeReference":
+            return id_of(expression) in self._facts.secret
+        return name(expression) in _CARRIERS and any(
+            self._carries(child) for child in each(expression.children())
+        )
+
+    def _generate(self, node: Node) -> None:
+        generator, facts = node.generator(), self._facts
+        self._expression(generator)
+        if name(generator) not in _COLLECTIONS | {"JsonTuple"}:
+            function = generator.prettyName()
+            self._problem(generator, f"{function}() cannot be used as a generator ({_EXPLODES})")
+        for column in each(node.generatorOutput()):
+            if facts.reads_value(generator):
+                facts.from_value.add(id_of(column))
+            if any(self._carries(child) for child in each(generator.children())):
+                facts.secret.add(id_of(column))
+
+    def _expression(self, expression: Node) -> None:
+        """Of a whole expression, not a part."""
+        facts = self._facts
+        facts.used |= {facts.same_as[one] for one in references(expression) if one in facts.same_as}
+        before = len(facts.problems)
+        self._within = expression
+        self._parts(expression)
+        if len(facts.problems) == before and not expression.deterministic():
+            culprit = _least(expression)
+            what = f"{culprit.prettyName()}() gives another result each time"
+            self._problem(culprit, f"{what}, and {_AGAIN}")
+        self._within = None
+
+    def _parts(self, expression: Node) -> None:
+        kind = name(expression)
+        children = list(each(expression.children()))
+        if kind in _SUBQUERIES:
+            self._problem(expression, f"a subquery cannot be used ({_ROW_BY_ROW})")
+        elif kind in _NOW:
+            what = f"{expression.prettyName()}() depends on when and by whom it is asked"
+            self._problem(expression, f"{what}, and {_AGAIN}")
+        elif kind in _UDFS:
+            self._problem(
+                expression,
+                "a user-defined function cannot be used, as Spark would also call it for rows that "
+                "are no records (use functions of Spark SQL)",
+            )
+        elif kind == "AesEncrypt":
+            self._aes(expression)
+        elif kind in ("IsNull", "IsNotNull", "AtLeastNNonNulls"):
+            self._facts.names_null |= any(self._is_value(child) for child in children)
+        for child in children:
+            self._parts(child)
+
+    def _is_value(self, expression: Node) -> bool:
+        while name(expression) == "Cast":
+            expression = expression.child()
+        same_as = self._facts.same_as
+        return name(expression) == "AttributeReference" and (
+            same_as.get(id_of(expression)) == "value"
+        )
+
+    def _aes(self, expression: Node) -> None:
+        """Without an IV Spark draws a random one, yet calls the result deterministic."""
+        mode, iv = expression.mode(), expression.iv()
+        if mode.foldable() and str(mode.eval(None)).upper() == "ECB":
+            return
+        if iv.foldable():
+            what = "always the same IV" if iv.eval(None) else "no IV, so it draws a random one"
+            self._problem(
+                expression,
+                f"aes_encrypt has {what} (derive one that differs from record to record, of topic, "
+                "partition and offset, or use the rule `encrypt`, which does it)",
+            )
+
+
+def _least(expression: Node) -> Node:
+    """The innermost part that is not deterministic."""
+    for child in each(expression.children()):
+        if not child.deterministic():
+            return _least(child)
+    return expression

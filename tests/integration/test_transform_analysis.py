@@ -1,0 +1,454 @@
+"""Queries that people write, analysed, rewritten and run by a real Spark on rows at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.errors import ConfigError
+from causeway.transform.analysis import SESSION, prepare
+from causeway.transform.rows import OUTPUT
+from tests.harness.transforms import (
+    TIME,
+    record,
+    rows_of,
+    run,
+    settings,
+    spark_session,
+    values,
+)
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with spark_session() as session:
+        yield session
+
+
+def offsets(rows: list[Any]) -> list[int]:
+    return [row.offset for row in rows]
+
+
+def refusal(session: Any, sql: str, **fields: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        prepare(session, settings(sql, **fields))
+    assert str(caught.value).startswith("use A->B.causeway.transform.pii.sql (line 7): ")
+    return str(caught.value)
+
+
+def test_what_is_not_named_stays_byte_for_byte(session: Any) -> None:
+    odd = b'\xff\x00{"a" :  1 }'
+    (row,) = run(
+        session,
+        settings("SELECT 'new' AS key FROM records", value_format="json"),
+        [record(5, odd, key=b"\xfe")],
+    )
+    assert (row.key, row.value, row.timestamp.timestamp()) == (b"new", odd, TIME.timestamp())
+    assert [tuple(header) for header in row.headers] == [("h", b"\xff")]
+    assert (row.offset, row.topic, row.partition, row._reason, row._seen) == (
+        5,
+        None,
+        None,
+        None,
+        0,
+    )
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM records", "SELECT key, value FROM records;"])
+def test_columns_that_are_only_passed_replace_nothing(session: Any, sql: str) -> None:
+    transform = settings(sql, key_format="json", value_format="json", secrets={"X": "s3cret"})
+    prepared = prepare(session, transform)
+    assert prepared.replaces == frozenset()
+    (row,) = run(session, transform, [record(0, b"not JSON", key=b"nor this")])
+    assert (row.key, row.value, row._reason) == (b"nor this", b"not JSON", None)
+
+
+def test_the_rows_have_the_types_of_the_plan(session: Any) -> None:
+    from pyspark.sql.types import StructType
+
+    prepared = prepare(
+        session, settings("SELECT upper(key) AS key FROM records", key_format="string")
+    )
+    assert prepared.replaces == {"key"}
+    frame = prepared.apply(rows_of(session, prepared, []))
+    names = [(one.name, one.dataType) for one in frame.schema]
+    assert names == [(one.name, one.dataType) for one in StructType.fromDDL(OUTPUT)]
+
+
+def test_where_drops_records_and_no_marker_and_order_stays(session: Any) -> None:
+    texts = [json.dumps({"n": n, "country": "DE" if n % 3 else "US"}).encode() for n in range(30)]
+    sql = "SELECT * FROM records WHERE get_json_object(value, '$.country') = 'US'"
+    found = run(session, settings(sql, value_format="json"), values(*texts))
+    assert offsets(found) == list(range(0, 30, 3))
+
+
+def test_a_condition_that_throws_on_nulls_meets_no_marker(session: Any) -> None:
+    sql = (
+        "SELECT CAST(coalesce(value, raise_error('met')) AS STRING) AS value "
+        "FROM records WHERE coalesce(value, raise_error('met')) != 'b'"
+    )
+    rows = [*values(b"a", b"b"), record(2, b"x", _reason="it cannot be decoded")]
+    found = run(session, settings(sql, value_format="string"), rows)
+    assert [(row.offset, row.value, row._reason) for row in found] == [
+        (0, b"a", None),
+        (2, None, "it cannot be decoded"),
+    ]
+
+
+def test_everything_can_be_replaced(session: Any) -> None:
+    sql = """
+        SELECT sha2(key, 256) AS key, concat(value, '!') AS value,
+            map('a', 'b') AS headers, 1000 AS timestamp, 'other' AS topic, 7L AS `partition`
+        FROM records
+    """
+    (row,) = run(session, settings(sql, key_format="string", value_format="string"), values(b"v"))
+    assert (row.value, row.topic, row.partition) == (b"v!", "other", 7)
+    assert len(row.key) == 64
+    assert [tuple(header) for header in row.headers] == [("a", b"b")]
+    assert row.timestamp.timestamp() == 1
+
+
+def test_json_that_is_none_is_refused_where_it_is_read(session: Any) -> None:
+    texts = [
+        b'{"a": 1}',
+        b'{"a": 1',
+        b'{"a": 1} x',
+        b"",
+        b'{"a": "\xff"}',
+        b"null",
+        b"[1]",
+        b'{"a": 01}',
+    ]
+    sql = "SELECT get_json_object(value, '$.a') AS value FROM records"
+    found = run(session, settings(sql, value_format="json"), values(*texts))
+    reasons = [row._reason for row in found]
+    no = "value is not JSON"
+    assert reasons == [None, no, no, no, no, None, None, no]
+    assert found[0].value == b"1"
+    assert all(row.value is None for row in found[1:])
+
+
+def test_a_struct_is_read_by_its_schema_and_written_as_json(session: Any) -> None:
+    sql = """
+        SELECT struct(value.a + 1 AS a, upper(value.b) AS b) AS value FROM records WHERE value.a > 1
+    """
+    transform = settings(sql, value_format="json", value_schema="a int, b string")
+    texts = [
+        b'{"a": 2, "b": "x", "c": 0}',
+        b'{"a": 1}',
+        b'{"a": "two"}',
+        b"[2]",
+        b'{"a": 2',
+        b"null",
+    ]
+    found = run(session, transform, values(*texts))
+    assert [row.offset for row in found] == [0, 2, 3, 4, 5]
+    assert json.loads(found[0].value) == {"a": 3, "b": "X"}
+    assert {row._reason for row in found[1:]} == {"value does not fit its schema"}
+
+
+def test_a_text_must_be_utf_8(session: Any) -> None:
+    sql = "SELECT upper(key) AS key FROM records"
+    rows = [record(0, b"", key="ä".encode()), record(1, b"", key=b"\xff")]
+    found = run(session, settings(sql, key_format="string"), rows)
+    assert [(row.key, row._reason) for row in found] == [
+        ("Ä".encode(), None),
+        (None, "key is not UTF-8"),
+    ]
+
+
+def test_tombstones_pass_what_reads_the_value_and_obey_the_rest(session: Any) -> None:
+    sql = """
+        SELECT sha2(key, 256) AS key, concat(v, '!') AS value
+        FROM (SELECT key, upper(value) AS v FROM records)
+        WHERE v = 'YES' AND key != 'b'
+    """
+    rows = [
+        record(0, b"yes", key=b"a"),
+        record(1, b"no", key=b"a"),
+        record(2, None, key=b"a"),
+        record(3, None, key=b"b"),
+    ]
+    found = run(session, settings(sql, key_format="string", value_format="string"), rows)
+    assert offsets(found) == [0, 2]
+    assert [row.value for row in found] == [b"YES!", None]
+    assert found[0].key == found[1].key != b"a"
+
+
+def test_a_query_that_names_tombstones_treats_them_itself(session: Any) -> None:
+    drop = "SELECT * FROM records WHERE value IS NOT NULL AND value != 'x'"
+    assert offsets(run(session, settings(drop, value_format="string"), values(b"a", None))) == [0]
+    fill = "SELECT IF(value IS NULL, 'gone', value) AS value FROM records"
+    found = run(session, settings(fill, value_format="string"), values(b"a", None))
+    assert [row.value for row in found] == [b"a", b"gone"]
+
+
+def test_a_tombstone_whose_key_would_come_of_its_value_is_refused(session: Any) -> None:
+    sql = "SELECT get_json_object(value, '$.id') AS key FROM records"
+    found = run(session, settings(sql, value_format="json"), values(b'{"id": 1}', None))
+    assert [(row.key, row._reason) for row in found] == [
+        (b"1", None),
+        (None, "a tombstone, and its key is made of the value"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT explode(split(value, ',')) AS value FROM records",
+        "SELECT item AS value FROM records LATERAL VIEW explode(split(value, ',')) t AS item",
+        "SELECT item.x AS value FROM (SELECT explode(transform(split(value, ','), "
+        "x -> named_struct('x', x))) AS item FROM records)",
+    ],
+)
+def test_explode_makes_several_of_one(session: Any, sql: str) -> None:
+    found = run(session, settings(sql, value_format="string"), values(b"a,b", b"c", None, b"d,e"))
+    assert offsets(found) == [0, 0, 1, 2, 3, 3]
+    assert [row.value for row in found] == [b"a", b"b", b"c", None, b"d", b"e"]
+
+
+def test_explode_drops_what_has_no_elements_and_keeps_null_ones(session: Any) -> None:
+    lists = "from_json(value, 'array<string>')"
+    rows = values(b'["a", null]', b"[]", b'["b"]')
+    inner = settings(f"SELECT explode({lists}) AS value FROM records", value_format="json")
+    assert offsets(run(session, inner, rows)) == [0, 0, 2]
+    outer = settings(f"SELECT explode_outer({lists}) AS value FROM records", value_format="json")
+    assert offsets(run(session, outer, rows)) == [0, 0, 1, 2]
+
+
+def test_names_given_by_with_are_looked_through(session: Any) -> None:
+    sql = """
+        WITH young AS (SELECT key, value.name AS name FROM records WHERE value.age < 30),
+            named AS (SELECT * FROM young WHERE name IS NOT NULL)
+        SELECT upper(name) AS value FROM named
+    """
+    texts = [b'{"age": 20, "name": "x"}', b'{"age": 40, "name": "y"}', b'{"age": 20}', None]
+    transform = settings(sql, value_format="json", value_schema="age int, name string")
+    found = run(session, transform, values(*texts))
+    assert [(row.offset, row.value) for row in found] == [(0, b"X"), (3, None)]
+
+
+def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> None:
+    def reason(projection: str) -> str | None:
+        (row,) = run(session, settings(f"SELECT {projection} FROM records"), values(b"v"))
+        return None if row._reason is None else str(row._reason)
+
+    assert reason("-1 AS `partition`") == "its partition is negative"
+    assert reason("'a b' AS topic") == "its topic is no legal name"
+    assert reason("CAST(NULL AS STRING) AS topic") is None
+    assert reason("-5 AS timestamp") == "its timestamp is null, or before 1970"
+    nameless = "array(struct(CAST(NULL AS STRING) AS key, 'x' AS value)) AS headers"
+    assert reason(nameless) == "a header has no key"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT count(*) AS value FROM records", "line 1, position 1: an aggregate"),
+        ("SELECT DISTINCT key FROM records", "DISTINCT"),
+        ("SELECT key FROM records GROUP BY key", "an aggregate"),
+        ("SELECT a.key FROM records a JOIN records b ON a.key = b.key", "position 29: a join"),
+        ("SELECT key FROM records ORDER BY key", "ORDER BY"),
+        ("SELECT key FROM records\n  LIMIT 5", "LIMIT"),
+        ("SELECT key FROM records LIMIT 5 OFFSET 2", "LIMIT"),
+        ("SELECT key FROM records UNION ALL SELECT key FROM records", "UNION"),
+        ("SELECT key FROM records TABLESAMPLE (5 ROWS)", "LIMIT"),
+        ("SELECT key FROM records TABLESAMPLE (50 PERCENT)", "TABLESAMPLE"),
+        ("SELECT row_number() OVER (ORDER BY key) AS value FROM records", "a window function"),
+        ("SELECT key FROM records\nWHERE key IN (SELECT X'00')", "line 2, position 11: a subquery"),
+        ("SELECT (SELECT max(id) FROM range(3)) AS value FROM records", "position 8: a subquery"),
+        ("SELECT 'x' AS value", "something else than the view `records`"),
+        ("SELECT 'x' AS value FROM range(3)", "something else than the view `records`"),
+        ("SELECT key FROM elsewhere", "line 1, position 17: The table or view `elsewhere`"),
+        ("SELECT keyy FROM records", "line 1, position 8: A column, variable, or function"),
+        ("SELECT foo(key) AS key FROM records", "line 1, position 8: Cannot resolve routine `foo`"),
+        ("SELECT key FROM\n records WHERE key = = 3", "line 2, position 22: Syntax error"),
+        ("DROP TABLE records", "Syntax error"),
+        ("SELECT rand() AS value FROM records", "position 8: rand() gives another result"),
+        ("SELECT rand(5) AS value FROM records", "rand() gives another result"),
+        ("SELECT uuid() AS value FROM records", "uuid() gives another result"),
+        ("SELECT key FROM records\nWHERE rand() > 0.5", "line 2, position 7: rand()"),
+        ("SELECT shuffle(array(1, 2))[0] AS partition FROM records", "shuffle() gives another"),
+        ("SELECT monotonically_increasing_id() AS timestamp FROM records", "another result"),
+        ("SELECT spark_partition_id() AS partition FROM records", "another result"),
+        ("SELECT input_file_name() AS key FROM records", "another result"),
+        ("SELECT current_timestamp() AS timestamp FROM records", "depends on when"),
+        ("SELECT now() AS timestamp FROM records", "depends on when"),
+        ("SELECT localtimestamp() AS timestamp FROM records", "depends on when"),
+        ("SELECT current_date() AS timestamp FROM records", "depends on when"),
+        ("SELECT 1000 * unix_timestamp() AS timestamp FROM records", "depends on when"),
+        ("SELECT current_user() AS key FROM records", "by whom"),
+        ("SELECT reflect('java.util.UUID', 'randomUUID') AS key FROM records", "another result"),
+        (
+            "SELECT\n  aes_encrypt(value, secrets.K) AS value FROM records",
+            "line 2, position 3: aes_encrypt has no IV",
+        ),
+        (
+            "SELECT aes_encrypt(value, secrets.K, 'GCM', 'DEFAULT', '123456789012') AS value "
+            "FROM records",
+            "aes_encrypt has always the same IV",
+        ),
+        ("SELECT secrets.K AS value FROM records", "`value` would show a secret"),
+        ("SELECT to_json(secrets) AS key FROM records", "`key` would show a secret"),
+        ("SELECT k AS key FROM (SELECT secrets.K AS k FROM records)", "would show a secret"),
+        ("SELECT offset + 1 AS offset FROM records", "`offset` is not a part of a record"),
+        ("SELECT key AS name FROM records", "`name` is not a part of a record"),
+        ("SELECT 'a' AS _reason FROM records", "`_reason` is not a part of a record"),
+        ("SELECT 'a' AS key, 'b' AS KEY FROM records", "it projects `key` twice"),
+        ("SELECT 5 AS value FROM records", "line 1, position 8: `value` cannot be of the type int"),
+        ("SELECT array(1) AS value FROM records", "(use to_json(…))"),
+        ("SELECT key AS timestamp FROM records", "`timestamp` cannot be of the type binary"),
+        ("SELECT key AS headers FROM records", "`headers` cannot be of the type binary"),
+        ("SELECT 5 AS topic FROM records", "`topic` cannot be of the type int"),
+        ("SELECT stack(2, 'a', 'b') AS value FROM records", "stack() cannot be used"),
+    ],
+)
+def test_what_is_refused_and_where(session: Any, sql: str, said: str) -> None:
+    assert said in refusal(session, sql, secrets={"K": "0123456789abcdef"})
+
+
+def test_a_refusal_is_one_line_and_nothing_is_logged(
+    session: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "\n" not in refusal(session, "SELECT keyy FROM records")
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+
+
+def test_all_problems_are_told_at_once(session: Any) -> None:
+    said = refusal(session, "SELECT uuid() AS value, 5 AS x\nFROM records ORDER BY key")
+    assert said.count("\n  ") == 3
+    assert "line 1, position 8: uuid()" in said
+    assert "line 1, position 25: `x`" in said
+
+
+def test_aes_with_an_iv_of_its_own_or_without_need_of_one_is_allowed(session: Any) -> None:
+    iv = "substring(sha2(concat(topic, `partition`, offset), 256), 1, 12)"
+    for arguments in (f"'GCM', 'DEFAULT', {iv}", "'ECB'"):
+        sql = f"SELECT aes_encrypt(value, secrets.K, {arguments}) AS value FROM records"
+        transform = settings(sql, secrets={"K": "0123456789abcdef"})
+        first, second = (run(session, transform, values(b"v"))[0].value for _ in range(2))
+        assert first == second != b"v"
+
+
+def test_a_schema_that_is_none_is_refused(session: Any) -> None:
+    said = refusal(session, "SELECT key FROM records", value_format="json", value_schema="a intt")
+    assert "its schema is not Spark DDL" in said
+
+
+def test_secrets_are_in_no_plan(session: Any) -> None:
+    sql = (
+        "SELECT sha2(concat(secrets.SALT, key), 256) AS key FROM records WHERE key != secrets.SALT"
+    )
+    transform = settings(sql, key_format="string", secrets={"SALT": "s3cret-salt"})
+    prepared = prepare(session, transform)
+    schema = prepared.input
+    assert schema["secrets"].dataType.names == ["SALT"]
+    frame = prepared.apply(session.range(1).mapInArrow(lambda batches: batches, schema))
+    execution = frame._jdf.queryExecution()
+    assert "s3cret-salt" not in execution.toString()
+    assert "s3cret" not in repr(prepared)
+    (row,) = run(session, transform, values(b"v"))
+    assert len(row.key) == 64
+
+
+def test_the_session_is_its_own_and_has_the_fixed_settings(session: Any) -> None:
+    prepared = prepare(session, settings("SELECT key FROM records"))
+    own = prepared.apply(rows_of(session, prepared, [])).sparkSession
+    assert {key: own.conf.get(key) for key in SESSION} == SESSION
+    assert not session.catalog.tableExists("records")
+
+
+FUNCTIONS = """
+from pyspark.sql import functions as sf
+
+def mask(records):
+    masked = records.withColumn("value", sf.concat(sf.lit("***"), sf.right("value", sf.lit(2))))
+    return masked.where(sf.col("key") != "b").drop("offset")
+
+def lines(records):
+    return records.select("key", sf.explode(sf.split("value", ",")).alias("value"))
+
+def nothing(records):
+    return None
+
+def random(records):
+    return records.where(sf.rand() > 0.5)
+
+def joined(records):
+    return records.join(records.sparkSession.range(3), "id")
+
+def other(records):
+    return records.sparkSession.range(3).select(sf.col("id").cast("string").alias("key"))
+
+def crossed(records):
+    return records.crossJoin(records.sparkSession.range(3)).select("key")
+
+def broken(records):
+    return records.undefined_thing + 1
+
+def user_defined(records):
+    return records.withColumn("value", sf.udf(lambda text: text.upper())("value"))
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_functions.py").write_text(FUNCTIONS)
+    (tmp_path / "my_broken.py").write_text("import not_there_at_all\n")
+    monkeypatch.delitem(__import__("sys").modules, "my_functions", raising=False)
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_function_from_data_frame_to_data_frame(session: Any) -> None:
+    formats = {"key_format": "string", "value_format": "string"}
+    mask = settings(python="my_functions:mask", **formats)
+    rows = [record(0, b"12345"), record(1, b"12345", key=b"b"), record(2, None)]
+    found = run(session, mask, rows)
+    assert [(row.offset, row.value) for row in found] == [(0, b"***45"), (2, None)]
+    assert prepare(session, mask).sql is None
+    lines = settings(python="my_functions:lines", **formats)
+    assert [row.value for row in run(session, lines, values(b"a,b", b"c"))] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("not_there_at_all:f", "not_there_at_all cannot be imported: ModuleNotFoundError"),
+        ("my_broken:f", "my_broken cannot be imported: ModuleNotFoundError: No module named"),
+        ("my_functions:absent", "the module my_functions has no absent"),
+        ("my_functions:nothing", "returned a NoneType, not a DataFrame"),
+        ("my_functions:random", "my_functions.py:15: rand() gives another result"),
+        ("my_functions:joined", "my_functions:joined: "),
+        ("my_functions:other", "something else than the view `records`"),
+        ("my_functions:crossed", "a join cannot be used"),
+        ("my_functions:broken", "my_functions:broken: "),
+        ("my_functions:user_defined", "a user-defined function cannot be used"),
+    ],
+)
+def test_a_function_that_cannot_be_used(session: Any, function: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"line 7") as caught:
+        prepare(session, settings(python=function))
+    assert said in str(caught.value)
+
+
+def test_rules_may_refuse_records_and_say_which_paths_they_saw(session: Any) -> None:
+    sql = (
+        "SELECT upper(value) AS value, IF(value = 'bad', 'it is bad', NULL) AS _reason, "
+        "length(value) AS _seen FROM records"
+    )
+    transform = settings(rules="upper value", value_format="string")
+    found = run(session, transform, values(b"good", b"bad", None), sql=sql)
+    assert [(row.value, row._reason, row._seen) for row in found] == [
+        (b"GOOD", None, 4),
+        (b"BAD", "it is bad", 3),
+        (None, None, 0),
+    ]
