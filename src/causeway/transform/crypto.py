@@ -1,0 +1,157 @@
+"""What the rules `encrypt`, `hash` and `tokenise` make of keys and fields, and how to read it back.
+
+A field that is encrypted, and what a reader needs besides the key (all text is UTF-8):
+
+    field  = "cw1:" key id ":" base64 of box      (id in the field)
+           | base64 of box                        (id in a header, for fields within JSON)
+           | box                                  (id in a header, for a whole value, key, header)
+    box    = 0x01, salt (16 bytes), iv (12 bytes), ciphertext, tag (16 bytes)
+    salt, iv = the first 28 bytes of HMAC-SHA-256(key, "causeway nonce", place, text)
+    ciphertext, tag = AES-GCM, key HMAC-SHA-256(key, "causeway key", salt) cut to the key's length,
+                      additional data: key id, a space, and the field's path
+    place  = topic, partition, offset and path, a zero byte after each
+    text   = the field's JSON text; the bytes of a whole value, key or header
+
+So the same record always becomes the same bytes, which exactly once needs, and no key and IV come
+twice but for the same text at the same place. Paths are as in rules, `value.$.items[*].name`, with
+`[*]` for every index. A header `causeway-encrypted` says `key id path` of what has no id itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+
+from causeway.errors import CausewayError
+
+HEADER = "causeway-encrypted"
+PREFIX = "cw1:"
+VERSION = b"\x01"
+NONCE_LABEL, KEY_LABEL = "causeway nonce", "causeway key"
+SALT_BYTES, IV_BYTES = 16, 12
+AES_BYTES = (16, 24, 32)
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_INDEX = re.compile(r"\[[0-9]+\]")
+
+
+class DecryptError(CausewayError):
+    """A field that the given keys cannot read, or that was changed. Holds no text of the field."""
+
+    exit_code = 7
+
+
+def is_hex(key: str) -> bool:
+    """Whether a key's text is read as hex; else it is base64."""
+    return _HEX.fullmatch(key) is not None
+
+
+def aes_key(text: str) -> bytes:
+    """A key as people write it, hex or base64. Raises ValueError, which does not quote it: for what
+    is neither, or has not 128, 192 or 256 bits."""
+    try:
+        key = bytes.fromhex(text) if is_hex(text) else base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("it is neither hex nor base64") from None
+    if len(key) not in AES_BYTES:
+        raise ValueError(f"it has {len(key)} bytes; AES takes 16, 24 or 32")
+    return key
+
+
+class Keys:
+    """Keys by their ids, the names of the secrets. `repr` shows the ids alone."""
+
+    def __init__(self, keys: Mapping[str, str | bytes]) -> None:
+        """Texts are hex or base64. Raises ValueError."""
+        self._keys: dict[str, bytes] = {}
+        for name, key in keys.items():
+            try:
+                self._keys[name] = aes_key(key if isinstance(key, str) else key.hex())
+            except ValueError as error:
+                raise ValueError(f"the key {name}: {error}") from None
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._keys[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __repr__(self) -> str:
+        return f"Keys({', '.join(self._keys)})"
+
+
+def decrypt_field(text: str, keys: Keys, path: str, key_id: str | None = None) -> Any:
+    """What a field within JSON was: text, a number, an object … `path`: as in rules, like
+    `value.$.name`. `key_id`: from the header, where the field has none. Raises DecryptError."""
+    if text.startswith(PREFIX):
+        key_id, _, text = text.removeprefix(PREFIX).partition(":")
+    return json.loads(_open(_unbase64(text, path), keys, path, key_id))
+
+
+def decrypt_value(data: bytes, keys: Keys, path: str = "value", key_id: str | None = None) -> bytes:
+    """The bytes that a whole value, key or header was; as `decrypt_field`."""
+    prefix = PREFIX.encode()
+    if data.startswith(prefix):
+        name, _, text = data.removeprefix(prefix).decode(errors="replace").partition(":")
+        return _open(_unbase64(text, path), keys, path, name)
+    return _open(data, keys, path, key_id)
+
+
+def common_path(path: str) -> str:
+    """With `[*]` for each index, as the additional data has it."""
+    return _INDEX.sub("[*]", path)
+
+
+def encrypt(data: bytes, key: bytes, key_id: str, place: tuple[str, int, int], path: str) -> bytes:
+    """The box for `data`, byte for byte as the rules' SQL makes it. `place`: topic, partition,
+    offset; `path` with indices."""
+    where = "\0".join((*map(str, place), path, ""))
+    nonce = _hmac(key, NONCE_LABEL.encode() + where.encode() + data)
+    salt, iv = nonce[:SALT_BYTES], nonce[SALT_BYTES : SALT_BYTES + IV_BYTES]
+    aad = f"{key_id} {common_path(path)}".encode()
+    return VERSION + salt + iv + AESGCM(_box_key(key, salt)).encrypt(iv, data, aad)
+
+
+def _open(box: bytes, keys: Keys, path: str, key_id: str | None) -> bytes:
+    path = common_path(path)
+    if key_id is None or key_id not in keys:
+        cause = "it does not say with which key" if key_id is None else f"no key {key_id} is given"
+        raise DecryptError("decrypt", path, cause)
+    if box[:1] != VERSION or len(box) < 1 + SALT_BYTES + IV_BYTES + 16:
+        raise DecryptError("decrypt", path, "it is not what a rule `encrypt` makes")
+    salt, sealed = box[1 : 1 + SALT_BYTES], box[1 + SALT_BYTES :]
+    try:
+        cipher = AESGCM(_box_key(keys[key_id], salt))
+        aad = f"{key_id} {path}".encode()
+        return cipher.decrypt(sealed[:IV_BYTES], sealed[IV_BYTES:], aad)
+    except InvalidTag:
+        raise DecryptError(
+            "decrypt",
+            path,
+            f"the key {key_id} does not fit, or the text was changed or moved from another field",
+        ) from None
+
+
+def _box_key(key: bytes, salt: bytes) -> bytes:
+    return _hmac(key, KEY_LABEL.encode() + salt)[: len(key)]
+
+
+def _hmac(key: bytes, data: bytes) -> bytes:
+    mac = HMAC(key, SHA256())
+    mac.update(data)
+    return mac.finalize()
+
+
+def _unbase64(text: str, path: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DecryptError("decrypt", path, "it is not what a rule `encrypt` makes") from None

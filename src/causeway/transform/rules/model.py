@@ -1,0 +1,165 @@
+"""Rules as values: what is treated, where in a record, and how."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Part = Literal["value", "key", "headers"]
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A step into an object; `name` None: into each of its fields (`.*`)."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A step into an array; `index` None: into each of its elements (`[*]`)."""
+
+    index: int | None
+
+
+Step = Field | Element
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Where in a record. `steps` None: the whole value, key or header; else fields within its JSON.
+    `header`: the header's name, or None for all (`headers.*`)."""
+
+    part: Part
+    steps: tuple[Step, ...] | None = None
+    header: str | None = None
+
+    @property
+    def wild(self) -> bool:
+        return any(step in (Field(None), Element(None)) for step in self.steps or ())
+
+    def __str__(self) -> str:
+        text: str = self.part
+        if self.part == "headers":
+            text += ".*" if self.header is None else _member(self.header)
+        return text if self.steps is None else f"{text}.{json_path(self.steps)}"
+
+    def overlaps(self, other: Path) -> bool:
+        """Whether some record has a place that both cover."""
+        if self.part != other.part:
+            return False
+        if self.header is not None and other.header is not None and self.header != other.header:
+            return False
+        pairs = zip(self.steps or (), other.steps or (), strict=False)
+        return all(_meet(one, two) for one, two in pairs)
+
+
+def json_path(steps: tuple[Step, ...]) -> str:
+    """As Spark's `variant_get` reads it, and as people write it: `$.a.b[0]`."""
+    text = "$"
+    for step in steps:
+        if isinstance(step, Element):
+            text += "[*]" if step.index is None else f"[{step.index}]"
+        else:
+            text += ".*" if step.name is None else _member(step.name)
+    return text
+
+
+def is_plain_name(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is not None
+
+
+def _member(name: str) -> str:
+    return f".{name}" if is_plain_name(name) else f'["{name}"]'
+
+
+def _meet(one: Step, two: Step) -> bool:
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, Field) and isinstance(two, Field):
+        return None in (one.name, two.name) or one.name == two.name
+    assert isinstance(one, Element)
+    assert isinstance(two, Element)
+    return None in (one.index, two.index) or one.index == two.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """The field or header goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRecord:
+    """The record goes if the text, number or boolean at the path compares so. `values` None: if
+    there is something at the path that is not null."""
+
+    values: tuple[str | int | float | bool, ...] | None
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """Letters and digits become `char`, but for the first and last characters, or an address's
+    domain. `only`: what is masked: "letters", "digits", or these very characters."""
+
+    first: int = 0
+    last: int = 0
+    domain: bool = False
+    char: str = "*"
+    only: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hash:
+    key: str  # the secret's name, as in Tokenise and Encrypt
+    form: Literal["hex", "base64"] = "hex"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenise:
+    key: str
+    alphabet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encrypt:
+    key: str
+    id_in: Literal["field", "header"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generalise:
+    """Dates and timestamps to the start of their `unit`, or numbers to ranges of `size`: text like
+    `30-39`, or the number that the range begins with."""
+
+    unit: Literal["year", "month", "day", "hour"] | None = None
+    size: int | None = None
+    as_number: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    length: int  # characters; bytes of what is no text
+
+
+Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Truncate
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`number` counts from 1, as in messages; `name` is its verb and path, like
+    `mask value.$.card`."""
+
+    number: int
+    position: int  # of its first character in the text, from 1
+    path: Path
+    kind: Kind
+
+    @property
+    def name(self) -> str:
+        verb = type(self.kind).__name__.lower()
+        if isinstance(self.kind, DropRecord):
+            verb = "drop record where"
+        return f"{verb} {self.path}"

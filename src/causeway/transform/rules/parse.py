@@ -1,0 +1,386 @@
+"""The text of `.rules`: rules, separated by semicolons or line ends, to values. See
+docs/transform-rules.md for the language."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, NoReturn, cast
+
+from causeway.errors import ConfigError
+from causeway.transform.rules.model import (
+    Drop,
+    DropRecord,
+    Element,
+    Encrypt,
+    Field,
+    Generalise,
+    Hash,
+    Kind,
+    Mask,
+    Part,
+    Path,
+    Rule,
+    Step,
+    Tokenise,
+    Truncate,
+)
+
+ALPHABETS = {
+    "digits": "0123456789",
+    "letters": "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    "capitals": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "alphanumeric": "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    "hex": "0123456789abcdef",
+}
+MAX_RULES = 63  # bits of a bigint
+_VERBS = "drop, mask, hash, tokenise, encrypt, generalise or truncate"
+_TREATING = frozenset(
+    ("mask", "hash", "tokenise", "tokenize", "encrypt", "generalise", "generalize", "truncate")
+)
+_UNITS = ("year", "month", "day", "hour")
+_TOKEN = re.compile(r"\s*(?:'(?P<text>(?:[^']|'')*)'|(?P<mark>[(),])|(?P<word>[^\s(),']+))")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_NAME = re.compile(r"[\w-]+")
+_QUOTED = re.compile(r"""\[\s*(?:'((?:[^'])*)'|"([^"]*)")\s*\]""")
+_INDEX = re.compile(r"\[\s*([0-9]{1,9}|\*)\s*\]")
+_PART = re.compile(r"(value|key|headers)(?=[.\[\s;]|$)")
+
+
+class _Token(NamedTuple):
+    text: str
+    quoted: bool
+    at: int
+
+
+def parse(text: str, place: str = "") -> tuple[Rule, ...]:
+    """The rules in their order. Raises ConfigError: which rule, at which character of the text,
+    what was expected there. `place`: the key and line of the text."""
+    rules: list[Rule] = []
+    for start, end in _pieces(text, place):
+        number = len(rules) + 1
+        rules.append(_RuleText(text[:end], start, number, place).rule())
+    if not rules:
+        raise ConfigError("read the rules", place, "there is none", remedy=f"expected {_VERBS}")
+    if len(rules) > MAX_RULES:
+        raise ConfigError(
+            "read the rules",
+            place,
+            f"there are {len(rules)}; one transform takes {MAX_RULES} at most",
+            remedy="use `.sql`, or wildcards in paths",
+        )
+    return tuple(rules)
+
+
+def rule_names(text: str) -> tuple[str, ...]:
+    """Names for people, like `mask value.$.card`, in the order of the bits of `_seen`."""
+    return tuple(rule.name for rule in parse(text))
+
+
+def _pieces(text: str, place: str) -> list[tuple[int, int]]:
+    """Start and end of each rule; separators within quotes are none."""
+    pieces: list[tuple[int, int]] = []
+    start, quote = 0, ""
+    for at, char in enumerate(text + ";"):
+        if quote:
+            quote = "" if char == quote else quote
+            if at == len(text):
+                raise ConfigError(
+                    "read the rules",
+                    place,
+                    f"rule {len(pieces) + 1} has a quote that does not end",
+                )
+        elif char in "'\"":
+            quote = char
+        elif char in ";\n":
+            if text[start:at].strip():
+                pieces.append((start + len(text[start:at]) - len(text[start:at].lstrip()), at))
+            start = at + 1
+    return pieces
+
+
+class _RuleText:
+    """One rule's text, read from left to right."""
+
+    def __init__(self, text: str, start: int, number: int, place: str) -> None:
+        self._text = text
+        self._start = start
+        self._at = start
+        self._number = number
+        self._last = _Token("", False, start)
+        self._place = place
+
+    def rule(self) -> Rule:
+        verb = self._word(_VERBS)
+        kind: Kind
+        if verb == "drop":
+            if self._accept("record"):
+                self._expect("where")
+                path = self._path()
+                kind = self._condition()
+            else:
+                path, kind = self._path(), Drop()
+        else:
+            if verb not in _TREATING:
+                self._at = self._start
+                self._fail(f"expected {_VERBS}, not {verb!r}")
+            path = self._path()
+            match verb:
+                case "mask":
+                    kind = self._mask()
+                case "hash":
+                    kind = self._hash()
+                case "tokenise" | "tokenize":
+                    kind = self._tokenise()
+                case "encrypt":
+                    kind = self._encrypt(path)
+                case "generalise" | "generalize":
+                    kind = self._generalise()
+                case _:
+                    self._expect("to")
+                    kind = Truncate(length=self._count())
+        left = self._next()
+        if left is not None:
+            self._at = left.at
+            self._fail(f"expected the rule's end (a semicolon or a new line), not {left.text!r}")
+        return Rule(self._number, self._start + 1, path, kind)
+
+    # What follows the path
+
+    def _condition(self) -> DropRecord:
+        self._expect("is")
+        negated = self._accept("not")
+        if self._accept("null"):
+            return DropRecord(values=None, negated=not negated)
+        if not self._accept("in"):
+            return DropRecord(values=(self._value(),), negated=negated)
+        self._expect("(")
+        values = [self._value()]
+        while self._accept(","):
+            values.append(self._value())
+        self._expect(")")
+        return DropRecord(values=tuple(values), negated=negated)
+
+    def _mask(self) -> Mask:
+        first = last = 0
+        domain, char, only = False, "*", None
+        while (token := self._next()) is not None:
+            match token.text:
+                case "keep":
+                    what = self._word("first, last or domain")
+                    if what == "first":
+                        first = self._count()
+                    elif what == "last":
+                        last = self._count()
+                    elif what == "domain":
+                        domain = True
+                    else:
+                        self._fail_before(f"expected first, last or domain, not {what!r}")
+                case "with":
+                    char = self._quoted("the character to mask with, in quotes")
+                    if len(char) != 1 or char.isspace():
+                        self._fail_before("expected one character in quotes")
+                case "only":
+                    chosen = self._require("letters, digits, or the characters in quotes")
+                    if not chosen.quoted and chosen.text not in ("letters", "digits"):
+                        self._at = chosen.at
+                        self._fail("expected letters, digits, or the characters in quotes")
+                    only = f"'{chosen.text}" if chosen.quoted else chosen.text
+                    if only == "'":
+                        self._fail_before("expected at least one character")
+                case _:
+                    self._at = token.at
+                    self._fail(f"expected keep, with, only or the rule's end, not {token.text!r}")
+        if domain and (first or last):
+            self._fail("expected either `keep domain`, or first and last characters")
+        return Mask(first=first, last=last, domain=domain, char=char, only=only)
+
+    def _hash(self) -> Hash:
+        self._expect("with")
+        key = self._secret()
+        form = "hex"
+        if self._accept("as"):
+            form = self._word("hex or base64")
+            if form not in ("hex", "base64"):
+                self._fail_before(f"expected hex or base64, not {form!r}")
+        return Hash(key=key, form=cast('Literal["hex", "base64"]', form))
+
+    def _tokenise(self) -> Tokenise:
+        alphabet = ALPHABETS["digits"]
+        names = ", ".join(ALPHABETS)
+        if self._accept("as"):
+            token = self._require(f"{names}, or the characters in quotes")
+            if token.quoted:
+                alphabet = token.text
+                if not 2 <= len(alphabet) <= 1000 or len(set(alphabet)) < len(alphabet):
+                    self._fail_before("expected 2 to 1000 characters, none twice")
+            elif token.text in ALPHABETS:
+                alphabet = ALPHABETS[token.text]
+            else:
+                self._at = token.at
+                self._fail(f"expected {names}, or the characters in quotes, not {token.text!r}")
+        self._expect("with")
+        return Tokenise(key=self._secret(), alphabet=alphabet)
+
+    def _encrypt(self, path: Path) -> Encrypt:
+        self._expect("with")
+        key = self._secret()
+        where = "header" if path.steps is None else "field"
+        if self._accept("id"):
+            self._expect("in")
+            where = self._word("field or header")
+            if where not in ("field", "header"):
+                self._fail_before(f"expected field or header, not {where!r}")
+        return Encrypt(key=key, id_in=cast('Literal["field", "header"]', where))
+
+    def _generalise(self) -> Generalise:
+        self._expect("to")
+        unit = self._word(f"{', '.join(_UNITS)}, or `ranges of` a number")
+        if unit == "ranges":
+            self._expect("of")
+            size = self._count()
+            if self._accept("as"):
+                self._expect("number")
+                return Generalise(size=size, as_number=True)
+            return Generalise(size=size)
+        if unit not in _UNITS:
+            self._fail_before(f"expected {', '.join(_UNITS)}, or `ranges of` a number")
+        return Generalise(unit=cast('Literal["year", "month", "day", "hour"]', unit))
+
+    # Paths
+
+    def _path(self) -> Path:
+        self._skip_space()
+        found = _PART.match(self._text, self._at)
+        if found is None:
+            self._fail("expected a path: value, key or headers, like value.$.address.city")
+        part = cast(Part, found[1])
+        self._at = found.end()
+        header = None
+        if part == "headers":
+            header = self._header()
+        steps: tuple[Step, ...] | None = None
+        if self._text.startswith(".$", self._at):
+            self._at += 2
+            steps = self._steps()
+            if not steps:
+                self._fail(f"expected a field after $, like {part}.$.name")
+        if self._at < len(self._text) and not self._text[self._at].isspace():
+            self._fail("expected .name, ['name'], [0], [*], .* or a space in the path")
+        return Path(part, steps, header)
+
+    def _header(self) -> str | None:
+        if self._text.startswith(".*", self._at):
+            self._at += 2
+            return None
+        step = self._field()
+        if step is None:
+            self._fail("expected a header's name, like headers.trace-id or headers['x.y']")
+        return step.name
+
+    def _steps(self) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        while True:
+            if self._text.startswith(".*", self._at):
+                self._at += 2
+                steps.append(Field(None))
+            elif index := _INDEX.match(self._text, self._at):
+                self._at = index.end()
+                steps.append(Element(None if index[1] == "*" else int(index[1])))
+            elif field := self._field():
+                steps.append(field)
+            else:
+                return tuple(steps)
+
+    def _field(self) -> Field | None:
+        if quoted := _QUOTED.match(self._text, self._at):
+            name = quoted[1] if quoted[1] is not None else quoted[2]
+            if not name or not {"'", '"', "\\"}.isdisjoint(name):
+                self._fail("expected a name without quotes and backslashes between the quotes")
+            self._at = quoted.end()
+            return Field(name)
+        if self._text.startswith(".", self._at) and (
+            name_found := _NAME.match(self._text, self._at + 1)
+        ):
+            self._at = name_found.end()
+            return Field(name_found[0])
+        return None
+
+    # Tokens
+
+    def _skip_space(self) -> None:
+        while self._at < len(self._text) and self._text[self._at].isspace():
+            self._at += 1
+
+    def _next(self) -> _Token | None:
+        found = _TOKEN.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        if found["text"] is not None:
+            return _Token(found["text"].replace("''", "'"), True, found.start("text") - 1)
+        group = "mark" if found["mark"] else "word"
+        return _Token(found[group], False, found.start(group))
+
+    def _require(self, expected: str) -> _Token:
+        token = self._next()
+        if token is None:
+            self._skip_space()
+            self._fail(f"expected {expected}")
+        self._last = token
+        return token
+
+    def _word(self, expected: str) -> str:
+        token = self._require(expected)
+        if token.quoted:
+            self._fail_before(f"expected {expected}")
+        return token.text
+
+    def _accept(self, word: str) -> bool:
+        at = self._at
+        token = self._next()
+        if token is not None and not token.quoted and token.text == word:
+            return True
+        self._at = at
+        return False
+
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            self._skip_space()
+            self._fail(f"expected {word!r}")
+
+    def _count(self) -> int:
+        word = self._word("a whole number, 1 or more")
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", word):
+            self._fail_before(f"expected a whole number, 1 or more, not {word!r}")
+        return int(word)
+
+    def _quoted(self, expected: str) -> str:
+        token = self._require(expected)
+        if not token.quoted:
+            self._fail_before(f"expected {expected}")
+        return token.text
+
+    def _secret(self) -> str:
+        name = self._word("the name of a secret")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            self._fail_before("expected the name of a secret: letters, digits and underscores")
+        return name
+
+    def _value(self) -> str | int | float | bool:
+        expected = "a text in quotes, a number, true or false"
+        token = self._require(expected)
+        if token.quoted:
+            return token.text
+        if token.text in ("true", "false"):
+            return token.text == "true"
+        if not _NUMBER.fullmatch(token.text):
+            self._fail_before(f"expected {expected}, not {token.text!r}")
+        return float(token.text) if "." in token.text else int(token.text)
+
+    def _fail_before(self, cause: str) -> NoReturn:
+        self._at = self._last.at
+        self._fail(cause)
+
+    def _fail(self, cause: str) -> NoReturn:
+        where = f"rule {self._number}, character {self._at + 1}"
+        raise ConfigError("read the rules", self._place, f"{where}: {cause}")

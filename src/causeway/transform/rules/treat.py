@@ -1,0 +1,218 @@
+"""What each kind of rule makes of one text, number or variant, as Spark SQL.
+
+An expression is NULL where the rule cannot treat what it finds; a JSON null stays one.
+"""
+
+from __future__ import annotations
+
+from causeway.transform.crypto import IV_BYTES, KEY_LABEL, NONCE_LABEL, PREFIX, SALT_BYTES, is_hex
+from causeway.transform.rules.model import (
+    Encrypt,
+    Generalise,
+    Hash,
+    Kind,
+    Mask,
+    Tokenise,
+    Truncate,
+)
+from causeway.transform.rules.sql import let, literal
+
+_NUMBER = "{type} IN ('BIGINT', 'DOUBLE') OR {type} LIKE 'DECIMAL%'"
+_LETTERS, _DIGITS = r"\p{L}\p{M}", r"\p{N}"
+_DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = "[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
+_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_MILLIS_FROM = 100_000_000_000  # smaller whole numbers are seconds since 1970, up to the year 5138
+
+
+def treats(kind: Kind) -> str:
+    """What a rule can treat, for the reason that a record is refused."""
+    match kind:
+        case Mask():
+            return "text and numbers"
+        case Hash():
+            return "text, numbers and booleans"
+        case Tokenise():
+            return (
+                f"text with {min_length(len(kind.alphabet))} or more characters of its alphabet, "
+                "and whole numbers"
+            )
+        case Generalise(size=None):
+            return "ISO dates and timestamps, and whole numbers as seconds or milliseconds"
+        case Generalise():
+            return "numbers, as text too"
+        case _:
+            return "text"
+
+
+def min_length(radix: int) -> int:
+    """Of a text to be tokenised: NIST SP 800-38G wants a million texts of that length."""
+    length = 2
+    while radix**length < 1_000_000:
+        length += 1
+    return length
+
+
+def mask_text(mask: Mask, text: str) -> str:
+    def masked(part: str) -> str:
+        return f"regexp_replace({part}, {literal(_masked_class(mask))}, {_replacement(mask.char)})"
+
+    if mask.domain:
+        domain = f"regexp_extract({text}, '@[^@]*$', 0)"
+        local = f"left({text}, length({text}) - length({domain}))"
+        return f"concat({masked(local)}, {domain})"
+    kept = mask.first + mask.last
+    if not kept:
+        return masked(text)
+    parts = [f"left({text}, {mask.first})"] if mask.first else []
+    parts.append(masked(f"substring({text}, {mask.first + 1}, length({text}) - {kept})"))
+    if mask.last:
+        parts.append(f"right({text}, {mask.last})")
+    # What is so short that all of it would be kept is masked as a whole.
+    some = f"concat({', '.join(parts)})"
+    return f"CASE WHEN length({text}) <= {kept} THEN {masked(text)} ELSE {some} END"
+
+
+def mask_number(mask: Mask, text: str) -> str:
+    """The text of a number, to that of a number."""
+    char = mask.char if mask.char in "0123456789" else "0"
+    digits = Mask(first=mask.first, last=mask.last, char=char, only="digits")
+    return f"regexp_replace({mask_text(digits, text)}, '^(-?)0+(?=[0-9])', '$1')"
+
+
+def mask(rule: Mask, x: str) -> str:
+    kind, text = f"schema_of_variant({x})", f"cast({x} AS string)"
+    number = _NUMBER.format(type=kind)
+    return (
+        f"CASE WHEN {kind} = 'STRING' THEN cast({mask_text(rule, text)} AS variant) "
+        f"WHEN {number} THEN try_parse_json({mask_number(rule, text)}) "
+        f"WHEN is_variant_null({x}) THEN {x} END"
+    )
+
+
+def hash_bytes(rule: Hash, data: str) -> str:
+    mac = f"hmac(cast(secrets.{rule.key} AS binary), {data})"
+    return f"lower(hex({mac}))" if rule.form == "hex" else f"base64({mac})"
+
+
+def hash_variant(rule: Hash, x: str) -> str:
+    kind = f"schema_of_variant({x})"
+    digest = hash_bytes(rule, f"cast(cast({x} AS string) AS binary)")
+    return (
+        f"CASE WHEN is_variant_null({x}) THEN {x} "
+        f"WHEN {kind} NOT LIKE 'OBJECT<%' AND {kind} NOT LIKE 'ARRAY<%' "
+        f"THEN cast({digest} AS variant) END"
+    )
+
+
+def aes_key(name: str, text: str) -> str:
+    """`text`: the secret, only to see how it is written."""
+    return f"unhex(secrets.{name})" if is_hex(text) else f"unbase64(secrets.{name})"
+
+
+def box(rule: Encrypt, key: str, size: int, data: str, place: str, path: str) -> str:
+    """The box of causeway.transform.crypto around `data`, of type binary. `place` and `path`: SQL
+    for the field's path, with indices and with `[*]` for them. `size`: of the key, in bytes."""
+    where = f"concat_ws(chr(0), topic, `partition`, offset, {place}, '')"
+    nonce = f"hmac({key}, concat(cast(concat('{NONCE_LABEL}', {where}) AS binary), data))"
+    salt = f"left(nonce, {SALT_BYTES})"
+    subkey = f"left(hmac({key}, concat(cast('{KEY_LABEL}' AS binary), {salt})), {size})"
+    iv = f"substring(nonce, {SALT_BYTES + 1}, {IV_BYTES})"
+    aad = f"cast(concat('{rule.key} ', {path}) AS binary)"
+    sealed = f"aes_encrypt(data, {subkey}, 'GCM', 'DEFAULT', {iv}, {aad})"
+    return let(data, "data", let(nonce, "nonce", f"concat(X'01', {salt}, {sealed})"))
+
+
+def box_text(rule: Encrypt, boxed: str) -> str:
+    if rule.id_in == "header":
+        return f"base64({boxed})"
+    return f"concat('{PREFIX}{rule.key}:', base64({boxed}))"
+
+
+def generalise_text(rule: Generalise, text: str) -> str:
+    if rule.size is not None:
+        return _range(f"try_cast({text} AS decimal(38, 9))", rule.size)
+    form = f"{_DATE}({_CLOCK}{_ZONE}|$)"
+    valid = f"{text} RLIKE '{form}' AND try_cast(left({text}, 10) AS date) IS NOT NULL"
+    date = {
+        "year": f"left({text}, 4), '-01-01'",
+        "month": f"left({text}, 7), '-01'",
+        "day": f"left({text}, 10)",
+        "hour": f"left({text}, 13)",
+    }[rule.unit or "day"]
+    clock_from = 14 if rule.unit == "hour" else 11
+    zone = f"regexp_extract(substring({text}, 11), '{_ZONE}', 0)"
+    clock = f"substring({text}, {clock_from}, length({text}) - {clock_from - 1} - length({zone}))"
+    return (
+        f"CASE WHEN {valid} THEN "
+        f"concat({date}, regexp_replace({clock}, '[0-9]', '0'), {zone}) END"
+    )
+
+
+def generalise_whole(rule: Generalise, number: str) -> str:
+    """Seconds or milliseconds since 1970, to the start of their unit in UTC. `number`: bigint."""
+
+    def cut(second: int) -> str:
+        if rule.unit in ("day", "hour"):
+            size = (86400 if rule.unit == "day" else 3600) * second
+            return f"{number} - pmod({number}, {size})"
+        days = f"cast(floor({number} / {86400 * second}D) AS int)"
+        start = f"trunc(date_from_unix_date({days}), '{rule.unit}')"
+        return f"unix_date({start}) * {86400 * second}L"
+
+    return f"CASE WHEN abs({number}) < {_MILLIS_FROM} THEN {cut(1)} ELSE {cut(1000)} END"
+
+
+def generalise(rule: Generalise, x: str) -> str:
+    kind, text = f"schema_of_variant({x})", f"cast({x} AS string)"
+    if rule.size is not None:
+        number = _NUMBER.format(type=kind)
+        spread = _range(f"try_cast({text} AS decimal(38, 9))", rule.size)
+        if rule.as_number:
+            low = _low(f"try_cast({text} AS decimal(38, 9))", rule.size)
+            return (
+                f"CASE WHEN {number} THEN cast({low} AS variant) "
+                f"WHEN {kind} = 'STRING' THEN cast(cast({low} AS string) AS variant) "
+                f"WHEN is_variant_null({x}) THEN {x} END"
+            )
+        return (
+            f"CASE WHEN {kind} = 'STRING' OR {number} THEN cast({spread} AS variant) "
+            f"WHEN is_variant_null({x}) THEN {x} END"
+        )
+    return (
+        f"CASE WHEN {kind} = 'STRING' THEN cast({generalise_text(rule, text)} AS variant) "
+        f"WHEN {kind} = 'BIGINT' "
+        f"THEN cast({generalise_whole(rule, f'cast({x} AS bigint)')} AS variant) "
+        f"WHEN is_variant_null({x}) THEN {x} END"
+    )
+
+
+def truncate(rule: Truncate, x: str) -> str:
+    return (
+        f"CASE WHEN schema_of_variant({x}) = 'STRING' "
+        f"THEN cast(left(cast({x} AS string), {rule.length}) AS variant) "
+        f"WHEN is_variant_null({x}) THEN {x} END"
+    )
+
+
+def _low(number: str, size: int) -> str:
+    return f"cast(floor({number} / {size}) * {size} AS decimal(38, 0))"
+
+
+def _range(number: str, size: int) -> str:
+    low = _low(number, size)
+    return f"concat({low}, '-', {low} + {size - 1})"
+
+
+def _masked_class(mask: Mask) -> str:
+    if mask.only is None:
+        return f"[{_LETTERS}{_DIGITS}]"
+    if mask.only == "letters":
+        return f"[{_LETTERS}]"
+    if mask.only == "digits":
+        return f"[{_DIGITS}]"
+    return "[" + "".join(rf"\x{{{ord(char):x}}}" for char in mask.only.removeprefix("'")) + "]"
+
+
+def _replacement(char: str) -> str:
+    return literal("\\" + char if char in "\\$" else char)
