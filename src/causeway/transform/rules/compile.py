@@ -56,7 +56,7 @@ def _check(rules: tuple[Rule, ...], transform: TransformSettings) -> None:
             if not isinstance(rule.kind, DropRecord):
                 whole.setdefault(path.part, rule)
             continue
-        if path.part in whole:
+        if path.part in whole and not isinstance(rule.kind, DropRecord):
             cause = f"rule {whole[path.part].number} has changed all of it by then"
             raise unusable(transform, rule, cause, remedy="put rules on fields first")
         if _format(transform, path.part) != "json":

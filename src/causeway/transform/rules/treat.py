@@ -124,9 +124,8 @@ def box(rule: Encrypt, key: str, size: int, data: str, place: str, path: str) ->
 
 
 def box_text(rule: Encrypt, boxed: str) -> str:
-    if rule.id_in == "header":
-        return f"base64({boxed})"
-    return f"concat('{PREFIX}{rule.key}:', base64({boxed}))"
+    text = rf"translate(base64({boxed}), '\r\n', '')"  # Spark may break it into lines
+    return text if rule.id_in == "header" else f"concat('{PREFIX}{rule.key}:', {text})"
 
 
 def generalise_text(rule: Generalise, text: str) -> str:
@@ -144,8 +143,7 @@ def generalise_text(rule: Generalise, text: str) -> str:
     zone = f"regexp_extract(substring({text}, 11), '{_ZONE}', 0)"
     clock = f"substring({text}, {clock_from}, length({text}) - {clock_from - 1} - length({zone}))"
     return (
-        f"CASE WHEN {valid} THEN "
-        f"concat({date}, regexp_replace({clock}, '[0-9]', '0'), {zone}) END"
+        f"CASE WHEN {valid} THEN concat({date}, regexp_replace({clock}, '[0-9]', '0'), {zone}) END"
     )
 
 
