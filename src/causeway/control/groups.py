@@ -5,8 +5,8 @@ Pure; the caller asks and writes:
     list of groups ─► choose ─► their commits ─► follow ─► translate ─┬─► checkpoints
                                                                       └─► commits, if nobody reads
 
-Translated offsets come by group and partition of the source; checkpoints and commits name
-partitions as the target does.
+Translated offsets, checkpoints and commits name partitions as the target does: what a transform
+makes of a partition may go to several, and several may feed one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from causeway.config.settings import LinkSettings
 from causeway.control.formats import Checkpoint
@@ -24,12 +25,25 @@ from causeway.naming import is_legal_name
 from causeway.wire.cluster import Committed, GroupListing
 
 Commits = Mapping[TopicPartition, Committed]
-# By group and partition of the source: the offset on the target. Missing, or -1: not known.
-Translated = Mapping[str, Mapping[TopicPartition, int]]
 
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
+
+
+class Stand(NamedTuple):
+    """Where a group goes on in a target partition: at `downstream`, since it stands at `upstream`
+    on the source. `certain`: the record is there. `alone`: one source partition decides."""
+
+    upstream: int
+    downstream: int
+    metadata: str = ""
+    certain: bool = True
+    alone: bool = True
+
+
+# By group and partition of the target. Missing: not known.
+Translated = Mapping[str, Mapping[TopicPartition, Stand]]
 
 
 class Why(StrEnum):
@@ -63,15 +77,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """`commits`: by group, those on topics of the link; `targets`: those topics' names on the
-    target."""
+    """`commits`: by group, those on topics of the link."""
 
     commits: Mapping[str, Commits]
-    targets: Mapping[str, str]
     left_out: tuple[LeftOutGroup, ...]
-
-    def target(self, at: TopicPartition) -> TopicPartition:
-        return TopicPartition(self.targets[at.topic], at.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,68 +136,59 @@ def _no_consumers(listed: GroupListing, alias: str) -> str:
 def follow(found: Mapping[str, Commits | CausewayError], link: LinkSettings) -> Followed:
     """Of what the chosen groups have committed on the source: all that this link has to do with,
     that is topics which it mirrors, and topics that came from its target."""
-    targets: dict[str, str | None] = {}
+    ours: dict[str, bool] = {}
     commits: dict[str, Commits] = {}
     left_out: list[LeftOutGroup] = []
     for group, own in sorted(found.items()):
         if isinstance(own, CausewayError):
             left_out.append(LeftOutGroup(group=group, code=Why.UNREADABLE, reason=str(own)))
             continue
-        for topic in {at.topic for at in own} - targets.keys():
-            targets[topic] = _target_name(topic, link)
-        commits[group] = {at: offset for at, offset in own.items() if targets[at.topic]}
+        for topic in {at.topic for at in own} - ours.keys():
+            ours[topic] = _concerns(topic, link)
+        commits[group] = {at: offset for at, offset in own.items() if ours[at.topic]}
         if not commits[group]:
             del commits[group]
             reason = "it has committed nothing on topics that are mirrored"
             left_out.append(LeftOutGroup(group=group, code=Why.NOTHING_MIRRORED, reason=reason))
-    names = {topic: name for topic, name in targets.items() if name is not None}
-    return Followed(commits=commits, targets=names, left_out=tuple(left_out))
+    return Followed(commits=commits, left_out=tuple(left_out))
 
 
-def _target_name(topic: str, link: LinkSettings) -> str | None:
+def _concerns(topic: str, link: LinkSettings) -> bool:
     """As MirrorCheckpointTask.renameTopicPartition: B.orders on A, mirrored from B, is orders on
     B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
-        return link.policy.cycle_source(topic, link.target.alias)
-    return decision.target_name
+        return link.policy.cycle_source(topic, link.target.alias) is not None
+    return decision.target_name is not None
 
 
 def checkpoints(
-    followed: Followed,
-    translated: Translated,
-    certain: Translated,
-    last: Mapping[tuple[str, TopicPartition], Checkpoint],
+    translated: Translated, last: Mapping[tuple[str, TopicPartition], Checkpoint]
 ) -> list[Checkpoint]:
-    """Those to write now. `certain`: of what is `translated`, places of records that are there;
-    `last`: the newest ones written, by group and partition of the target.
+    """Those to write now. `last`: the newest ones written, by group and partition of the target.
 
     MirrorMaker 2's rule: the first of a partition; then where the group went back on the source,
     or on on the target. So downstream offsets only go back if the group itself did; or where the
-    last one is proven wrong, because the target was made anew, or by whoever wrote it.
+    last one is proven wrong, because the target was made anew, or by whoever wrote it. Where
+    several source partitions decide, only the place tells that the group went back.
     """
     wanted = []
-    for group, commits in followed.commits.items():
-        offsets = translated.get(group, {})
-        for at, committed in commits.items():
-            downstream = offsets.get(at, -1)
-            if downstream < 0:
-                continue
-            place = followed.target(at)
-            before = last.get((group, place))
+    for group, stands in translated.items():
+        for at, stand in stands.items():
+            before = last.get((group, at))
             if (
                 before is None
-                or committed.offset < before.upstream
-                or downstream > before.downstream
-                or certain.get(group, {}).get(at, before.downstream) < before.downstream
+                or (stand.alone and stand.upstream < before.upstream)
+                or stand.downstream > before.downstream
+                or (stand.certain and stand.downstream < before.downstream)
             ):
                 wanted.append(
                     Checkpoint(
                         group=group,
-                        partition=place,
-                        upstream=committed.offset,
-                        downstream=downstream,
-                        metadata=committed.metadata,
+                        partition=at,
+                        upstream=stand.upstream,
+                        downstream=stand.downstream,
+                        metadata=stand.metadata,
                     )
                 )
     return wanted
@@ -210,7 +210,7 @@ def commits(
     left_out: list[LeftOutGroup] = []
     for group in followed.commits:
         found = _commits_of(
-            group, followed, translated.get(group, {}), listing, there.get(group, {}), ends, link
+            group, translated.get(group, {}), listing, there.get(group, {}), ends, link
         )
         if isinstance(found, LeftOutGroup):
             left_out.append(found)
@@ -221,8 +221,7 @@ def commits(
 
 def _commits_of(
     group: str,
-    followed: Followed,
-    offsets: Mapping[TopicPartition, int],
+    stands: Mapping[TopicPartition, Stand],
     listing: Mapping[str, GroupListing],
     there: Commits | CausewayError,
     ends: Mapping[TopicPartition, int],
@@ -240,20 +239,16 @@ def _commits_of(
         return left_out(Why.HAS_MEMBERS, reason)
     if isinstance(there, CausewayError):
         return left_out(Why.UNREADABLE, str(there))
-    reachable = {
-        followed.target(at): Committed(offset=offsets[at], metadata=committed.metadata)
-        for at, committed in followed.commits[group].items()
-        if offsets.get(at, -1) >= 0 and followed.target(at) in ends
-    }
+    reachable = {at: stand for at, stand in stands.items() if at in ends}
     if not reachable:
         return left_out(
             Why.NOT_TRANSLATED, "what it has committed lies outside what has been mirrored"
         )
     wanted = {}
-    for place, committed in reachable.items():
-        offset = min(committed.offset, ends[place])
-        if place not in there or there[place].offset < offset:
-            wanted[place] = Committed(offset=offset, metadata=committed.metadata)
+    for at, stand in reachable.items():
+        offset = min(stand.downstream, ends[at])
+        if at not in there or there[at].offset < offset:
+            wanted[at] = Committed(offset=offset, metadata=stand.metadata)
     return wanted or left_out(
         Why.UP_TO_DATE, f"on {alias} it stands where it does on {link.source.alias}, or further on"
     )

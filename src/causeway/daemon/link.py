@@ -61,7 +61,7 @@ class Link:
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self.registry = Registry(link.name)
-        self.control = ControlPlane(link, sides, self.registry, self._leading)
+        self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # from taking rows to be written until they are

@@ -4,8 +4,9 @@ key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
         "keys_from": …, "transform": …, "state": …, "reason": …, "source_end": …,
         "last_timestamp": …, "gone_at": …, "written_at": …}
-key    {"offsets": "orders", "partition": 3}
-value  {"v": 1, "producer_id": …, "points": […]}       breaks of its offset map
+key    {"offsets": "orders", "partition": 3}           its first outlet's; the key of another one's
+                                                       has "to": [topic, partition] as well
+value  {"v": 1, "producer_id": …, "points": […], "first": …}       breaks of its offset map
 key    {"task": "checkpoints"}
 value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
 key    {"transform": "pii"}
@@ -82,13 +83,16 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetMapRecord:
-    """The breaks of one partition's offset map, for its producer id's life. It may be old, or
-    missing: the partition's own pair is true, and what lies between can be looked up."""
+    """The breaks of one outlet's offset map, for its producer id's life. It may be old, or missing:
+    the outlet's own pair is true, and what lies between can be looked up. `to`: the target
+    partition, None for a partition's first outlet. `first`: see OffsetMap."""
 
     topic: str
     partition: int
     producer_id: int
     points: tuple[Pair, ...]
+    to: TopicPartition | None = None
+    first: bool = False
 
     @property
     def source(self) -> TopicPartition:
@@ -121,10 +125,12 @@ class TransformRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """Takes a partition's progress ("topic") or offset map ("offsets") out of the topic."""
+    """Takes a partition's progress ("topic") or an offset map ("offsets") out of the topic. `to`:
+    see OffsetMapRecord."""
 
     source: TopicPartition
     of: Literal["topic", "offsets"]
+    to: TopicPartition | None = None
 
 
 Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord | TransformRecord | Deletion
@@ -135,7 +141,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
     key: dict[str, Any]
     value: dict[str, Any]
     if isinstance(entry, Deletion):
-        return _dump({entry.of: entry.source.topic, "partition": entry.source.partition}), None
+        return _dump(_name(entry.of, entry.source, entry.to)), None
     if isinstance(entry, LeaseRecord):
         key = {"lease": entry.link}
         value = {
@@ -151,11 +157,12 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "written_at": now_ms,
         }
     elif isinstance(entry, OffsetMapRecord):
-        key = {"offsets": entry.topic, "partition": entry.partition}
+        key = _name("offsets", entry.source, entry.to)
         value = {
             "v": VERSION,
             "producer_id": entry.producer_id,
             "points": offset_map.encode(entry.points),
+            "first": entry.first,
         }
     elif isinstance(entry, TaskRecord):
         key = {"task": entry.name}
@@ -230,6 +237,8 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 partition=name["partition"],
                 producer_id=fields["producer_id"],
                 points=tuple(offset_map.decode(fields["points"])),
+                to=_to(name),
+                first=fields.get("first", False),  # older ones lack it
             )
         if "task" in name:
             return TaskRecord(
@@ -272,8 +281,20 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
 def _deletion(name: dict[str, Any]) -> Deletion | None:
     for of in ("topic", "offsets"):
         if of in name:
-            return Deletion(source=TopicPartition(name[of], name["partition"]), of=of)
+            source = TopicPartition(name[of], name["partition"])
+            return Deletion(source=source, of=of, to=_to(name))
     return None
+
+
+def _name(
+    of: Literal["topic", "offsets"], source: TopicPartition, to: TopicPartition | None
+) -> dict[str, Any]:
+    name: dict[str, Any] = {of: source.topic, "partition": source.partition}
+    return name if to is None else {**name, "to": list(to)}
+
+
+def _to(name: dict[str, Any]) -> TopicPartition | None:
+    return TopicPartition(*name["to"]) if "to" in name else None
 
 
 def _outlet_json(outlet: Outlet) -> dict[str, Any]:

@@ -6,6 +6,9 @@ the place; where others do, it is where the record with that sequence lies. Eith
 found must be the same as the source's, else nothing is said: compaction may have taken records
 away since they were relayed, and then counts mislead.
 
+Where a transform lies between the two, the records that the source's become are counted, so it
+takes a lane to look (relay/lane/lookups.py). All that one record became is compared.
+
 Each log is read once, for all offsets of the span.
 """
 
@@ -16,6 +19,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from causeway.errors import BrokerError, CausewayError
@@ -28,6 +32,8 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 from causeway.wire.records import Record, decode, records_of
 
+# What the relayed batches of a source partition become for one outlet.
+Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
 # Offsets of the target: to pass over so many costs less than to ask once more.
 _NEAR = 4_096
 
@@ -49,10 +55,11 @@ class Sought:
 
 class _Counted(NamedTuple):
     """The first relayed record from a source offset on: how many are `left` from it to the span's
-    end, and what is in it."""
+    end, and what is in all that the same record of the source has become; empty where it need not
+    be compared."""
 
     left: int
-    digest: bytes
+    digests: Sequence[bytes]
 
 
 class _Written(NamedTuple):
@@ -68,14 +75,18 @@ class _Written(NamedTuple):
 
 
 def find(
-    sought: Sought, source: Cluster, target: Cluster, go_on: Callable[[], bool] = lambda: True
+    sought: Sought,
+    source: Cluster,
+    target: Cluster,
+    go_on: Callable[[], bool] = lambda: True,
+    becomes: Becomes = lambda batches: batches,
 ) -> dict[int, int]:
     """The target offset of the first relayed record from each source offset on; those that the
     logs do not tell for certain are missing. Reads the source from the first offset to the end of
     the span; asks `go_on` before each fetch whether anybody still wants to know. Raises
     CausewayError."""
     try:
-        counted = _count(sought, source, lambda: _check(go_on, sought.source))
+        counted = _count(sought, source, lambda: _check(go_on, sought.source), becomes)
         return _places(sought, counted, target, lambda: _check(go_on, sought.target))
     except BrokerError as error:
         if error.code == OFFSET_OUT_OF_RANGE:
@@ -83,32 +94,66 @@ def find(
         raise
 
 
+def find_start(
+    sought: Sought, target: Cluster, go_on: Callable[[], bool] = lambda: True
+) -> dict[int, int]:
+    """As `find`, where no offset lies behind the span's start: its own sequence tells which record
+    it is, so the source is not read."""
+    counted = {offset: _Counted(sought.span.records, ()) for offset in sought.offsets}
+    return _places(sought, counted, target, lambda: _check(go_on, sought.target))
+
+
+def first_of(
+    target: Cluster,
+    at: TopicPartition,
+    sequences: Mapping[int, int],
+    start: int,
+    end: int,
+) -> dict[int, int]:
+    """Of each producer id, the target offset of its first record in `start` to `end` - 1 that has
+    the sequence in `sequences` or a later one; those that have none are missing. Raises
+    CausewayError."""
+    found: dict[int, int] = {}
+    for raw in walk.raw_batches(target, at, start, end):
+        fields = HEADER.unpack_from(raw)
+        wanted = sequences.get(fields[9])
+        if wanted is None or fields[9] in found:
+            continue
+        batch = _Written(int(fields[0]), fields[6], fields[11], raw)
+        if batch.position(wanted) <= batch.last_delta:
+            found[fields[9]] = batch.base + batch.position(wanted)
+        elif batch.position(wanted) >= SEQUENCE_SPACE // 2:  # it comes after
+            found[fields[9]] = batch.base
+    return found
+
+
 def _count(
-    sought: Sought, source: Cluster, check: Callable[[], None]
+    sought: Sought, source: Cluster, check: Callable[[], None], becomes: Becomes
 ) -> dict[int, _Counted | None]:
     """For each offset; None where no relayed record comes before the span's end."""
     end = sought.span.end.source
     waiting = deque(sought.offsets)
-    begun: dict[int, tuple[int, bytes]] = {}  # how many records come before it
+    begun: dict[int, tuple[int, Sequence[bytes]]] = {}  # how many records come before it
     count = 0
-    for batch in walk.relayed(
+    relayed = walk.relayed(
         source,
         sought.source,
         waiting[0],
         read_committed=sought.read_committed,
         end=end,
         check=check,
-    ):
-        if batch.first >= end:
-            break
+    )
+    for batch in becomes(takewhile(lambda batch: batch.first < end, relayed)):
         records: Sequence[Record] = ()
         while waiting and (index := _index(batch, waiting[0])) < batch.records:
             records = records or records_of(batch)
-            begun[waiting.popleft()] = count + index, _digest(records[index])
+            following = _index(batch, batch.source_offset(index) + 1)
+            became = [_digest(record) for record in records[index:following]]
+            begun[waiting.popleft()] = count + index, became
         count += _index(batch, end)
     found: dict[int, _Counted | None] = dict.fromkeys(waiting)
-    for offset, (before, digest) in begun.items():
-        found[offset] = _Counted(count - before, digest) if count > before else None
+    for offset, (before, digests) in begun.items():
+        found[offset] = _Counted(count - before, digests) if count > before else None
     return found
 
 
@@ -152,8 +197,8 @@ def _places(
         if decoded[0] is not batch:
             decoded = batch, {each.offset: each for each in decode(batch.raw)}
         place = batch.base + batch.position(sequence)
-        there = decoded[1].get(place)
-        if there is not None and _digest(there) == record.digest:
+        there = [decoded[1].get(place + index) for index in range(len(record.digests))]
+        if [each and _digest(each) for each in there] == list(record.digests):
             found[offset] = place
     return found
 

@@ -1,7 +1,7 @@
 """What the driver and its lanes say to each other over the control socket, as JSON objects.
 
-Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Drain.
-Lane to driver: Hello, Report, Drained.
+Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Lookup, Drain.
+Lane to driver: Hello, Report, LookedUp, Drained.
 
 The lease works on the lane's own clock: each Report carries the lane's time, the driver
 echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
@@ -127,6 +127,21 @@ class Lease(_Message):
     lane_time: float  # echoed from a Report
 
 
+class Lookup(_Message):
+    """Where did these source offsets of a partition (`key`) go, in the outlet with this producer
+    id? See relay.lookup.Sought. The driver waits for the answer `patience_s` at the most."""
+
+    type: Literal["lookup"] = "lookup"
+    id: int
+    key: tuple[str, str, int]
+    producer_id: int
+    start: Pair  # of the span
+    end: Pair
+    offsets: tuple[int, ...]
+    floor: int
+    patience_s: float
+
+
 class Drain(_Message):
     type: Literal["drain"] = "drain"
 
@@ -219,14 +234,24 @@ class Report(_Message):
     stages: tuple[StageWanted, ...] = ()  # all that are wanted now
 
 
+class LookedUp(_Message):
+    """`places`: source offsets with their target offsets, as far as the logs tell. `reason`: why
+    nothing could be looked up now."""
+
+    type: Literal["looked-up"] = "looked-up"
+    id: int
+    places: tuple[tuple[int, int], ...] = ()
+    reason: str | None = None
+
+
 class Drained(_Message):
     """The lane's last word: nothing of it is in flight any more."""
 
     type: Literal["drained"] = "drained"
 
 
-ToLane = Clusters | Stages | Assign | Revoke | Lease | Drain
-ToDriver = Hello | Report | Drained
+ToLane = Clusters | Stages | Assign | Revoke | Lease | Lookup | Drain
+ToDriver = Hello | Report | LookedUp | Drained
 
 
 @lru_cache(1)

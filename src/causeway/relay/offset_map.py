@@ -10,6 +10,10 @@ two neighbours a and b lie b.sequence - a.sequence relayed records, and no more 
 
 So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap;
 what is too much is thinned out, the closest of the older ones first.
+
+Where a transform may make several records of one, counts say less: one that was dropped and one
+that was doubled look like two that were neither. There, only what lies between no records, or right
+at a point, is known from the map.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from causeway.model import Pair
 from causeway.wire.batches import distance
 
 MOST_POINTS = 1024  # of one partition, some 150 bytes each
-# Of a span, in source offsets: sequences wrap, so that they count no more records than 2**31.
+# Of a span, in offsets of either side: sequences wrap, and count no more records than 2**31.
 _WIDEST = 1 << 30
 _SOURCE = itemgetter(0)
 
@@ -56,15 +60,26 @@ class Span(NamedTuple):
 
 
 class OffsetMap:
-    """Of one source partition that feeds one target partition. Not thread-safe.
+    """Of one source partition and one target partition that it feeds. Not thread-safe.
 
-    `changed`: more than its end has moved since the owner last set this to False. `rewinds`: how
-    often what it had said of some offsets was true no more.
+    `multiplied`: one source record may have become several. `first`: nothing of the source
+    partition lies in the target before the first point. `changed`: more than its end has moved
+    since the owner last set this to False. `rewinds`: how often what it had said of some offsets
+    was true no more.
     """
 
-    def __init__(self, points: Iterable[Pair] = (), *, most: int = MOST_POINTS) -> None:
+    def __init__(
+        self,
+        points: Iterable[Pair] = (),
+        *,
+        most: int = MOST_POINTS,
+        multiplied: bool = False,
+        first: bool = False,
+    ) -> None:
         self._points: list[Pair] = []
         self._most = most
+        self._multiplied = multiplied
+        self.first = first
         self.rewinds = 0
         for point in points:
             self.add(point)
@@ -78,7 +93,8 @@ class OffsetMap:
     @property
     def whole(self) -> bool:
         """It reaches back to the mirror's very first record."""
-        return bool(self._points) and self._points[0].target == self._points[0].sequence == 0
+        points = self._points
+        return bool(points) and (self.first or points[0].target == points[0].sequence == 0)
 
     def add(self, point: Pair) -> None:
         """The mirror has come to `point`; what lies before the end of the map is old news."""
@@ -87,7 +103,7 @@ class OffsetMap:
             last = points[-1]
             if point.source < last.source or point.target < last.target or point == last:
                 return
-            if len(points) > 1 and _continues(points[-2], last, point):
+            if len(points) > 1 and self._continues(points[-2], last, point):
                 points[-1] = point
                 return
         points.append(point)
@@ -111,6 +127,7 @@ class OffsetMap:
         if len(points) < before:
             self.changed = True
             self.rewinds += 1
+            self.first &= bool(points)
 
     def trim(self, log_start: int) -> None:
         """Forget what lies below the source's log start: nobody can ask for it."""
@@ -118,6 +135,7 @@ class OffsetMap:
         if first > 0:
             del self._points[:first]
             self.changed = True
+            self.first = False
 
     def place(self, source: int) -> int | Span | None:
         """The target offset of the first relayed record from source offset `source` or later.
@@ -140,7 +158,7 @@ class OffsetMap:
         span = Span(points[at], points[at + 1])
         if not span.records:
             return span.end.target
-        if span.straight:
+        if span.straight and not self._multiplied:
             return span.start.target + source - span.start.source
         if source == span.start.source and not span.foreign:
             return span.start.target
@@ -154,19 +172,19 @@ class OffsetMap:
             at: width
             for at in range(1, older, 2)
             if (width := points[at + 1].source - points[at - 1].source) <= _WIDEST
+            and points[at + 1].target - points[at - 1].target <= _WIDEST
         }
         dropped = set(sorted(reach, key=reach.__getitem__)[: len(points) // 3])
         self._points = [point for at, point in enumerate(points) if at not in dropped]
 
-
-def _continues(before: Pair, last: Pair, point: Pair) -> bool:
-    """Whether `last` says nothing that the other two do not say."""
-    if point.source - before.source > _WIDEST:
-        return False
-    one, other = Span(before, last), Span(last, point)
-    if not one.records and not other.records:
-        return last.target == point.target
-    return one.straight and other.straight
+    def _continues(self, before: Pair, last: Pair, point: Pair) -> bool:
+        """Whether `last` says nothing that the other two do not say."""
+        if point.source - before.source > _WIDEST:
+            return False
+        one, other = Span(before, last), Span(last, point)
+        if not one.records and not other.records:
+            return last.target == point.target
+        return one.straight and other.straight and not self._multiplied
 
 
 def encode(points: Sequence[Pair]) -> list[int]:

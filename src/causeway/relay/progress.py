@@ -37,6 +37,7 @@ __all__ = [
     "Entry",
     "LeadershipLostError",
     "LeaseRecord",
+    "MapRecords",
     "OffsetMapRecord",
     "Progress",
     "ProgressTopic",
@@ -45,6 +46,8 @@ __all__ = [
     "decode",
     "encode",
 ]
+# Of one source partition, by `to`.
+MapRecords = dict[TopicPartition | None, OffsetMapRecord]
 _DUPLICATE_SEQUENCE = 46
 # OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED
 _FENCED = frozenset({45, 47, 59, 90})
@@ -70,7 +73,7 @@ class Contents:
     end: int = 0
     partitions: dict[TopicPartition, Progress] = field(default_factory=dict)
     leases: list[LeaseRecord] = field(default_factory=list)
-    maps: dict[TopicPartition, OffsetMapRecord] = field(default_factory=dict)
+    maps: dict[TopicPartition, MapRecords] = field(default_factory=dict)
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
     transforms: dict[str, TransformRecord] = field(default_factory=dict)
     deleted: set[Deletion] = field(default_factory=set)
@@ -82,7 +85,8 @@ class Contents:
             self.take(deletion)
         self.partitions.update(more.partitions)
         self.leases.extend(more.leases)
-        self.maps.update(more.maps)
+        for at, records in more.maps.items():
+            self.maps.setdefault(at, {}).update(records)
         self.tasks.update(more.tasks)
         self.transforms.update(more.transforms)
 
@@ -93,14 +97,19 @@ class Contents:
             case LeaseRecord():
                 self.leases.append(entry)
             case OffsetMapRecord():
-                self.maps[entry.source] = entry
+                self.maps.setdefault(entry.source, {})[entry.to] = entry
             case TaskRecord():
                 self.tasks[entry.name] = entry
             case TransformRecord():
                 self.transforms[entry.name] = entry
             case Deletion():
                 self.deleted.add(entry)
-                (self.partitions if entry.of == "topic" else self.maps).pop(entry.source, None)
+                if entry.of == "topic":
+                    self.partitions.pop(entry.source, None)
+                elif records := self.maps.pop(entry.source, None):
+                    records.pop(entry.to, None)
+                    if records:
+                        self.maps[entry.source] = records
 
 
 class ProgressTopic:

@@ -14,6 +14,7 @@ from causeway.control.formats import Checkpoint
 from causeway.control.groups import (
     CommitPlan,
     Followed,
+    Stand,
     Why,
     checkpoints,
     choose,
@@ -99,8 +100,6 @@ def test_only_topics_of_the_link_count() -> None:
     }
     result = follow(found, link())
     assert result.commits == {"g": {T0: at(5), back: at(6)}}
-    assert result.target(T0) == M0
-    assert result.target(back) == TopicPartition("orders", 2), "there it was written first"
     assert {left.group: left.code for left in result.left_out} == {
         "e": Why.NOTHING_MIRRORED,
         "n": Why.NOTHING_MIRRORED,
@@ -117,11 +116,6 @@ def test_groups_that_the_file_names_are_asked_for_though_no_list_has_them() -> N
     assert choose(of_connect, link(control)).groups == (), "what the list says of it counts"
 
 
-def test_under_the_identity_policy_names_stay() -> None:
-    policy = ReplicationPolicy(kind="identity", source_alias="A")
-    assert follow({"g": {T0: at(5)}}, link(policy=policy)).target(T0) == T0
-
-
 def checkpoint(upstream: int, downstream: int, metadata: str = "") -> Checkpoint:
     return Checkpoint(
         group="g", partition=M0, upstream=upstream, downstream=downstream, metadata=metadata
@@ -134,11 +128,13 @@ def written(
     last: Checkpoint | None = None,
     *,
     certainly: bool = False,
+    alone: bool = True,
 ) -> list[Checkpoint]:
-    translated = {"g": {} if downstream is None else {T0: downstream}}
     before = {} if last is None else {("g", M0): last}
-    certain = translated if certainly else {}
-    return checkpoints(followed({T0: at(upstream, "m")}), translated, certain, before)
+    if downstream is None:
+        return checkpoints({"g": {}}, before)
+    stand = Stand(upstream, downstream, "m", certain=certainly, alone=alone)
+    return checkpoints({"g": {M0: stand}}, before)
 
 
 def test_the_first_checkpoint_of_a_partition() -> None:
@@ -148,8 +144,7 @@ def test_the_first_checkpoint_of_a_partition() -> None:
 
 def test_no_checkpoint_for_what_is_not_translated() -> None:
     assert written(7, None) == []
-    assert written(7, -1) == []
-    assert checkpoints(followed({T0: at(7)}), {}, {}, {}) == []
+    assert checkpoints({}, {}) == []
 
 
 def test_a_checkpoint_where_the_group_went_on() -> None:
@@ -175,6 +170,14 @@ def test_downstream_goes_back_only_if_the_group_did() -> None:
     assert written(6, 4, last) == [checkpoint(6, 4, "m")]
 
 
+def test_where_several_partitions_decide_only_a_certain_place_goes_back() -> None:
+    """Which of them it is that decides may change, though the group went on in each."""
+    last = checkpoint(7, 5)
+    assert written(2, 4, last, alone=False) == []
+    assert written(2, 4, last, alone=False, certainly=True) == [checkpoint(2, 4, "m")]
+    assert written(2, 6, last, alone=False) == [checkpoint(2, 6, "m")]
+
+
 def planned(
     own: Mapping[TopicPartition, Committed],
     translated: Mapping[TopicPartition, int],
@@ -182,7 +185,13 @@ def planned(
     listing: Mapping[str, GroupListing] = {},
     ends: Mapping[TopicPartition, int] = ENDS,
 ) -> CommitPlan:
-    return commits(followed(own), {"g": translated}, listing, {"g": there}, ends, link())
+    names = {T0: M0, T1: M1}
+    stands = {
+        names[place]: Stand(own[place].offset, offset, own[place].metadata)
+        for place, offset in translated.items()
+        if place in own
+    }
+    return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, link())
 
 
 def why(plan: CommitPlan) -> Why:
@@ -227,7 +236,7 @@ def test_other_reasons_to_commit_nothing() -> None:
     assert why(planned({T0: at(7)}, {T0: 5}, {}, share)) is Why.NOT_CONSUMERS
     hidden = AuthorizationError("read the offsets of", "group g on B", "not allowed")
     assert why(planned({T0: at(7)}, {T0: 5}, hidden)) is Why.UNREADABLE
-    assert why(planned({T0: at(7)}, {T0: -1})) is Why.NOT_TRANSLATED
+    assert why(planned({T0: at(7)}, {})) is Why.NOT_TRANSLATED
 
 
 offsets = st.integers(0, 200)
@@ -236,7 +245,7 @@ partitions = st.sampled_from([T0, T1])
 
 @given(
     st.dictionaries(partitions, offsets.map(at)),
-    st.dictionaries(partitions, st.integers(-1, 200)),
+    st.dictionaries(partitions, st.integers(0, 200)),
     st.dictionaries(st.sampled_from([M0, M1]), offsets.map(at)),
 )
 def test_commits_only_go_on_and_once_is_enough(

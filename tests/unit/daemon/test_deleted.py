@@ -103,7 +103,7 @@ def test_the_claim_outlives_the_row_as_long_as_the_target_has_the_topic(
 ) -> None:
     """Else a topic that comes back, perhaps the same, would be copied on top of what is there."""
     it = row(State.STOPPED)
-    it.map = OffsetMap([Pair(0, 0, 0)])
+    it.maps = {TopicPartition("A.orders", 0): OffsetMap([Pair(0, 0, 0)])}
     registry = Registry("A->B")
     registry.add([it])
     world = World(monkeypatch, registry)

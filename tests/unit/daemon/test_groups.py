@@ -9,9 +9,11 @@ import pytest
 
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Feed
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups
-from causeway.daemon.tasks.translation import Place, Translator
+from causeway.daemon.tasks.places import Place, Translation
+from causeway.daemon.tasks.translation import Translator
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
@@ -100,8 +102,17 @@ class AsItIs:
 
     unfinished = False
 
-    def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> dict[Any, Any]:
-        return {at: {offset: Place(offset) for offset in wanted[at]} for at in wanted}
+    def shared(self) -> dict[TopicPartition, set[TopicPartition]]:
+        return {}
+
+    def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> Translation:
+        places = {
+            Feed(at, TopicPartition(f"A.{at.topic}", at.partition)): {
+                offset: Place(offset) for offset in wanted[at]
+            }
+            for at in wanted
+        }
+        return Translation(places, {})
 
 
 def groups_of(

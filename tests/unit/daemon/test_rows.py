@@ -9,12 +9,14 @@ import pytest
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.registry import Feed, Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.model import Pair, State
+from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.offset_map import OffsetMap
 from causeway.relay.progress import OffsetMapRecord, Progress
+
+MIRROR = TopicPartition("A.orders", 0)
 
 
 def row(state: State = State.WAITING) -> Row:
@@ -166,18 +168,19 @@ def test_a_lane_of_an_older_claim_is_not_believed() -> None:
 def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since() -> None:
     """By everybody: the next leader would find the old map with a later position."""
     it = row(State.RUNNING)
-    it.map = OffsetMap([Pair(0, 0, 0), Pair(40, 40, 40)])
+    known = OffsetMap([Pair(0, 0, 0), Pair(40, 40, 40)])
+    it.maps = {MIRROR: known}
     registry = Registry("A->B")
     registry.add([it])
     registry.take_dirty()
-    it.map.changed = False
+    known.changed = False
 
     report = says(State.RUNNING, 60).report.model_copy(
         update={"resumed": Pair(30, 30, 30), "breaks": (Pair(30, 33, 30),)}
     )
     registry.hear([replace(says(State.RUNNING, 60), report=report)])
 
-    places = registry.place(it.progress.source, [20, 35, 60])
+    places = registry.place(Feed(it.progress.source, MIRROR), [20, 35, 60])
     assert places is not None
     assert places[35] != 35
     assert [m.rewinds for m in registry.mirrored()] == [1]
@@ -186,7 +189,7 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     registry.give_back(rows)
     _, entries = registry.take_dirty()
     assert any(isinstance(entry, OffsetMapRecord) for entry in entries)
-    it.dirty = it.map.changed = True
+    it.dirty = known.changed = True
     _, entries = registry.take_dirty()
     assert not any(isinstance(entry, OffsetMapRecord) for entry in entries), "once is enough"
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
 import pytest
 
+from causeway.daemon.lanes import lookups as lane_lookups
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Mirrored, Registry
+from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
 from causeway.daemon.tasks import translation as module
-from causeway.daemon.tasks.translation import Place, Translator
+from causeway.daemon.tasks.places import Place
+from causeway.daemon.tasks.translation import Translator
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.lookup import Sought
@@ -57,7 +59,7 @@ class Mapped:
         self.placed = True
         self.points = [Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)]
 
-    def mirrored(self) -> list[Mirrored]:
+    def fed(self) -> list[Mirrored]:
         return [
             Mirrored(
                 source=at,
@@ -80,7 +82,7 @@ class Mapped:
             for at in (DARK, LIGHT)
         ]
 
-    def place(self, _: TopicPartition, offsets: set[int]) -> dict[int, Any]:
+    def place(self, _: Feed, offsets: set[int]) -> dict[int, Any]:
         known = OffsetMap(self.points)
         return {offset: known.place(offset) for offset in offsets}
 
@@ -91,9 +93,9 @@ class Mapped:
 def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() -> None:
     logs = cast(Any, DarkLogs())
     sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    translator = Translator(sides, cast(Registry, Mapped()), read_committed=True, term=lambda: 1)
+    translator = translator_at(sides, Mapped())
 
-    found = translator.translate({DARK: {7}, LIGHT: {12, 25}})
+    found = places_of(translator, {DARK: {7}, LIGHT: {12, 25}})
 
     assert found[LIGHT] == {12: Place(7), 25: Place(15, mirrored=False)}
     assert found[DARK][7].target is None
@@ -143,7 +145,27 @@ def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[LookUps]:
 def translator_of(registry: Mapped, term: Callable[[], int | None] = lambda: 1) -> Translator:
     logs = cast(Any, LitLogs())
     sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    return Translator(sides, cast(Registry, registry), read_committed=True, term=term)
+    return translator_at(sides, registry, term)
+
+
+def translator_at(
+    sides: Sides, registry: Mapped, term: Callable[[], int | None] = lambda: 1
+) -> Translator:
+    return Translator(
+        sides,
+        cast(Registry, registry),
+        link="A->B",
+        read_committed=True,
+        term=term,
+        lookups=lane_lookups.LookUps(lambda _: None),
+    )
+
+
+def places_of(
+    translator: Translator, wanted: Mapping[TopicPartition, Collection[int]]
+) -> dict[TopicPartition, Mapping[int, Place]]:
+    """By source partition."""
+    return {at.source: places for at, places in translator.translate(wanted).places.items()}
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
@@ -154,13 +176,13 @@ def test_what_was_looked_up_is_remembered_until_the_target_has_lost_something(
     registry = Mapped(exclusive=exclusive)
     translator = translator_of(registry)
     for _ in range(3):
-        assert translator.translate({DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+        assert places_of(translator, {DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
     assert look_ups.asked == {(DARK, (6, 8)): 1}, "once, and in one pass"
 
     registry.rewinds += 1
-    assert translator.translate({DARK: {8}})[DARK] == {8: Place(4)}
+    assert places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}
     assert look_ups.asked[DARK, (8,)] == 1
-    assert translator.translate({DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+    assert places_of(translator, {DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
     assert look_ups.asked[DARK, (6,)] == 1, "what nobody asks for is forgotten"
 
 
@@ -168,12 +190,12 @@ def test_what_was_looked_up_is_not_remembered_into_another_term(look_ups: LookUp
     """Another driver may have led in between, and have seen the target lose what we had found."""
     term: list[int | None] = [1]
     translator = translator_of(Mapped(), lambda: term[0])
-    assert translator.translate({DARK: {6}})[DARK] == {6: Place(3)}
+    assert places_of(translator, {DARK: {6}})[DARK] == {6: Place(3)}
     term[0] = None
     with pytest.raises(CausewayError, match="another driver may lead"):
         translator.translate({DARK: {6}})
     term[0], look_ups.shift = 2, -1
-    assert translator.translate({DARK: {6}})[DARK] == {6: Place(2)}
+    assert places_of(translator, {DARK: {6}})[DARK] == {6: Place(2)}
 
 
 def test_a_long_look_up_goes_on_while_the_others_are_answered(
@@ -183,7 +205,7 @@ def test_a_long_look_up_goes_on_while_the_others_are_answered(
     look_ups.held = {DARK}
     translator = translator_of(Mapped())
 
-    found = translator.translate({DARK: {8}, LIGHT: {6}})
+    found = places_of(translator, {DARK: {8}, LIGHT: {6}})
     assert found[LIGHT] == {6: Place(3)}
     assert found[DARK][8].target == 0, "at or before the true place"
     assert "being looked up" in (found[DARK][8].note or "")
@@ -191,7 +213,7 @@ def test_a_long_look_up_goes_on_while_the_others_are_answered(
 
     look_ups.release.set()
     await_until(
-        lambda: translator.translate({DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
     )
     assert look_ups.asked[DARK, (8,)] == 1
     assert not translator.unfinished
@@ -210,7 +232,7 @@ def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
     look_ups.release.clear()
 
     for offset in (8, 9, 9):
-        place = translator.translate({DARK: {offset}})[DARK][offset]
+        place = places_of(translator, {DARK: {offset}})[DARK][offset]
         assert (place.target, place.certain) == (3, False), "that of 6"
         assert "being looked up" in (place.note or "")
         assert translator.unfinished
@@ -218,7 +240,7 @@ def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
     assert look_ups.asked.total() == 2, "one at a time"
     look_ups.release.set()
     await_until(
-        lambda: translator.translate({DARK: {9}})[DARK] == {9: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {9}})[DARK] == {9: Place(4)}, what="the exact place"
     )
     assert look_ups.floors[:2] == [0, 3]
 
@@ -232,10 +254,10 @@ def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
     translator = translator_of(registry)
     translator.translate({DARK: {8}})
     del registry.points[1]
-    assert "being looked up" in (translator.translate({DARK: {8}})[DARK][8].note or "")
+    assert "being looked up" in (places_of(translator, {DARK: {8}})[DARK][8].note or "")
     look_ups.release.set()
     await_until(
-        lambda: translator.translate({DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
     )
     assert look_ups.asked == {(DARK, (8,)): 1}
 
@@ -251,9 +273,9 @@ def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
         logs.topic_id = "c" * 32
     one, other = cast(Any, source), cast(Any, target)
     sides = Sides(source=one, target=other, source_admin=one, target_admin=other)
-    translator = Translator(sides, cast(Registry, registry), read_committed=True, term=lambda: 1)
+    translator = translator_at(sides, registry)
 
-    (place,) = translator.translate({LIGHT: {12}})[LIGHT].values()
+    (place,) = places_of(translator, {LIGHT: {12}})[LIGHT].values()
 
     assert place.target is None
     assert (place.note is None) == (what == "not placed")

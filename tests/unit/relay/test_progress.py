@@ -67,6 +67,7 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         replace(standing(3), written_at=1234),
         replace(LEASE, progress_lost=True, reached=7, written_at=1234),
         OFFSETS,
+        replace(OFFSETS, to=TopicPartition("A.paid", 1), first=True),
         TASK,
         replace(standing(3), gone_at=77, written_at=1234),
         replace(standing(3), transform="12ab", outlets=(outlet(), ROUTED), written_at=1234),
@@ -79,6 +80,7 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         ),
         Deletion(source=TopicPartition("orders", 3), of="topic"),
         Deletion(source=TopicPartition("orders", 3), of="offsets"),
+        Deletion(source=TopicPartition("orders", 3), of="offsets", to=TopicPartition("A.paid", 1)),
     ],
 )
 def test_entries_survive_the_format(entry: Entry) -> None:
@@ -220,3 +222,18 @@ def test_a_fenced_writer_says_so() -> None:
     log.errors = [BrokerError("produce", code=47, name="INVALID_PRODUCER_EPOCH")]
     with pytest.raises(LeadershipLostError):
         ProgressWriter(topic, 9, 1).write([LEASE])
+
+
+def test_each_outlet_has_an_offset_map_of_its_own() -> None:
+    _, topic = store()
+    writer = ProgressWriter(topic, 9, 2)
+    paid = TopicPartition("A.paid", 1)
+    routed = replace(OFFSETS, producer_id=10, to=paid)
+    writer.write([OFFSETS, routed])
+    standby = topic.read()
+    assert standby.maps == {OFFSETS.source: {None: OFFSETS, paid: routed}}
+
+    writer.write([Deletion(source=OFFSETS.source, of="offsets", to=paid)])
+    standby.update(topic.read(standby.end))
+    for contents in (standby, topic.read()):
+        assert contents.maps == {OFFSETS.source: {None: OFFSETS}}

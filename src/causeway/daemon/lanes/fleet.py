@@ -23,6 +23,7 @@ from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
 from causeway.daemon import processes
 from causeway.daemon.lanes import packing
+from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
 from causeway.daemon.status import LaneStatus
 from causeway.model import State
@@ -34,6 +35,7 @@ from causeway.relay.messages import (
     Drain,
     Drained,
     Lease,
+    LookedUp,
     Report,
     Revoke,
     ToDriver,
@@ -67,6 +69,7 @@ class Fleet:
             buffer_bytes=run.lane_buffer_bytes,
         )
         self._local = local
+        self.lookups = LookUps(self._connection_of)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._tracked: dict[Key, Tracked] = {}
@@ -167,6 +170,8 @@ class Fleet:
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
                 connection.send(Lease(lane_time=message.lane_time))
                 standings = self._take(lane, message)
+            elif isinstance(message, LookedUp):
+                self.lookups.take(message)
             elif isinstance(message, Drained):
                 lane.over = True
                 lost = self._release(lane)
@@ -178,6 +183,7 @@ class Fleet:
         with self._lock:
             lane = self._lanes[connection]
             lane.closed = True
+            self.lookups.lost(connection)
             lost = self._release(lane) if self._is_over(lane) else []
             self._tell((), lost)
             self._gathering_until = time.monotonic() + GATHER_S
@@ -245,6 +251,12 @@ class Fleet:
     @property
     def trouble(self) -> str | None:
         return self._trouble
+
+    def _connection_of(self, key: Key) -> LaneConnection | None:
+        with self._lock:
+            tracked = self._tracked.get(key)
+            lane = None if tracked is None else tracked.lane
+            return None if lane is None or lane.closed else lane.connection
 
     @property
     def connected(self) -> int:

@@ -25,11 +25,11 @@ from causeway.daemon.partitions.claims import (
     Wish,
 )
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.rows import Row, offset_map_of
+from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Entry, OffsetMapRecord, Progress
+from causeway.relay.progress import Entry, MapRecords, Progress
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.link")
@@ -91,7 +91,7 @@ class Claimer:
         self,
         wanted: Wanted,
         left: Mapping[TopicPartition, Progress],
-        maps: Mapping[TopicPartition, OffsetMapRecord],
+        maps: Mapping[TopicPartition, MapRecords],
         led: Collection[TopicPartition],
         found: Found,
     ) -> Taken:
@@ -132,13 +132,13 @@ class Claimer:
                 case GoOn(progress=before):
                     # However it ended last time: DONE was another run's end.
                     anew = replace(before, state=State.WAITING, reason=None)
-                    known = offset_map_of(anew, maps.get(at))
+                    known = offset_maps_of(anew, maps.get(at, {}))
                     rows.append(
                         Row(
                             topic=topic,
                             progress=anew,
                             first=before.position,
-                            map=known,
+                            maps=known,
                             dirty=progress is not None and before != progress,  # an id was learnt
                         )
                     )
@@ -161,7 +161,7 @@ class Claimer:
             ends={row.progress.source: places[row.progress.source].end for row in rows},
             claims=[
                 *(row.progress for row in (*begun, *turned)),
-                *(row.map_record() for row in begun if row.map is not None),
+                *(record for row in begun for record in row.map_records()),
             ],
         )
 
@@ -275,9 +275,9 @@ class Claimer:
                 self._link,
                 transform=self._transforms.identity_of(topic.source),
             )
-            begun = offset_map_of(progress, None)
+            begun = offset_maps_of(progress, {})
             first = progress.position
-            rows.append(Row(topic=topic, progress=progress, first=first, map=begun, begun=True))
+            rows.append(Row(topic=topic, progress=progress, first=first, maps=begun, begun=True))
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows
 

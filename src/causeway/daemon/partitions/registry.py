@@ -7,16 +7,17 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Key, Standing
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.rows import Row, place_of
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import Span
-from causeway.relay.progress import Contents, Deletion, Entry, OffsetMapRecord, Progress
+from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
@@ -24,9 +25,9 @@ _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """A partition with one outlet, for the control plane. `newest`: source and target offset of
-    the newest record that is known to be on both sides. `rewinds`: of its offset map. `topic_id`:
-    the source's. `placed`: see Row."""
+    """A partition and one of its outlets, for the control plane. `newest`: source and target offset
+    of the newest record that is known to be on both sides, by its first outlet. `rewinds`: of its
+    offset maps. `topic_id`: the source's. `placed`: see Row."""
 
     source: TopicPartition
     topic_id: str
@@ -36,10 +37,22 @@ class Mirrored:
     stopped: bool
     placed: bool
     rewinds: int = 0
+    transformed: bool = False
 
     @property
     def target(self) -> TopicPartition:
-        return TopicPartition(self.outlet.topic, self.outlet.partition)
+        return place_of(self.outlet)
+
+    @property
+    def feed(self) -> Feed:
+        return Feed(self.source, self.target)
+
+
+class Feed(NamedTuple):
+    """A source partition and a target partition that it feeds."""
+
+    source: TopicPartition
+    target: TopicPartition
 
 
 class Registry:
@@ -64,7 +77,7 @@ class Registry:
         with self._lock:
             self._rows.clear()
 
-    def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, OffsetMapRecord]]:
+    def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, MapRecords]]:
         """Progress and offset maps of an earlier leader that no row has taken up yet."""
         with self._lock:
             return dict(self._left.partitions), dict(self._left.maps)
@@ -119,6 +132,7 @@ class Registry:
                 at = row.progress.source
                 if self._rows.pop(at, None) is not None:
                     self._left.partitions[at] = row.progress
+                    self._left.maps[at] = {record.to: record for record in row.map_records()}
 
     def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
         """When (ms) the source lost their topics, -1 where these are back. What has to be written
@@ -145,9 +159,10 @@ class Registry:
                 if row is not None:
                     self._left.partitions[at] = row.progress
                     entries.append(row.progress)
-                mapped = self._left.maps.pop(at, None) or (row and row.map)
-                if mapped:
-                    entries.append(Deletion(source=at, of="offsets"))
+                mapped = set(self._left.maps.pop(at, ()))
+                if row is not None:
+                    mapped |= {record.to for record in row.map_records()}
+                entries += [Deletion(source=at, of="offsets", to=to) for to in mapped]
         return entries
 
     def forget(self, places: Collection[TopicPartition]) -> None:
@@ -196,7 +211,8 @@ class Registry:
             for row in dirty:
                 row.dirty = False
             if self._left_dirty:
-                entries += [*self._left.partitions.values(), *self._left.maps.values()]
+                entries += self._left.partitions.values()
+                entries += (each for maps in self._left.maps.values() for each in maps.values())
                 self._left_dirty = False
             now = time.monotonic()
             due = final or now - self._maps_written_at > _MAPS_S
@@ -204,18 +220,21 @@ class Registry:
                 self._maps_written_at = now
             # A map that was rewound must not be found by the next leader as it was before.
             for row in self._rows.values() if due else dirty:
-                known = row.map
-                if known and known.changed and (due or known.rewinds != row.rewinds_written):
-                    known.changed, row.rewinds_written = False, known.rewinds
-                    entries.append(row.map_record())
+                if due or row.rewinds != row.rewinds_written:
+                    entries += row.map_records(changed=True)
+                    row.rewinds_written = row.rewinds
+                    for known in row.maps.values():
+                        known.changed = False
             return dirty, entries
 
     def give_back(self, rows: Iterable[Row]) -> None:
         with self._lock:
             for row in rows:
                 row.dirty = True
-                if row.map is not None and row.map.rewinds:
-                    row.map.changed, row.rewinds_written = True, -1
+                if row.rewinds:
+                    row.rewinds_written = -1
+                    for known in row.maps.values():
+                        known.changed = True
 
     def soil(self) -> None:
         """All that is known has to be written anew; once more, if that fails."""
@@ -223,8 +242,8 @@ class Registry:
             self._left_dirty = True
             for row in self._rows.values():
                 row.dirty = True
-                if row.map is not None:
-                    row.map.changed = True
+                for known in row.maps.values():
+                    known.changed = True
             self._maps_written_at = 0.0
 
     # -- for people -------------------------------------------------------------------------------
@@ -250,20 +269,22 @@ class Registry:
     # -- for the control plane --------------------------------------------------------------------
 
     def mirrored(self) -> list[Mirrored]:
-        """The partitions that feed one target partition each."""
+        """The partitions whose keys don't decide where they go, with their first outlets."""
         return [
-            Mirrored(
-                source=at,
-                topic_id=progress.topic_id,
-                outlet=progress.outlets[0],
-                position=progress.position,
-                newest=row.newest,
-                stopped=progress.state is State.STOPPED,
-                placed=row.placed,
-                rewinds=0 if row.map is None else row.map.rewinds,
-            )
-            for at, row in self._all().items()
-            if len((progress := row.progress).outlets) == 1
+            _mirrored(row, progress, progress.outlets[0])
+            for row in self._all().values()
+            if row.is_mapped
+            for progress in (row.progress,)
+        ]
+
+    def fed(self) -> list[Mirrored]:
+        """The same with all their outlets."""
+        return [
+            _mirrored(row, progress, outlet)
+            for row in self._all().values()
+            if row.is_mapped
+            for progress in (row.progress,)
+            for outlet in progress.outlets
         ]
 
     def are_placed(self) -> bool:
@@ -300,21 +321,32 @@ class Registry:
                         self._log(row, "held", reason)
                     row.hold.reason = reason
 
-    def place(
-        self, at: TopicPartition, offsets: Iterable[int]
-    ) -> dict[int, int | Span | None] | None:
+    def place(self, feed: Feed, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
         """Where each source offset of a partition went, see OffsetMap.place; None where it has no
-        map (not mirrored, several outlets, at-least-once)."""
+        map (not mirrored, keys decide, at-least-once)."""
         with self._lock:
-            row = self._rows.get(at)
-            if row is None or row.map is None:
-                return None
-            return {offset: row.map.place(offset) for offset in offsets}
+            row = self._rows.get(feed.source)
+            known = None if row is None else row.maps.get(feed.target)
+            return None if known is None else {offset: known.place(offset) for offset in offsets}
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """The source no longer has what lies below these offsets."""
         with self._lock:
             for at, start in log_starts.items():
                 row = self._rows.get(at)
-                if row is not None and row.map is not None:
-                    row.map.trim(start)
+                for known in () if row is None else row.maps.values():
+                    known.trim(start)
+
+
+def _mirrored(row: Row, progress: Progress, outlet: Outlet) -> Mirrored:
+    return Mirrored(
+        source=progress.source,
+        topic_id=progress.topic_id,
+        outlet=outlet,
+        position=progress.position,
+        newest=row.newest,
+        stopped=progress.state is State.STOPPED,
+        placed=row.placed,
+        rewinds=row.rewinds,
+        transformed=progress.transform is not None,
+    )

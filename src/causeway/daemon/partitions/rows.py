@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from causeway.control.held import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
@@ -13,12 +13,16 @@ from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
-from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.offset_map import OffsetMap
-from causeway.relay.progress import OffsetMapRecord, Progress
+from causeway.relay.messages import Outlet, PartitionReport, Trace
+from causeway.relay.offset_map import MOST_POINTS, OffsetMap
+from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 
+# Of an outlet of a transformed partition, where each report may bring a point.
+_MOST_POINTS = 256
 # These states last a moment, and a later start finds out by itself.
 _NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+
+Maps = dict[TopicPartition, OffsetMap]  # by target partition
 
 
 @dataclass(slots=True)
@@ -52,8 +56,8 @@ class Row:
     heard_at: float = 0.0
     high_watermark: int = -1
     hold: _Hold | None = None
-    map: OffsetMap | None = None
-    rewinds_written: int = 0  # of the map, as far as the progress topic knows
+    maps: Maps = field(default_factory=dict)
+    rewinds_written: int = 0  # of the maps, as far as the progress topic knows
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
@@ -89,14 +93,19 @@ class Row:
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
     def _note_offsets(self, report: PartitionReport) -> None:
-        self.newest = report.newest or self.newest
-        if self.map is None:
-            return
-        if report.resumed is not None:
-            self.map.rewind(report.resumed)
-        for point in report.breaks:
-            self.map.add(point)
-        self.map.reach(report.outlets[0].pair)
+        traces = report.traces or (
+            Trace(breaks=report.breaks, resumed=report.resumed, newest=report.newest),
+        )
+        self.newest = traces[0].newest or self.newest
+        # Partitions that go by key have no maps.
+        for outlet, trace in zip(report.outlets, traces, strict=False):
+            if (known := self.maps.get(place_of(outlet))) is None:
+                continue
+            if trace.resumed is not None:
+                known.rewind(trace.resumed)
+            for point in trace.breaks:
+                known.add(point)
+            known.reach(outlet.pair)
 
     def _note_hold(self, report: PartitionReport) -> None:
         self.high_watermark = report.high_watermark
@@ -117,14 +126,39 @@ class Row:
             return 0  # what a lane last saw is old news
         return round(1000 * (now - self.hold.since))
 
-    def map_record(self) -> OffsetMapRecord:
-        assert self.map is not None
-        return OffsetMapRecord(
-            topic=self.progress.topic,
-            partition=self.progress.partition,
-            producer_id=self.progress.outlets[0].producer_id,
-            points=tuple(self.map.points),
-        )
+    @property
+    def is_mapped(self) -> bool:
+        """It has outlets, and keys don't decide which."""
+        outlets, transform = self.progress.outlets, self.progress.transform
+        return len(outlets) == 1 or (transform is not None and bool(outlets))
+
+    def grow(self, progress: Progress) -> list[Entry]:
+        """It has more outlets in `progress`. What has to be written before a lane sends to them."""
+        known = offset_maps_of(progress, {}, before=self.progress.outlets)
+        self.progress = progress
+        self.maps = {**known, **self.maps}
+        return [progress, *self.map_records()]
+
+    @property
+    def rewinds(self) -> int:
+        """Of all its offset maps."""
+        return sum(known.rewinds for known in self.maps.values())
+
+    def map_records(self, *, changed: bool = False) -> list[OffsetMapRecord]:
+        """Of all its offset maps, or those that have changed since they were last written."""
+        return [
+            OffsetMapRecord(
+                topic=self.progress.topic,
+                partition=self.progress.partition,
+                producer_id=outlet.producer_id,
+                points=tuple(known.points),
+                to=place_of(outlet) if index else None,
+                first=known.first,
+            )
+            for index, outlet in enumerate(self.progress.outlets)
+            if (known := self.maps.get(place_of(outlet))) is not None
+            and (known.changed or not changed)
+        ]
 
     def _position(self, report: PartitionReport) -> int:
         # Only a lane that has found its place may say that it lies before the last one known: the
@@ -190,7 +224,7 @@ class Row:
             bytes_per_s=0.0 if still else self.bytes_per_s,
             recoveries=self.recoveries,
             failures=self.failures,
-            map_points=0 if self.map is None else len(self.map.points),
+            map_points=sum(len(known.points) for known in self.maps.values()),
             ages=None if self.ages is None else self.ages.timing(now),
             latencies=None if self.latencies is None else self.latencies.timing(now),
             transform=None if self.transform is None else self.transform.name,
@@ -202,18 +236,48 @@ class Row:
         )
 
 
-def offset_map_of(progress: Progress, record: OffsetMapRecord | None) -> OffsetMap | None:
-    """What is known of where its records went; `record`: what an earlier leader has left of it.
-    None where offsets can't be mapped: several outlets, or no sequences."""
-    if len(progress.outlets) != 1 or progress.outlets[0].producer_id < 0:
-        return None
-    outlet = progress.outlets[0]
-    same = record is not None and record.producer_id == outlet.producer_id
-    points = record.points if record is not None and same else ()
-    found = OffsetMap(points)
+def offset_maps_of(
+    progress: Progress,
+    records: Mapping[TopicPartition | None, OffsetMapRecord],
+    *,
+    before: Sequence[Outlet] | None = None,
+) -> Maps:
+    """What is known of where its records went. `records`: what an earlier leader has left of that;
+    `before`: the outlets that the partition had until now, None where all were there. Empty where
+    offsets can't be mapped: keys decide, or there are no sequences."""
+    if len(progress.outlets) > 1 and progress.transform is None:
+        return {}
+    fed = None if before is None else {place_of(outlet) for outlet in before}
+    return {
+        place_of(outlet): _map_of(
+            outlet,
+            records.get(place_of(outlet) if index else None),
+            multiplied=progress.transform is not None,
+            first=fed is not None and place_of(outlet) not in fed,
+        )
+        for index, outlet in enumerate(progress.outlets)
+        if outlet.producer_id >= 0
+    }
+
+
+def _map_of(
+    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, first: bool
+) -> OffsetMap:
+    if record is not None and record.producer_id != outlet.producer_id:
+        record = None
+    found = OffsetMap(
+        () if record is None else record.points,
+        most=_MOST_POINTS if multiplied else MOST_POINTS,
+        multiplied=multiplied,
+        first=first if record is None else record.first,
+    )
     found.reach(outlet.pair)
     found.changed = False
     return found
+
+
+def place_of(outlet: Outlet) -> TopicPartition:
+    return TopicPartition(outlet.topic, outlet.partition)
 
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:

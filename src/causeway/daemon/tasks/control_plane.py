@@ -17,6 +17,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import acls, configs, held, mm2_offsets
 from causeway.control.mm2_offsets import MirrorMakerOffsets
 from causeway.control.offset_syncs import OffsetSyncs
+from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.status import CheckpointTiming
@@ -36,7 +37,12 @@ class ControlPlane:
     """What is mirrored besides records, of one link: `tasks`, those that the settings want."""
 
     def __init__(
-        self, link: LinkSettings, sides: Sides, registry: Registry, term: Callable[[], int | None]
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        registry: Registry,
+        term: Callable[[], int | None],
+        lookups: LookUps,
     ) -> None:
         """`term`: see Leadership.term."""
         self._link = link
@@ -44,7 +50,12 @@ class ControlPlane:
         self._sides = sides
         self._registry = registry
         self.translator = Translator(
-            sides, registry, read_committed=link.fetch.read_committed, term=term
+            sides,
+            registry,
+            link=link.name,
+            read_committed=link.fetch.read_committed,
+            term=term,
+            lookups=lookups,
         )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term)

@@ -4,19 +4,19 @@ on the target for groups that are idle there."""
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
-from causeway.control.groups import Followed, LeftOutGroup, Why
+from causeway.control.groups import Followed, LeftOutGroup, Translated, Why
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.recent import Recent
 from causeway.daemon.status import CheckpointTiming
+from causeway.daemon.tasks.places import inexact, stands, wanted
 from causeway.daemon.tasks.schedule import Outcome
-from causeway.daemon.tasks.translation import Place, Translator
+from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError
 from causeway.model import Spread, TopicPartition
 from causeway.relay.topic_log import TopicLog
@@ -33,9 +33,6 @@ _PATIENCE_S = 3.0  # with partitions that have no leader
 # and all checkpoints of one round take the same time.
 _MOST_TIMED = 1_000
 _EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
-
-Places = Mapping[TopicPartition, Mapping[int, Place]]
-Translated = Mapping[str, Mapping[TopicPartition, int]]
 
 
 class Groups:
@@ -92,14 +89,14 @@ class Groups:
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
         followed = groups.follow(found, self._link)
-        places = self._translator.translate(_wanted(followed))
-        translated = _by_group(followed, places)
+        places = self._translator.translate(wanted(followed, self._translator.shared()))
+        translated = stands(followed, places)
         # What cannot be told now may be told soon, and then it is due.
         unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
-                self._write_checkpoints(followed, places, translated, read_at)
+                self._write_checkpoints(followed, translated, read_at)
                 if not unfinished:
                     self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
@@ -116,7 +113,7 @@ class Groups:
                 **self._commit_failures,
                 **_reasons(chosen.left_out),
                 **_reasons(followed.left_out),
-                **_inexact(followed, places),
+                **inexact(followed, places),
                 **self._not_committed,
             },
             unfinished=unfinished,
@@ -154,13 +151,12 @@ class Groups:
         )
 
     def _write_checkpoints(
-        self, followed: Followed, places: Places, translated: Translated, read_at: float
+        self, followed: Followed, translated: Translated, read_at: float
     ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
             self._last = self._read_checkpoints()
-        certain = _by_group(followed, places, certain=True)
-        due = groups.checkpoints(followed, translated, certain, self._last)
+        due = groups.checkpoints(translated, self._last)
         if due:
             self._still_leading("write checkpoints")
             try:
@@ -203,7 +199,7 @@ class Groups:
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Why groups were left as they are, and what could not be committed."""
         target = self._sides.target_admin
-        places = {followed.target(at) for offsets in translated.values() for at in offsets}
+        places = {at for stand in translated.values() for at in stand}
         # Before anything that grows old: a log's end only moves on.
         asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
         ends = {at: end.offset for at, end in asked.items() if isinstance(end, OffsetAt)}
@@ -256,38 +252,6 @@ def _failures(answers: Mapping[str, CommitResults | CausewayError]) -> dict[str,
             if error is not None:
                 failed[f"{group} on {at}"] = str(error)
     return failed
-
-
-def _wanted(followed: Followed) -> dict[TopicPartition, set[int]]:
-    wanted: dict[TopicPartition, set[int]] = defaultdict(set)
-    for commits in followed.commits.values():
-        for at, committed in commits.items():
-            wanted[at].add(committed.offset)
-    return wanted
-
-
-def _by_group(
-    followed: Followed, places: Places, *, certain: bool = False
-) -> dict[str, dict[TopicPartition, int]]:
-    return {
-        group: {
-            at: place.target
-            for at, committed in commits.items()
-            if (place := places.get(at, {}).get(committed.offset))
-            and place.target is not None
-            and (place.certain or not certain)
-        }
-        for group, commits in followed.commits.items()
-    }
-
-
-def _inexact(followed: Followed, places: Places) -> dict[str, str]:
-    return {
-        f"{group} on {at}": place.note
-        for group, commits in followed.commits.items()
-        for at, committed in commits.items()
-        if (place := places.get(at, {}).get(committed.offset)) and place.note
-    }
 
 
 def _reasons(left_out: tuple[LeftOutGroup, ...]) -> dict[str, str]:

@@ -5,6 +5,11 @@ the logs are read, once for all offsets of that span, and the answer is remember
 somebody keeps asking for it and the target keeps what it has acknowledged. A span that takes long
 to read is read on while the others get their answers, and its own come with a later round. A group
 that has moved by then gets the place where it was: it is at or before the true one, and near it.
+
+Where a transform lies between the logs, what the source's records become has to be counted: the
+lane that has the partition is asked. Where several source partitions feed one target partition, an
+offset at the end of what one of them has sent may lie long before the target's end. What others
+have sent behind it is looked through, so that a group which has read all stands at the end.
 """
 
 from __future__ import annotations
@@ -16,14 +21,17 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Mirrored, Registry
+from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
+from causeway.daemon.tasks.places import Place, Translation, shared_by, within
+from causeway.daemon.tasks.tails import Tails
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition, same_topic
 from causeway.relay import lookup
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
-from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 _LOOKUPS = 4  # at once
 _PATIENCE_S = 3.0  # with partitions that have no leader; nobody waits for more
@@ -31,21 +39,6 @@ _LOOKUPS_S = 10.0  # so long a round waits for what has to be read
 
 Wanted = Mapping[TopicPartition, Collection[int]]
 Answer = dict[int, int] | CausewayError
-
-
-class Place(NamedTuple):
-    """Where the first relayed record from a source offset on lies, or will lie. `note` says why it
-    is not exact: `target` is then at or before the true place, or None where nothing is known.
-    `mirrored`: that record is known to be there; else `target` is the end of the mirror, as far as
-    we know, and may be behind it."""
-
-    target: int | None
-    note: str | None = None
-    mirrored: bool = True
-
-    @property
-    def certain(self) -> bool:
-        return self.note is None and self.mirrored
 
 
 class _Version(NamedTuple):
@@ -64,7 +57,7 @@ class _Version(NamedTuple):
 class _Stretch(NamedTuple):
     """What one look-up reads."""
 
-    at: TopicPartition
+    at: Feed
     version: _Version
     span: Span
 
@@ -77,7 +70,7 @@ class _LookUp:
 
 
 # What look-ups that have ended in this round say, by what they were asked for.
-_Told = dict[tuple[TopicPartition, int], Answer]
+_Told = dict[tuple[Feed, int], Answer]
 
 
 class Translator:
@@ -89,22 +82,31 @@ class Translator:
         sides: Sides,
         registry: Registry,
         *,
+        link: str,
         read_committed: bool,
         term: Callable[[], int | None],
+        lookups: LookUps,
     ) -> None:
         """`term`: see Leadership.term. Look-ups under way end with theirs."""
+        self._link = link
         self._sides = sides
         self._registry = registry
         self._read_committed = read_committed
         self._term = term
-        self._known: dict[TopicPartition, tuple[_Version, dict[int, int]]] = {}
+        self._lookups = lookups
+        self._known: dict[Feed, tuple[_Version, dict[int, int]]] = {}
         self._pool = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="look up")
-        self._under_way: dict[TopicPartition, list[_LookUp]] = {}
+        self._under_way: dict[Feed, list[_LookUp]] = {}
+        self._tails = Tails(sides.target, self._pool)
         self.fallbacks = 0
         self.unfinished = False
 
-    def translate(self, wanted: Wanted) -> dict[TopicPartition, dict[int, Place]]:
-        """A place for each source offset in `wanted`; partitions that are not mirrored one to one
+    def shared(self) -> dict[TopicPartition, set[TopicPartition]]:
+        """See Translation."""
+        return shared_by(self._registry.fed())
+
+    def translate(self, wanted: Wanted) -> Translation:
+        """A place for each source offset (or EARLIEST) in `wanted`; partitions that go by key
         are missing. Raises CausewayError, also where we do not surely lead."""
         self.unfinished = False
         # Before the partitions: those of a later term do no harm under this one's number.
@@ -113,24 +115,29 @@ class Translator:
             raise CausewayError(
                 "translate offsets of", "groups", "another driver may lead by now", retriable=True
             )
-        found: dict[TopicPartition, dict[int, Place]] = {}
-        mirrored = {m.source: m for m in self._registry.mirrored() if m.source in wanted}
+        # Before those who feed them: who begins to do so later begins behind these ends.
+        ends = self._ends(self.shared())
+        fed = self._registry.fed()
+        found: dict[Feed, dict[int, Place]] = {}
+        mirrored = {m.feed: m for m in fed if m.source in wanted}
         for at, note in self._unspoken(mirrored).items():
             del mirrored[at]
-            found[at] = dict.fromkeys(wanted[at], Place(None, note))
+            found[at] = dict.fromkeys(wanted[at.source], Place(None, note))
         self._known = {at: known for at, known in self._known.items() if at in mirrored}
-        unreadable = self._trim(mirrored)
+        begins = self._trim(mirrored)
         starts = self._target_starts(mirrored)
         stretches: dict[_Stretch, list[int]] = defaultdict(list)
         for at, partition in mirrored.items():
-            places = self._registry.place(at, wanted[at])
+            begin = begins[at.source]
+            offsets = {_from(begin, offset) for offset in wanted[at.source]}
+            places = self._registry.place(at, offsets)
             if places is None:
                 continue
             found[at] = {}
             version = _Version.of(partition, term)
-            remembered = self._remembered(at, version, wanted[at])
+            remembered = self._remembered(at, version, offsets)
             start = starts[at]
-            error = start if isinstance(start, CausewayError) else unreadable.get(at)
+            error = next((e for e in (start, begin) if isinstance(e, CausewayError)), None)
             for offset, place in sorted(places.items()):
                 if isinstance(place, int):
                     known = offset < partition.outlet.pair.source
@@ -146,19 +153,23 @@ class Translator:
                 else:
                     stretches[_Stretch(at, version, place)].append(offset)
         self._look_up(mirrored, stretches, found)
-        return _within(starts, found)
+        shared = shared_by(fed)
+        ours = {at: partition for at, partition in mirrored.items() if at.target in shared}
+        self._look_behind(ours, ends, term, found)
+        for at in mirrored:
+            if EARLIEST in wanted[at.source] and at in found:
+                found[at][EARLIEST] = found[at][_from(begins[at.source], EARLIEST)]
+        return Translation(within(starts, found), shared)
 
-    def _unspoken(
-        self, mirrored: Mapping[TopicPartition, Mirrored]
-    ) -> dict[TopicPartition, str | None]:
+    def _unspoken(self, mirrored: Mapping[Feed, Mirrored]) -> dict[Feed, str | None]:
         """Where an offset may be of another log than the one that was mirrored, and why; without a
         reason where a lane will tell in a moment. Asked after the offsets themselves: what stands
         in a topic made anew since then is not among them."""
-        sources = self._sides.source.metadata({at.topic for at in mirrored}).topics
+        sources = self._sides.source.metadata({at.source.topic for at in mirrored}).topics
         targets = self._sides.target.metadata({m.target.topic for m in mirrored.values()}).topics
-        unspoken: dict[TopicPartition, str | None] = {}
+        unspoken: dict[Feed, str | None] = {}
         for at, partition in mirrored.items():
-            source, target = sources[at.topic], targets[partition.target.topic]
+            source, target = sources[at.source.topic], targets[at.target.topic]
             if partition.stopped:
                 unspoken[at] = "it has stopped: what an offset there stands for is not certain"
             elif (error := source.error or target.error) is not None:
@@ -175,7 +186,7 @@ class Translator:
         return unspoken
 
     def _remembered(
-        self, at: TopicPartition, version: _Version, offsets: Collection[int]
+        self, at: Feed, version: _Version, offsets: Collection[int]
     ) -> Mapping[int, int]:
         """Of each offset, or else of the last one before it. Forgets what nobody asks for any more,
         or may be true no more."""
@@ -191,9 +202,9 @@ class Translator:
 
     def _look_up(
         self,
-        mirrored: Mapping[TopicPartition, Mirrored],
+        mirrored: Mapping[Feed, Mirrored],
         stretches: Mapping[_Stretch, list[int]],
-        found: dict[TopicPartition, dict[int, Place]],
+        found: dict[Feed, dict[int, Place]],
     ) -> None:
         told = self._take_ended()
         # What is quickly read comes first.
@@ -286,13 +297,16 @@ class Translator:
             offsets=offsets,
             floor=floor,
         )
+
+        def go_on() -> bool:
+            return self._term() == stretch.version.term
+
         try:
-            return lookup.find(
-                sought,
-                self._sides.source,
-                self._sides.target,
-                lambda: self._term() == stretch.version.term,
-            )
+            if not partition.transformed:
+                return lookup.find(sought, self._sides.source, self._sides.target, go_on)
+            if max(offsets) <= stretch.span.start.source:
+                return lookup.find_start(sought, self._sides.target, go_on)
+            return self._lookups.find((self._link, *partition.source), sought)
         except CausewayError as error:
             return error  # of one partition, on which the others do not wait
 
@@ -304,42 +318,64 @@ class Translator:
         self.fallbacks += 1
         return Place(target, note)
 
-    def _trim(self, mirrored: Iterable[TopicPartition]) -> dict[TopicPartition, CausewayError]:
-        """The partitions whose source cannot be asked now."""
-        starts = self._sides.source.list_offsets(list(mirrored), EARLIEST, patience_s=_PATIENCE_S)
+    def _look_behind(
+        self,
+        mirrored: Mapping[Feed, Mirrored],
+        ends: Mapping[TopicPartition, int],
+        term: int,
+        found: dict[Feed, dict[int, Place]],
+    ) -> None:
+        """Of shared target partitions: what lies at the end of what one source partition has sent
+        lies where it sends next, which is not before `ends`, as far as nothing of it is there."""
+        due = {
+            at: partition.outlet
+            for at, partition in mirrored.items()
+            if any(not place.mirrored for place in found.get(at, {}).values())
+        }
+        behind = self._tails.look(due, ends, term, _LOOKUPS_S)
+        self.unfinished |= len(behind) < len(due)
+        for at in due:
+            for offset, place in found[at].items():
+                if place.mirrored or place.target is None:
+                    continue
+                if at in behind:
+                    found[at][offset] = place._replace(target=max(place.target, behind[at]))
+                else:
+                    note = "what others have sent behind it is being looked through"
+                    found[at][offset] = place._replace(note=note)
+
+    def _ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Of the target's logs; those that cannot be asked now are missing."""
+        if not (asked := list(places)):
+            return {}
+        ends = self._sides.target.list_offsets(asked, LATEST, patience_s=_PATIENCE_S)
+        return {at: end.offset for at, end in ends.items() if isinstance(end, OffsetAt)}
+
+    def _trim(self, mirrored: Iterable[Feed]) -> Mapping[TopicPartition, OffsetAt | CausewayError]:
+        """Where the source's logs start."""
+        sources = list(dict.fromkeys(at.source for at in mirrored))
+        starts = self._sides.source.list_offsets(sources, EARLIEST, patience_s=_PATIENCE_S)
         self._registry.trim(
             {at: start.offset for at, start in starts.items() if isinstance(start, OffsetAt)}
         )
-        return {at: start for at, start in starts.items() if isinstance(start, CausewayError)}
+        return starts
 
-    def _target_starts(
-        self, mirrored: Mapping[TopicPartition, Mirrored]
-    ) -> dict[TopicPartition, OffsetAt | CausewayError]:
-        """Where the target's logs start, by source partition."""
-        targets = {at: partition.target for at, partition in mirrored.items()}
-        starts = self._sides.target.list_offsets(
-            list(targets.values()), EARLIEST, patience_s=_PATIENCE_S
-        )
-        return {at: starts[target] for at, target in targets.items()}
+    def _target_starts(self, mirrored: Iterable[Feed]) -> dict[Feed, OffsetAt | CausewayError]:
+        """Where the target's logs start."""
+        feeds = list(mirrored)
+        targets = list(dict.fromkeys(at.target for at in feeds))
+        starts = self._sides.target.list_offsets(targets, EARLIEST, patience_s=_PATIENCE_S)
+        return {at: starts[at.target] for at in feeds}
+
+
+def _from(begin: OffsetAt | CausewayError, offset: int) -> int:
+    """`offset`, or where the source's log starts for EARLIEST."""
+    if offset != EARLIEST:
+        return offset
+    return begin.offset if isinstance(begin, OffsetAt) else 0
 
 
 def _nearest(ascending: Sequence[int], offset: int) -> int | None:
     """The last that is not above `offset`."""
     index = bisect_right(ascending, offset)
     return ascending[index - 1] if index else None
-
-
-def _within(
-    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
-    found: dict[TopicPartition, dict[int, Place]],
-) -> dict[TopicPartition, dict[int, Place]]:
-    """No place lies before the target's log start: a consumer sent there would be out of range,
-    and might begin anew at the end."""
-    for at, places in found.items():
-        start = starts.get(at)
-        if not isinstance(start, OffsetAt):
-            continue
-        for offset, place in places.items():
-            if place.target is not None and place.target < start.offset:
-                places[offset] = place._replace(target=start.offset)
-    return found

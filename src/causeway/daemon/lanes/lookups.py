@@ -1,0 +1,94 @@
+"""What lanes look up for the driver: places in what a transform makes of a partition.
+
+Only a lane can walk such a series again, through its stage. It answers in its own time; an answer
+that nobody waits for any more is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTimeError
+from itertools import count
+
+from causeway.daemon.lanes.tracked import Key
+from causeway.errors import CausewayError
+from causeway.relay.control import LaneConnection
+from causeway.relay.lookup import Sought
+from causeway.relay.messages import LookedUp, Lookup
+
+PATIENCE_S = 300.0
+
+_Answer = dict[int, int] | CausewayError
+
+
+class LookUps:
+    """Thread-safe. `connect` gives the lane that has a partition, None where none has it now."""
+
+    def __init__(self, connect: Callable[[Key], LaneConnection | None]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._ids = count(1)
+        self._asked: dict[int, tuple[LaneConnection, Future[_Answer]]] = {}
+
+    def find(self, key: Key, sought: Sought, patience_s: float = PATIENCE_S) -> dict[int, int]:
+        """See relay.lookup.find. Waits for the answer. Raises CausewayError."""
+        connection = self._connect(key)
+        if connection is None:
+            raise _error(sought, "no lane has the partition now")
+        future: Future[_Answer] = Future()
+        with self._lock:
+            number = next(self._ids)
+            self._asked[number] = connection, future
+        connection.send(
+            Lookup(
+                id=number,
+                key=key,
+                producer_id=sought.producer_id,
+                start=sought.span.start,
+                end=sought.span.end,
+                offsets=tuple(sought.offsets),
+                floor=sought.floor,
+                patience_s=patience_s,
+            )
+        )
+        try:
+            answer = future.result(patience_s)
+        except NotInTimeError:
+            answer = _error(sought, "its lane did not answer in time")
+        finally:
+            with self._lock:
+                self._asked.pop(number, None)
+        if isinstance(answer, CausewayError):
+            raise answer
+        return answer
+
+    def take(self, message: LookedUp) -> None:
+        """A lane's answer."""
+        self._settle(
+            message.id,
+            dict(message.places)
+            if message.reason is None
+            else CausewayError("look up offsets in", "the source", message.reason, retriable=True),
+        )
+
+    def lost(self, connection: LaneConnection) -> None:
+        """This lane answers no more."""
+        with self._lock:
+            gone = [number for number, (lane, _) in self._asked.items() if lane is connection]
+        for number in gone:
+            error = CausewayError(
+                "look up offsets in", "the source", "its lane has ended", retriable=True
+            )
+            self._settle(number, error)
+
+    def _settle(self, number: int, answer: _Answer) -> None:
+        with self._lock:
+            _, future = self._asked.pop(number, (None, None))
+        if future is not None:
+            future.set_result(answer)
+
+
+def _error(sought: Sought, cause: str) -> CausewayError:
+    return CausewayError("look up offsets in", str(sought.source), cause, retriable=True)
