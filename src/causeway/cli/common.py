@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.cli.guard import warn
+from causeway.cli.words import printable
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,6 +46,20 @@ def console() -> Output:
     from causeway.cli.output import Output
 
     return Output()
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """What to call with what is being done while a person waits: it stands on the terminal until
+    the next, or the end; where stderr is none, it says nothing."""
+    from rich.console import Console
+
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    with err.status("") as status:
+        yield lambda text: status.update(printable(text))
 
 
 def parse_timestamp(text: str) -> int:

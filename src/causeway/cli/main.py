@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import plan, run, status
+from causeway.cli import plan, run, status, try_out
 from causeway.cli.guard import EXIT_CODES, guarded
 from causeway.cli.lazy import LazyGroup
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("run", epilog=EXIT_CODES)(run.command)
 app.command("plan", epilog=EXIT_CODES)(plan.command)
 app.command("status", epilog=EXIT_CODES)(status.command)
+app.command("try", epilog=EXIT_CODES)(try_out.command)
 
 
 @app.callback(invoke_without_command=True)

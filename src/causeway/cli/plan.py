@@ -6,16 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.guard import complain
 from causeway.cli.words import count
 from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
+    from causeway.config.settings import TransformSettings
     from causeway.operate.own import OwnTopic
     from causeway.operate.plan import LinkPlan
     from causeway.operate.starts import Start
+    from causeway.operate.transforms import TransformPlan
+
+_CHANGES = 20  # partitions that are named
 
 
 def command(file: FileArgument, as_json: JsonOption = False) -> int:
@@ -25,7 +29,9 @@ def command(file: FileArgument, as_json: JsonOption = False) -> int:
     """
     from causeway.operate import plan
 
-    whole = plan.plan(load(file))
+    settings = load(file)
+    with waiting() as told:
+        whole = plan.plan(settings, told)
     if as_json:
         print_json(plan.as_json(whole))
     else:
@@ -68,10 +74,13 @@ def _show(out: Output, each: LinkPlan) -> None:
     starts: defaultdict[str, list[Start]] = defaultdict(list)
     for start in each.starts.partitions:
         starts[start.topic].append(start)
+    treated_by = {topic: one.settings for one in each.transforms for topic in one.topics}
     if topics.mirrored:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("topic", overflow="fold")
         table.add_column("mirrored as", overflow="fold")
+        if each.transforms:
+            table.add_column("records", overflow="fold")
         table.add_column("partitions", justify="right")
         table.add_column("from", overflow="fold")
         table.add_column("on the target", overflow="fold")
@@ -79,6 +88,7 @@ def _show(out: Output, each: LinkPlan) -> None:
             table.add_row(
                 topic.source,
                 topic.target,
+                *([_treated(treated_by.get(topic.source))] if each.transforms else []),
                 str(topic.partitions),
                 _taken_up(starts[topic.source]),
                 "; ".join(changes[topic.target]) or "nothing to change",
@@ -87,6 +97,13 @@ def _show(out: Output, each: LinkPlan) -> None:
     for topic in topics.mirrored:
         for note in topic.notes:
             out.print(f"{topic.target}: {note}")
+    for transform in each.transforms:
+        _show_transform(out, transform)
+    for at, change in each.changed[:_CHANGES]:
+        out.print(f"{at}: {change}")
+    if len(each.changed) > _CHANGES:
+        more = count(len(each.changed) - _CHANGES, "partition")
+        out.print(f"and {more} more whose transform changed (--json names them)")
     for name, why in _reasons(each):
         out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):
@@ -115,6 +132,28 @@ def _show(out: Output, each: LinkPlan) -> None:
         out.print(note)
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
+
+
+def _treated(transform: TransformSettings | None) -> str:
+    return "as they are" if transform is None else f"by {transform.name} ({transform.kind})"
+
+
+def _show_transform(out: Output, planned: TransformPlan) -> None:
+    """With the text that Spark runs, in its lines."""
+    from rich.text import Text
+
+    settings, checked = planned.settings, planned.checked
+    if not planned.topics:
+        out.print(Text("note", "yellow"), f"transform {settings.name} matches no mirrored topic")
+    makes = f"makes anew {', '.join(checked.replaces)}" if checked.replaces else "only drops"
+    refused = settings.dead_letters or "its partition stops"
+    out.print(
+        Text(f"transform {settings.name}", "bold"),
+        f" ({settings.kind}): {makes}; a record that cannot be treated: {refused}",
+        sep="",
+    )
+    for line in (checked.sql or settings.python or "").strip().splitlines():
+        out.print(f"  {line}")
 
 
 def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.words import count, duration, number
+from causeway.cli.words import count, duration, number, outcomes
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
@@ -73,6 +73,14 @@ def _show(out: Output, each: LinkStatus) -> None:
                 one.reason or "",
             )
         out.print(table)
+    for transform in each.transforms:
+        done = "not begun" if transform.counts is None else outcomes(transform.counts)
+        of = count(transform.partitions, "partition")
+        out.print(f"transform {transform.name} ({transform.kind}), {of}: {done}")
+        if transform.reason is not None:
+            out.print(Text("fails", "red"), f"transform {transform.name}: {transform.reason}")
+        for rule in transform.unseen:
+            out.print(Text("protects nothing so far", "yellow"), f"{transform.name}: {rule}")
     for task in each.tasks:
         if task.reason is not None:
             out.print(Text("task", "red"), f"{task.name}: {task.reason}")

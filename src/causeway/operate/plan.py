@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.config.settings import LinkSettings, Secret, Settings
+from causeway.config.settings import LinkSettings, Settings
 from causeway.control import acls, configs, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
@@ -20,14 +20,16 @@ from causeway.control.topics import (
     Problem,
     TopicPlan,
 )
-from causeway.daemon.partitions.claims import ACT
+from causeway.daemon.partitions.claims import ACT, transform_change
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import AuthorizationError, CausewayError, DivergedError
-from causeway.operate import own, starts
+from causeway.model import TopicPartition
+from causeway.operate import own, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
 from causeway.operate.starts import Start, Starts
+from causeway.operate.transforms import Checks, Told, TransformPlan
 from causeway.relay.progress import Contents, ProgressTopic
 from causeway.wire.cluster import Cluster
 
@@ -48,6 +50,9 @@ class LinkPlan:
     configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
+    transforms: tuple[TransformPlan, ...] = ()  # in the file's order
+    # Partitions whose records were treated in another way so far, and what that means to them.
+    changed: tuple[tuple[TopicPartition, str], ...] = ()
 
     @property
     def internal_in_kafka_3(self) -> tuple[str, ...]:
@@ -65,26 +70,30 @@ class LinkPlan:
         )
 
 
-def plan(settings: Settings) -> Plan:
-    """Ask the clusters of every link and decide; writes nothing anywhere.
+def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
+    """Ask the clusters of every link and decide; writes nothing anywhere. Where there are
+    transforms, a Spark on this machine reads them first; `told` hears what takes time.
 
-    Raises a CausewayError where a cluster cannot be asked at all; what is wrong with single
-    topics, partitions or ACLs stands in `LinkPlan.problems`.
+    Raises ConfigError for transforms that cannot be used, a CausewayError where a cluster cannot be
+    asked at all; what is wrong with single topics, partitions or ACLs stands in
+    `LinkPlan.problems`.
     """
+    checks = transforms.check(settings, told)
     with clusters() as connect:
-        return Plan(
-            links=tuple(_plan_link(link, settings.spark, connect) for link in settings.links),
-            own=own.plan(settings, connect),
-        )
+        links = []
+        for link in settings.links:
+            told(f"asking the clusters of {link.name}")
+            known = Transforms(link, settings.spark)
+            links.append(_plan_link(link, known, connect, checks))
+        return Plan(links=tuple(links), own=own.plan(settings, connect))
 
 
-def _plan_link(link: LinkSettings, spark: Mapping[str, str | Secret], connect: Connect) -> LinkPlan:
-    transforms = Transforms(link, spark)
+def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
     source, target = connect(link.source_admin), connect(link.target_admin)
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link)
-    known = link.progress_topic in observed.target_topics
-    contents = ProgressTopic(target, link.progress_topic).read() if known else Contents()
+    has_run = link.progress_topic in observed.target_topics
+    contents = ProgressTopic(target, link.progress_topic).read() if has_run else Contents()
     errors = topics.refused(planned.changes, target) | _lost(planned, contents, link)
     planned = topics.without(planned, errors)
     sides = Sides(
@@ -97,10 +106,18 @@ def _plan_link(link: LinkSettings, spark: Mapping[str, str | Secret], connect: C
     return LinkPlan(
         link=link,
         topics=planned,
-        starts=starts.plan(sides, link, planned.mirrored, contents, there, transforms.identity_of),
+        starts=starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of),
         configs=_plan_configs(source, target, planned.mirrored, link),
         acls=_plan_acls(source, target, planned.mirrored, link),
-        new_progress_topic=None if known else link.progress_topic,
+        new_progress_topic=None if has_run else link.progress_topic,
+        transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
+        changed=tuple(
+            (at, change)
+            for topic in planned.mirrored
+            for at in (TopicPartition(topic.source, n) for n in range(topic.partitions))
+            if (progress := contents.partitions.get(at)) is not None
+            and (change := transform_change(progress, known.identity_of(topic.source)))
+        ),
     )
 
 
@@ -162,6 +179,7 @@ def as_json(whole: Plan) -> dict[str, Any]:
 
 
 def _link_json(each: LinkPlan) -> dict[str, Any]:
+    treated_by = {topic: one.settings.name for one in each.transforms for topic in one.topics}
     taken_up: defaultdict[str, list[Start]] = defaultdict(list)
     for start in each.starts.partitions:
         taken_up[start.topic].append(start)
@@ -178,9 +196,15 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "topic_id": topic.source_id,
                 "target_topic_id": topic.target_id,
                 "notes": list(topic.notes),
+                "transform": treated_by.get(topic.source),
                 "starts": [_start_json(start) for start in taken_up[topic.source]],
             }
             for topic in each.topics.mirrored
+        ],
+        "transforms": [transforms.as_json(one) for one in each.transforms],
+        "transform_changes": [
+            {"topic": at.topic, "partition": at.partition, "change": change}
+            for at, change in each.changed
         ],
         "changes": [
             change_json(change) for change in (*each.topics.changes, *each.configs.changes)

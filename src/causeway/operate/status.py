@@ -19,8 +19,10 @@ from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
+from causeway.operate import transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.times import timestamps_at
+from causeway.operate.transforms import TransformState
 from causeway.relay.progress import (
     Contents,
     LeaseRecord,
@@ -75,6 +77,7 @@ class LinkStatus:
     problems: tuple[Problem, ...]
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
     notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
+    transforms: tuple[TransformState, ...] = ()  # in the file's order
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
@@ -143,6 +146,9 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
         problems=planned.problems,
         tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
         notes=tuple((topic.target, note) for topic in planned.mirrored for note in topic.notes),
+        transforms=transforms.states(
+            link, contents, {topic.source: topic.partitions for topic in planned.mirrored}
+        ),
     )
 
 
@@ -368,6 +374,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
             }
             for task in each.tasks
         ],
+        "transforms": [transforms.state_json(one) for one in each.transforms],
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [
             {"topic": problem.topic, "reason": str(problem.error)} for problem in each.problems

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from causeway.cli import plan, status
 from causeway.cli.common import console
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config.settings import ClientSettings, LinkSettings, TransformSettings
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
 from causeway.control.topics import LeftOut, MirroredTopic, Problem, TopicPlan
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
+from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.plan import LinkPlan
 from causeway.operate.starts import Starts
 from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.operate.transforms import Checked, TransformPlan, TransformState
+from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
 
 # What other tools take for markup, an emoji, or an order to the terminal.
@@ -127,3 +131,75 @@ def test_a_status_shows_both_ends_where_a_transaction_is_open() -> None:
     assert status._of(120, 5_000) == "120 of 5,120"
     assert status._of(0, 5_000) == "0 of 5,000"
     assert status._of(120, 0) == status._of(120, None) == "120"
+
+
+def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[str]) -> None:
+    pii = TransformSettings(name="pii", topics=(), rules="drop value.a", dead_letters="dead")
+    idle = TransformSettings(name="idle", topics=(), python="mine:filter")
+    mirrored = tuple(
+        MirroredTopic(
+            source=name,
+            target=f"A.{name}",
+            partitions=1,
+            source_id="0" * 32,
+            target_id=None,
+            target_partitions=1,
+            max_message_bytes=1,
+        )
+        for name in ("orders", "rest")
+    )
+    changed = tuple((TopicPartition("orders", n), f"anew from {n}") for n in range(25))
+
+    plan._show(
+        console(),
+        replace(
+            planned(mirrored=mirrored),
+            transforms=(
+                TransformPlan(
+                    settings=pii,
+                    topics=("orders",),
+                    checked=Checked(sql="SELECT value\nFROM records", replaces=("value",)),
+                ),
+                TransformPlan(settings=idle, topics=(), checked=Checked(sql=None, replaces=())),
+            ),
+            changed=changed,
+        ),
+    )
+
+    out = capsys.readouterr().out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["orders", "A.orders", "by", "pii", "(rules)", "1"] in [row[:6] for row in rows]
+    assert ["rest", "A.rest", "as", "they", "are", "1"] in [row[:6] for row in rows]
+    assert "transform pii (rules): makes anew value; a record that cannot be treated: dead" in out
+    assert "  SELECT value\n  FROM records\n" in out
+    assert "note transform idle matches no mirrored topic" in out
+    assert "idle (python): only drops; a record that cannot be treated: its partition stops" in out
+    assert "  mine:filter\n" in out
+    assert "orders-19: anew from 19" in out
+    assert "orders-20" not in out
+    assert "and 5 partitions more whose transform changed" in out
+
+
+def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -> None:
+    states = (
+        TransformState(
+            name="pii",
+            kind="rules",
+            partitions=2,
+            counts=Transformed(records_in=10, records_out=8, dropped=1, refused=1),
+            unseen=("hash value.mail",),
+            reason="no memory",
+        ),
+        TransformState(name="eu", kind="sql", partitions=1),
+    )
+
+    status._show(
+        console(),
+        LinkStatus(link=link(), driver=None, partitions=(), problems=(), transforms=states),
+    )
+
+    out = capsys.readouterr().out
+    assert "transform pii (rules), 2 partitions: 10 in, 8 out, 1 dropped, 1 refused\n" in out
+    assert "fails transform pii: no memory\n" in out
+    assert "protects nothing so far pii: hash value.mail\n" in out
+    assert "transform eu (sql), 1 partition: not begun\n" in out

@@ -1,0 +1,38 @@
+"""A Spark on this machine, for a moment: to check transforms, and to try them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from causeway.config.settings import Secret
+from causeway.relay.control import new_secret
+
+Conf = Mapping[str, str | Secret]
+
+
+@contextmanager
+def local_spark(conf: Conf) -> Iterator[Any]:
+    """A SparkSession, whose JVM ends with the block. Of `conf`, the file's, counts what decides
+    what a query means or may use, not where it would run. Raises PrerequisiteError."""
+    from causeway.daemon.spark.context import Spark, is_local
+
+    local = is_local({key: str(value) for key, value in conf.items() if key == "spark.master"})
+    kept = {
+        key: value
+        for key, value in conf.items()
+        if local or key.startswith(("spark.sql.", "spark.jars", "spark.driver.memory"))
+    }
+    spark = Spark(
+        {**kept, "spark.master": "local[2]"},
+        None,
+        new_secret(),
+        on_lane_ended=lambda *_: None,
+        staged=1,
+    )
+    spark.start()
+    try:
+        yield spark.session
+    finally:
+        spark.stop()

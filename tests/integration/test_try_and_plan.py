@@ -1,0 +1,139 @@
+"""`causeway try` and `plan` with transforms, as a person uses them, on real records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.command import causeway
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+
+pytestmark = pytest.mark.integration
+
+SQL = (
+    "SELECT regexp_replace(value, '[0-9]{4}', '****') AS value,"
+    " CASE WHEN value LIKE '%route%' THEN 'elsewhere' END AS topic,"
+    " CASE WHEN value LIKE '%boom%' THEN CAST(offset / 0 AS INT) END AS partition"
+    " FROM records WHERE value NOT LIKE '%drop%'"
+)
+
+
+@pytest.fixture
+def file(source_cluster: LocalCluster, prefix: str, tmp_path: Path) -> Path:
+    """Nobody listens where its target is said to be."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        f"""clusters = a, b
+a.bootstrap.servers = {source_cluster.bootstrap}
+b.bootstrap.servers = localhost:1
+a->b.enabled = true
+topics = {prefix}.*
+a->b.causeway.transforms = cards, idle
+a->b.causeway.transform.cards.topics = {prefix}cards
+a->b.causeway.transform.cards.value.format = string
+a->b.causeway.transform.cards.sql = {SQL}
+a->b.causeway.transform.idle.topics = nothing-like-it
+a->b.causeway.transform.idle.sql = SELECT * FROM records
+emit.heartbeats.enabled = false
+"""
+    )
+    return path
+
+
+def test_records_before_and_after(file: Path, source: KafkaTools, prefix: str) -> None:
+    topic = prefix + "cards"
+    source.create_topic(topic)
+    values = [b"old 1111", b"card 1234", b"plain", b"drop 1", b"route 5678", b"\xff", b"boom", None]
+    source.produce(
+        topic,
+        [Outgoing(value=v, key=b"k", headers=[("h", b"x")], partition=0) for v in values],
+        codec="zstd",
+    )
+
+    tried = causeway("try", file, "--topic", topic, "--limit", "7", "--json")
+
+    assert tried.code == 7, tried.err
+    assert (tried.json["transform"], tried.json["link"]) == ("cards", "a->b")
+    records = {one["offset"]: one for one in tried.json["records"]}
+    assert list(records) == [1, 2, 3, 4, 5, 6, 7]
+    outcomes = [records[offset]["outcome"] for offset in records]
+    assert outcomes == ["changed", "same", "dropped", "changed", "refused", "fails", "same"]
+    card, route = records[1], records[4]
+    assert card["before"]["value"] == "card 1234"
+    (made,) = card["after"]
+    assert (made["value"], made["key"], made["headers"]) == ("card ****", "k", [["h", "x"]])
+    assert made["topic"] == f"a.{topic}"
+    assert (route["after"][0]["topic"], route["after"][0]["partition"]) == ("a.elsewhere", None)
+    assert records[5]["before"]["value"] == {"base64": "/w=="}
+    assert "UTF-8" in records[5]["reason"]
+    assert records[6]["reason"] == "DIVIDE_BY_ZERO"
+    assert records[7]["after"][0]["value"] is None
+
+    shown = causeway("try", file, "--topic", topic, "--limit", "2", "--from", "0")
+
+    assert shown.code == 0, shown.err
+    assert "transform cards (sql), 2 records, 2 changed" in shown.out
+    assert "old 1111" in shown.out
+    assert "card ****" in shown.out
+    assert "plain" not in shown.out
+
+
+def test_what_is_not_transformed_is_said_without_spark(
+    file: Path, source: KafkaTools, prefix: str
+) -> None:
+    topic = prefix + "plain"
+    source.create_topic(topic)
+
+    shown = causeway("try", file, "--topic", topic)
+
+    assert (shown.code, shown.out) == (
+        0,
+        f"a->b has no transform for {topic}: it is relayed as it is\n",
+    )
+
+
+def test_what_is_wrong_with_transforms_is_told_as_of_a_bad_file(file: Path) -> None:
+    text = file.read_text().replace("SELECT * FROM", "SELECT count(*) AS value FROM")
+    file.write_text(text.replace("regexp_replace(value", "regexp_replace(valeu"))
+
+    for told in (
+        causeway("plan", file),
+        causeway("plan", file, "--json"),
+    ):
+        assert told.code == 2
+        assert "a->b.causeway.transform.cards.sql (line 9)" in told.err
+        assert "valeu" in told.err
+        assert "a->b.causeway.transform.idle.sql (line 11)" in told.err
+
+
+def test_a_plan_says_what_becomes_of_each_topic(
+    file: Path, source: KafkaTools, target_cluster: LocalCluster, prefix: str
+) -> None:
+    source.create_topic(prefix + "cards")
+    source.create_topic(prefix + "plain")
+    text = file.read_text().replace("localhost:1", target_cluster.bootstrap)
+    file.write_text(f"{text}replication.factor = 1\n")
+
+    shown, told = causeway("plan", file), causeway("plan", file, "--json")
+
+    assert (shown.code, told.code) == (0, 0), shown.err + told.err
+    rows = [line.split() for line in shown.out.splitlines()]
+    (cards,) = [row for row in rows if row[:1] == [prefix + "cards"]]
+    (plain,) = [row for row in rows if row[:1] == [prefix + "plain"]]
+    assert cards[2:5] == ["by", "cards", "(sql)"]
+    assert plain[2:5] == ["as", "they", "are"]
+    assert f"  {SQL}" in shown.out
+    assert "transform idle matches no mirrored topic" in shown.out
+    (link,) = told.json["links"]
+    by_topic = {one["topic"]: one["transform"] for one in link["mirrored"]}
+    assert by_topic == {prefix + "cards": "cards", prefix + "plain": None}
+    first, second = link["transforms"]
+    assert (first["transform"], first["sql"], first["topics"]) == (
+        "cards",
+        SQL,
+        [prefix + "cards"],
+    )
+    assert first["replaces"] == ["partition", "topic", "value"]
+    assert (second["transform"], second["topics"]) == ("idle", [])

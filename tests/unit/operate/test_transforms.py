@@ -1,0 +1,62 @@
+"""What is told of transforms without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causeway.config.settings import TransformSettings
+from causeway.errors import ConfigError
+from causeway.filters import compile_patterns
+from causeway.operate import transforms
+from causeway.operate.transforms import Checked
+from causeway.relay.messages import Transformed
+from causeway.relay.progress import Contents, TransformRecord
+from tests.unit.daemon.test_claims import link
+
+PII = TransformSettings(
+    name="pii",
+    topics=compile_patterns("customers, orders"),
+    rules="drop value.$.name; hash value.$.mail with k",
+)
+REST = TransformSettings(name="rest", topics=compile_patterns(".*"), sql="SELECT * FROM records")
+LINK = replace(link(), transforms=(PII, REST))
+CHECKED = Checked(sql="SELECT 1", replaces=("value",))
+
+
+def test_a_topic_is_treated_by_the_first_that_matches_it() -> None:
+    checks = {(LINK.name, name): CHECKED for name in ("pii", "rest")}
+
+    first, second = transforms.plan(LINK, checks, ["customers", "x", "orders"])
+
+    assert (first.settings.name, first.topics) == ("pii", ("customers", "orders"))
+    assert (second.settings.name, second.topics) == ("rest", ("x",))
+    assert transforms.as_json(first)["sql"] == "SELECT 1"
+
+
+def test_what_the_progress_topic_says_of_them() -> None:
+    counts = Transformed(records_in=10, records_out=9, dropped=1, seen=0b01)
+    record = TransformRecord(name="pii", identity="1", counts=counts, reason="no memory")
+
+    first, second = transforms.states(
+        LINK, Contents(transforms={"pii": record}), {"customers": 3, "orders": 2, "x": 1}
+    )
+
+    assert (first.name, first.kind, first.partitions) == ("pii", "rules", 5)
+    assert (first.counts, first.reason) == (counts, "no memory")
+    assert transforms.state_json(first)["records_out"] == 9
+    assert (second.counts, second.unseen, second.partitions) == (None, (), 1)
+    assert transforms.state_json(second)["records_in"] is None
+
+
+def test_all_that_is_wrong_is_told_at_once_and_once() -> None:
+    one = ConfigError("use", "pii.sql (line 3)", "no column a")
+    two = ConfigError("use", "eu.sql (line 9)", "2 problems\n  no column b\n  no column c")
+
+    assert transforms.together([one, one]) is one
+    assert str(transforms.together([one, two, one])) == (
+        "use the transforms: 2 cannot be used\n"
+        "  pii.sql (line 3): no column a\n"
+        "  eu.sql (line 9): 2 problems\n"
+        "    no column b\n"
+        "    no column c"
+    )
