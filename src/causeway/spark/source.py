@@ -6,12 +6,16 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
+from causeway.errors import ConfigError
 from causeway.spark import columns
 from causeway.spark.options import read_options, refuse_secrets
 from causeway.spark.reader import BatchReader, FilteringReader, StreamReader
+from causeway.spark.writer import BatchWriter, StreamWriter
 
 
 class CausewayDataSource(DataSource):  # type: ignore[misc]
@@ -38,3 +42,17 @@ class CausewayDataSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         refuse_secrets(self.options)
         return StreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        refuse_secrets(self.options)
+        if overwrite:
+            raise ConfigError("write", "mode overwrite", "records are only added: mode append")
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        refuse_secrets(self.options)
+        if overwrite:
+            raise ConfigError("write", "output mode complete", "records are only added: append")
+        return StreamWriter(self.options, schema)

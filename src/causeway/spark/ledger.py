@@ -1,0 +1,105 @@
+"""What was written by whom, kept on the cluster, so that a batch is written once.
+
+Task `p` of a write named `w` writes batch `b` in a transaction of its own, whose id is `w.p`. Part
+of that transaction is a **mark**: offset `b + 1` of the group `w.p`, with a digest of the rows. So
+the records are there exactly where the mark is. Whoever writes the batch again, be it another
+attempt or another driver, first takes over the transactional id, which rolls back what was left
+open and fences its writer, and then looks for the mark: where it stands, nothing is written again,
+and the rows must be those that the digest tells of.
+
+Before the driver commits the first transaction of a batch it notes, in the group `w`, the batch
+and how many tasks it has: rows that were in a task which is missing, or empty, when the batch is
+written again would otherwise be doubled by the task that has them now.
+
+Groups without members forget offsets after the brokers' `offsets.retention.minutes` (a week).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from causeway.errors import CausewayError, DivergedError
+from causeway.model import TopicPartition
+from causeway.wire import transactions
+from causeway.wire.cluster import Cluster
+from causeway.wire.groups import Committed
+from causeway.wire.transactions import Transaction
+
+PREFIX = "causeway-spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """`batch`: the last one that is there. `note`: the digest (of a task), or how many tasks."""
+
+    batch: int
+    note: str
+
+
+def write_name(name: str) -> str:
+    """Of groups and transactional ids: `name` is a query's id, or what option id says."""
+    return f"{PREFIX}.{name}"
+
+
+def task_name(write: str, task: int) -> str:
+    return f"{write}.{task}"
+
+
+def marks(cluster: Cluster, names: Collection[str]) -> dict[str, Mark]:
+    """The mark of each group that has one. Raises CausewayError."""
+    found: dict[str, Mark] = {}
+    if not names:
+        return found
+    for name, offsets in cluster.committed_offsets_of(names).items():
+        if isinstance(offsets, CausewayError):
+            raise offsets
+        if offsets:  # the same for each topic that was written to
+            last = max(offsets.values(), key=lambda committed: committed.offset)
+            found[name] = Mark(batch=last.offset - 1, note=last.metadata)
+    return found
+
+
+def mark(
+    cluster: Cluster, transaction: Transaction, batch: int, digest: str, topics: Iterable[str]
+) -> None:
+    """Part of `transaction`, in the group of its name. Raises CausewayError."""
+    committed = Committed(offset=batch + 1, metadata=digest)
+    places = {TopicPartition(topic, 0): committed for topic in topics}
+    transactions.commit_offsets(cluster, transaction, transaction.id, places)
+
+
+def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Iterable[str]) -> None:
+    """Raises CausewayError."""
+    committed = Committed(offset=batch + 1, metadata=str(tasks))
+    places = {TopicPartition(topic, 0): committed for topic in topics}
+    result = cluster.commit_offsets({write: places})[write]
+    for error in [result] if isinstance(result, CausewayError) else result.values():
+        if error is not None:
+            raise error
+
+
+def check_same(write: str, batch: int, before: str, now: str) -> None:
+    """Raises DivergedError where a task has other rows than it had when they were written."""
+    if before != now:
+        raise DivergedError(
+            "write",
+            f"batch {batch} of {write} again",
+            f"a task has other rows ({now}) than those it had written before ({before})",
+            remedy="a query must give the same rows in the same tasks when it runs again: no "
+            "random numbers, no present time, the same number of shuffle partitions",
+        )
+
+
+def check_none_missing(
+    cluster: Cluster, write: str, batch: int, filled: Collection[int], tasks: int
+) -> None:
+    """Raises DivergedError where a task that has no rows now had written some of this batch."""
+    before = marks(cluster, [write]).get(write)
+    if before is None or before.batch != batch:
+        return
+    known = max(tasks, int(before.note or 0))
+    empty = [task_name(write, task) for task in range(known) if task not in filled]
+    for found in marks(cluster, empty).values():
+        if found.batch == batch:
+            check_same(write, batch, found.note, "0 rows")
