@@ -27,6 +27,7 @@ from causeway.wire import transactions
 from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.spark_session import spark_session
+from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
@@ -96,6 +97,8 @@ def test_a_worker_that_is_killed_in_the_middle_doubles_and_loses_nothing(
         if number % 20_000 == 15_000 and not os.path.exists(flag):
             with open(flag, "w"):
                 pass
+            tools = KafkaTools(bootstrap)
+            await_until(lambda: max(tools.offsets(topic).values()) > 0, what="a first record")
             os.kill(os.getpid(), signal.SIGKILL)
         return str(number)
 
