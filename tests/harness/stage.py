@@ -6,12 +6,12 @@ import selectors
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from causeway.transform.channel import Chunk, Greeting, Outcome, Setup
-from causeway.transform.sealed import Connection
+from causeway.transform.sealed import Connection, path_of
 from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import Record, build, records_of
@@ -22,12 +22,12 @@ PATIENCE_S = 60.0
 class FakeLane:
     """A listener for one stage's workers: hands out chunks, collects outcomes."""
 
-    def __init__(self, path: Path, secret: str, secrets: Mapping[str, str] | None = None) -> None:
-        self.address = str(path)
+    def __init__(self, secret: str, secrets: Mapping[str, str] | None = None) -> None:
+        self.address = f"@causeway-test-{uuid.uuid4().hex}"
         self._secret = secret
         self._secrets = dict(secrets or {})
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.address)
+        self._listener.bind(path_of(self.address))
         self._listener.listen()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)

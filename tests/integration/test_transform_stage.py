@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,8 +56,8 @@ def session(spark: Spark) -> Any:
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> Iterator[FakeLane]:
-    lane = FakeLane(tmp_path / "lane", SECRET, {"pepper": "s3cret-pepper"})
+def lane() -> Iterator[FakeLane]:
+    lane = FakeLane(SECRET, {"pepper": "s3cret-pepper"})
     try:
         yield lane
     finally:

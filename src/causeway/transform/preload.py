@@ -1,4 +1,5 @@
 """What a stage's workers need, for Spark's daemon of Python workers to load before it forks."""
 
+import causeway.transform.outcome
 import causeway.transform.sink_worker
 import causeway.transform.source_worker  # noqa: F401

@@ -200,6 +200,12 @@ def _encode_plain(records: Sequence[Record], timestamps: Sequence[int], codec: i
     return _PACK[codec](payload) if codec else payload
 
 
+def pack(payload: bytes, codec: int) -> tuple[bytes, int]:
+    """`payload` in codec `codec`, and which that is: none where compression gains nothing."""
+    packed = _PACK[codec](payload) if codec else payload
+    return (packed, codec) if len(packed) < len(payload) else (payload, 0)
+
+
 def densify(
     records: Iterable[Record], position: int, *, codec: int, next: int, leader_epoch: int
 ) -> Batch | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
 # A lane that looks for the record that throws has its stage die for each half of a chunk.
-_QUICK = 16  # so often the first pause is not made longer
+_QUICK = 32  # so often the first pause is not made longer
 _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
 # Records go through the JVM here: it is worth to compile well what it runs for weeks.
 LOCAL_DEFAULTS = {

@@ -1,0 +1,120 @@
+"""What became of a chunk: its rows, back from Spark, as batches for each outlet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.transform.channel import Outcome, Output, Refusal
+from causeway.transform.encode import Columns, Ints, encode
+from causeway.transform.rows import REASON, SEEN
+from causeway.wire.batches import Batch
+
+BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
+NO_NAME = "a header that it would get has no name"
+
+
+def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]) -> Outcome:
+    """What became of a chunk, by its marker and the rows before it."""
+    if not rows:
+        return Outcome(number, (), (), mark["records"], 0, mark["records"])
+    table = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+    seen = table.column(SEEN).drop_null()
+    table, refused = _refuse(table)
+    refusals = np.array(sorted(refused), np.int64)
+    offsets = table.column("offset").to_numpy()
+    columns = Columns(
+        offsets,
+        table.column("timestamp").view(pa.int64()).fill_null(-1).to_numpy() // 1000,
+        table.column("key"),
+        table.column("value"),
+        table.column("headers"),
+    )
+    outputs = tuple(
+        Output(topic, partition, batch)
+        for topic, partition, part in _outlets(table, columns)
+        for batch in _batches(part, mark, refusals)
+    )
+    treated = len(np.unique(offsets)) + len(refused)
+    return Outcome(
+        number,
+        outputs,
+        tuple(Refusal(offset, refused[offset]) for offset in refusals.tolist()),
+        mark["records"],
+        len(offsets),
+        mark["records"] - treated,
+        int(np.bitwise_or.reduce(seen.to_numpy())) if len(seen) else 0,
+    )
+
+
+def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The rows to be sent on, and why source offsets are refused: then nothing of them is sent."""
+    reasons = table.column(REASON)
+    refused: dict[int, str] = {}
+    if reasons.null_count < len(reasons):
+        rows = reasons.is_valid()
+        found = (table.column("offset").filter(rows), reasons.filter(rows))
+        refused.update(zip(*(column.to_pylist() for column in found), strict=True))
+    headers = table.column("headers")
+    names = headers.flatten().field(0)
+    if names.null_count:
+        rows = pc.list_parent_indices(headers).filter(names.is_null())
+        for offset in table.column("offset").take(rows).to_pylist():
+            refused.setdefault(offset, NO_NAME)
+    if refused:
+        kept = pc.is_in(table.column("offset"), pa.array(refused, pa.int64()))
+        table = table.filter(pc.invert(kept))
+    return table, refused
+
+
+def _outlets(
+    table: pa.RecordBatch, columns: Columns
+) -> Iterator[tuple[str | None, int | None, Columns]]:
+    topics, partitions = table.column("topic"), table.column("partition")
+    count = len(topics)
+    if not count:
+        return
+    if topics.null_count == partitions.null_count == count:
+        yield None, None, columns
+        return
+    names = topics.dictionary_encode(null_encoding="encode")
+    codes = names.indices.to_numpy().astype(np.int64) << 32
+    codes += partitions.fill_null(-(2**31)).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ordered = columns.take(order)
+    starts = np.flatnonzero(np.diff(codes[order], prepend=codes.min() - 1))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True):
+        row = int(order[start])
+        yield topics[row].as_py(), partitions[row].as_py(), ordered.slice(start, stop)
+
+
+def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
+    """The records of one outlet as batches, cut between source records only."""
+    offsets = columns.offsets
+    count = len(offsets)
+    ends = np.cumsum(columns.sizes())
+    # Where a batch may end: behind the last of what one source record became. And where it must.
+    may = np.append(np.flatnonzero(np.diff(offsets)) + 1, count)
+    must = np.append(np.unique(np.searchsorted(offsets, refusals)), count)
+    start = 0
+    while start < count:
+        taken = int(ends[start - 1]) if start else 0
+        fits = int(np.searchsorted(ends, taken + BATCH_BYTES, "right"))
+        first, last = np.searchsorted(may, [start, fits], "right")
+        stop = int(may[max(first, last - 1)])
+        stop = min(stop, int(must[np.searchsorted(must, start, "right")]))
+        after = int(offsets[stop]) if stop < count else mark["next"]
+        refusal = int(np.searchsorted(refusals, offsets[stop - 1]))
+        if refusal < len(refusals):
+            after = min(after, int(refusals[refusal]))
+        yield encode(
+            columns.slice(start, stop),
+            codec=mark["codec"],
+            next=after,
+            leader_epoch=mark["epoch"],
+        )
+        start = stop
