@@ -22,14 +22,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
 from causeway.daemon import processes
-from causeway.daemon.lanes import packing
+from causeway.daemon.lanes import placing
+from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
 from causeway.daemon.status import LaneStatus
-from causeway.model import State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
-    Assign,
     Assignment,
     Clusters,
     Drain,
@@ -38,12 +37,12 @@ from causeway.relay.messages import (
     LookedUp,
     Report,
     Revoke,
+    Stage,
     ToDriver,
 )
 
 _log = logging.getLogger("causeway.fleet")
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
-ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
 REBALANCE_S = 10.0
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
@@ -76,6 +75,7 @@ class Fleet:
         self._waiting: dict[Key, None] = {}
         self._lanes: dict[LaneConnection, Lane] = {}
         self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
+        self._homes = Homes()
         self._expected = 0
         self._gathering_until = 0.0
         self._rebalance_at = 0.0
@@ -95,40 +95,48 @@ class Fleet:
         """Has these relayed from now on, by whichever lane."""
         with self._lock:
             for assignment in assignments:
-                before = self._tracked.get(assignment.key)
-                if before is not None and before.lane is not None:
-                    # Its lane has not let go of it yet; then it is placed anew.
-                    before.assignment, before.removed = assignment, False
-                    continue
-                self._tracked[assignment.key] = Tracked(assignment=assignment)
-                self._waiting[assignment.key] = None
+                tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
+                tracked.assignment, tracked.removed, tracked.held = assignment, False, False
+                # Else its lane has not let go of it yet; then it is placed anew.
+                if tracked.lane is None:
+                    self._waiting[assignment.key] = None
+            self._place()
+
+    def open(self, stages: Iterable[tuple[Stage, int]]) -> None:
+        """Partitions that go through one of these are given to lanes from now on, and to so many
+        lanes in all. Those of other stages wait."""
+        with self._lock:
+            for stage, lanes in stages:
+                self._homes.open(stage, lanes)
             self._place()
 
     def remove(self, keys: Collection[Key], timeout_s: float) -> bool:
         """Has these relayed no more. Returns once no lane has any of them and `sink` knows their
         last reports; False where that took longer than `timeout_s` (it still happens, at the
         latest when their lane's lease has run out)."""
-        deadline = time.monotonic() + timeout_s
         with self._lock:
-            by_lane: dict[Lane, list[Key]] = {}
             for key in keys:
-                tracked = self._tracked.get(key)
-                if tracked is None:
-                    continue
-                tracked.removed = True
-                if tracked.lane is None:
-                    self._forget(key)
-                elif not tracked.leaving:
-                    tracked.leaving = True
-                    by_lane.setdefault(tracked.lane, []).append(key)
-            for lane, revoked in by_lane.items():
-                lane.connection.send(Revoke(keys=tuple(revoked)))
-            while any(key in self._tracked for key in keys):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-        return True
+                if (tracked := self._tracked.get(key)) is not None:
+                    tracked.removed = True
+                    if tracked.lane is None:
+                        self._forget(key)
+            return self._revoke(keys, timeout_s)
+
+    def recall(self, keys: Collection[Key], timeout_s: float) -> dict[Key, bool]:
+        """Takes these from their lanes until they are added anew, as `remove` does, but their
+        counts go on. Those that no lane has any more, and whether theirs had no batch unanswered
+        when it let go."""
+        with self._lock:
+            for key in keys:
+                if (tracked := self._tracked.get(key)) is not None:
+                    tracked.held, tracked.going_to = True, None
+                    self._waiting.pop(key, None)
+            self._revoke(keys, timeout_s)
+            return {
+                key: tracked.assignment.settled
+                for key in keys
+                if (tracked := self._tracked.get(key)) is not None and tracked.lane is None
+            }
 
     # -- lanes ------------------------------------------------------------------------------------
 
@@ -168,6 +176,7 @@ class Fleet:
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
+                lane.stages = {stage.key: stage.address for stage in message.stages}
                 connection.send(Lease(lane_time=message.lane_time))
                 standings = self._take(lane, message)
             elif isinstance(message, LookedUp):
@@ -272,7 +281,31 @@ class Fleet:
                 if not lane.closed
             )
 
+    def stages(self) -> dict[str, str]:
+        """The stages that lanes want now: their keys, and where each is awaited."""
+        with self._lock:
+            lanes = [lane for lane in self._lanes.values() if not (lane.closed or lane.over)]
+            return {key: address for lane in lanes for key, address in lane.stages.items()}
+
     # -- inside, with the lock held ---------------------------------------------------------------
+
+    def _revoke(self, keys: Collection[Key], timeout_s: float) -> bool:
+        """Returns once no lane has any of `keys`; False where that took longer."""
+        deadline = time.monotonic() + timeout_s
+        by_lane: dict[Lane, list[Key]] = {}
+        for key in keys:
+            tracked = self._tracked.get(key)
+            if tracked is not None and tracked.lane is not None and not tracked.leaving:
+                tracked.leaving = True
+                by_lane.setdefault(tracked.lane, []).append(key)
+        for lane, revoked in by_lane.items():
+            lane.connection.send(Revoke(keys=tuple(revoked)))
+        while any((t := self._tracked.get(key)) is not None and t.lane is not None for key in keys):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._changed.wait(left)
+        return True
 
     def _is_over(self, lane: Lane) -> bool:
         """Whether `lane`, no longer connected, can send nothing any more."""
@@ -297,9 +330,10 @@ class Fleet:
         tracked.settle()
         if tracked.removed:
             self._forget(key)
-            return False
-        self._waiting[key] = None
-        return True
+        elif not tracked.held:
+            self._waiting[key] = None
+            return True
+        return False
 
     def _forget(self, key: Key) -> None:
         self._tracked.pop(key, None)
@@ -335,29 +369,16 @@ class Fleet:
                 return
         else:
             self._gathering_until = 0.0
-        wanted = {
-            key: lane
-            for key in self._waiting
-            if (lane := self._tracked[key].going_to) is not None and lane in lanes
-        }
-        loads = {number: self._load(lane) for number, lane in lanes.items()}
-        rest = [
-            (key, packing.weight(self._tracked[key].bytes_per_s))
-            for key in self._waiting
-            if key not in wanted
-        ]
-        placed = {**wanted, **packing.place(rest, loads)}
-        self._waiting.clear()
+        placed = placing.place(self._waiting, self._tracked, lanes, self._homes)
         by_lane: dict[int, list[Assignment]] = {}
         for key, number in placed.items():
             tracked = self._tracked[key]
             tracked.lane, tracked.going_to = lanes[number], None
             lanes[number].partitions.add(key)
             by_lane.setdefault(number, []).append(tracked.assignment)
+            del self._waiting[key]
         for number, assignments in by_lane.items():
-            for at in range(0, len(assignments), ASSIGNED_AT_ONCE):
-                part = tuple(assignments[at : at + ASSIGNED_AT_ONCE])
-                lanes[number].connection.send(Assign(assignments=part))
+            placing.hand_over(lanes[number], assignments, self._homes)
 
     def _usable(self) -> dict[int, Lane]:
         """By number; the newest where one that is about to close has the same."""
@@ -365,27 +386,11 @@ class Fleet:
             lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
         }
 
-    def _load(self, lane: Lane) -> float:
-        return sum(packing.weight(self._tracked[key].bytes_per_s) for key in lane.partitions)
-
     def _rebalance(self) -> None:
-        lanes = self._usable()
         if any(t.leaving for t in self._tracked.values()):
             return  # one step at a time
-        held = {
-            number: {
-                key: packing.weight(self._tracked[key].bytes_per_s)
-                for key in lane.partitions
-                if (report := self._tracked[key].report) is None
-                or report.state not in (State.STOPPED, State.DONE)
-            }
-            for number, lane in lanes.items()
-        }
-        fresh = any(not partitions for partitions in held.values())
-        limit = len(self._tracked) if fresh else packing.MOVES_AT_ONCE
         revoked: dict[Lane, list[Key]] = {}
-        tolerated = packing.FRESH if fresh else packing.WORTH_A_PAUSE
-        for key, number in packing.moves(held, limit, tolerated).items():
+        for key, number in placing.moves(self._tracked, self._usable()).items():
             tracked = self._tracked[key]
             if tracked.lane is not None:
                 tracked.leaving, tracked.going_to = True, number

@@ -8,6 +8,7 @@ moved partition pauses for a moment.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 FLOOR = 20_000.0  # bytes/s that an idle partition counts for
@@ -41,13 +42,14 @@ def moves(
     lanes: Mapping[int, Mapping[K, float]],
     limit: int = MOVES_AT_ONCE,
     least: float = FRESH,
+    fixed: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[K, int]:
     """Partitions to move, with the lane each goes to; empty where the load is even enough: no two
-    lanes differ by more than `least` and by more than TOLERANCE."""
+    lanes differ by more than `least` and by more than TOLERANCE. `fixed`: loads that stay."""
     if len(lanes) < 2:
         return {}
     held = {lane: dict(partitions) for lane, partitions in lanes.items()}
-    loads = {lane: sum(partitions.values()) for lane, partitions in held.items()}
+    loads = {lane: sum(held[lane].values()) + fixed.get(lane, 0.0) for lane in held}
     tolerated = max(TOLERANCE * sum(loads.values()) / len(loads), least)
     found: dict[K, int] = {}
     while len(found) < limit:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from causeway.daemon.lanes import packing
+from causeway.daemon.lanes.homes import HEAVIER
 from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
-from causeway.relay.messages import Assignment, PartitionReport
+from causeway.relay.messages import Assignment, PartitionReport, Transformed
 
 Key = tuple[str, str, int]  # link, topic and partition of the source
 _SMOOTHING = 0.3  # of a new rate in the average, a second
@@ -23,6 +26,7 @@ class Standing:
     records_per_s: float
     bytes_per_s: float
     recoveries: int
+    transformed: Transformed | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +38,8 @@ class Lane:
     process: str | None  # when it started, where it runs on this machine
     lease_from: float  # our clock, at the last echo
     partitions: set[Key] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)  # keys of stages
+    stages: Mapping[str, str] = field(default_factory=dict)  # that it wants: key, address
     closed: bool = False  # no longer connected: its partitions wait for `is_over`
     over: bool = False  # it has said, or shown, that it sends nothing any more
     silent_s: float = 0.0
@@ -59,13 +65,20 @@ class Tracked:
     leaving: bool = False  # revoked, its last report is awaited
     going_to: int | None = None  # the lane that it was revoked for
     removed: bool = False  # nobody gets it next
+    held: bool = False  # nobody gets it before it is added anew
     report: PartitionReport | None = None
     reported_at: float = 0.0
     records: int = 0  # of lanes before this one
     bytes: int = 0
     recoveries: int = 0
+    transformed: Transformed | None = None
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        weight = packing.weight(self.bytes_per_s)
+        return weight if self.assignment.transform is None else HEAVIER * weight
 
     def take(self, report: PartitionReport, now: float) -> None:
         """Remembers a report, and how fast the partition moves."""
@@ -89,6 +102,7 @@ class Tracked:
             records_per_s=self.records_per_s,
             bytes_per_s=self.bytes_per_s,
             recoveries=self.recoveries + report.recoveries,
+            transformed=plus(self.transformed, report.transformed),
         )
 
     def settle(self) -> None:
@@ -101,8 +115,22 @@ class Tracked:
         self.records += self.report.records
         self.bytes += self.report.bytes
         self.recoveries += self.report.recoveries
+        self.transformed = plus(self.transformed, self.report.transformed)
         self.assignment = _with_newest(self.assignment, self.report)
         self.report = None
+
+
+def plus(one: Transformed | None, other: Transformed | None) -> Transformed | None:
+    """What both have counted."""
+    if one is None or other is None:
+        return one or other
+    return Transformed(
+        records_in=one.records_in + other.records_in,
+        records_out=one.records_out + other.records_out,
+        dropped=one.dropped + other.dropped,
+        refused=one.refused + other.refused,
+        seen=one.seen | other.seen,
+    )
 
 
 def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
