@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
@@ -25,9 +25,10 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.transforms import Transforms
+from causeway.daemon.partitions.transforms import Transform, Transforms
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
 from causeway.daemon.spark.engine import Engine
+from causeway.daemon.staging import Staging
 from causeway.daemon.status import Look, Snapshot
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
 from causeway.errors import ConfigError, PartitionsFailedError
@@ -94,7 +95,11 @@ class Daemon:
         self._draining = False
         secret = new_secret()
         most = wanted_lanes(settings.spark, settings.run.lanes)
-        self._engine = Engine(settings.spark, most, secret, self._on_lane_ended)
+        transforms = {link.name: Transforms(link, settings.spark) for link in settings.links}
+        staged = [transform for each in transforms.values() for transform in each.all]
+        self._engine = Engine(
+            settings.spark, most, secret, self._on_lane_ended, _stages_at_once(staged, most)
+        )
         self._clusters = _Clusters()
         self._sides = {
             link.name: Sides(
@@ -106,6 +111,7 @@ class Daemon:
             for link in settings.links
         }
         self._fleet = Fleet(settings.run, self._clusters.by_key, local=self._engine.local)
+        self._staging = Staging(staged, self._fleet)
         self._secret = secret
         self._server: ControlServer | None = None
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
@@ -124,7 +130,7 @@ class Daemon:
                 target_key=self._clusters.key(link.target),
                 wish=wish,
                 bounded=bounded,
-                transforms=Transforms(link, settings.spark),
+                transforms=transforms[link.name],
                 also=[task for name, task in heartbeats if name == link.name],
             )
             for link in settings.links
@@ -191,6 +197,7 @@ class Daemon:
             if self._server is None:
                 self._server = self._listen(spark)
             self._launch_lanes(spark, self._server)
+            self._staging.step(spark)
         self._fleet.tick()
         self._tell_ready()
         self._publish()
@@ -259,6 +266,7 @@ class Daemon:
         self._engine.quiesce()
         if self._server is not None and not self._fleet.drain(_DRAIN_S):
             _log.warning("a lane did not drain in time", extra={"seconds": _DRAIN_S})
+        self._staging.stop()
         for link in self._links:
             link.stop()
         for link in self._links:
@@ -297,6 +305,11 @@ class Daemon:
             self._server.close()
         self._engine.stop()
         self._clusters.close()
+
+
+def _stages_at_once(transforms: Iterable[Transform], lanes: int | None) -> int:
+    """At the most; `lanes` None: as many as they say."""
+    return sum(min(each.settings.lanes, lanes or each.settings.lanes) for each in transforms)
 
 
 def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:

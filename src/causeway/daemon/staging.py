@@ -1,0 +1,125 @@
+"""The stages of transforms: checked once Spark is up, launched where lanes want them.
+
+Spark is up ─► each transform is analysed ─► its partitions are given to lanes
+lanes say which stages they want, and where ─► launched, stopped, launched anew
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from causeway.config.settings import TransformSettings
+from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.lanes.homes import without_lane
+from causeway.daemon.partitions.transforms import Transform
+from causeway.errors import CausewayError
+
+if TYPE_CHECKING:
+    from causeway.daemon.spark.context import Spark
+    from causeway.daemon.spark.stages import Stages
+
+_log = logging.getLogger("causeway.run")
+_TROUBLED_S = 60.0  # so long it is told why a stage has ended
+Prepare = Callable[[Any, TransformSettings], Any]
+
+
+class Staging:
+    """Of all links. Not thread-safe but for `troubles`."""
+
+    def __init__(
+        self, transforms: Sequence[Transform], fleet: Fleet, prepare: Prepare | None = None
+    ) -> None:
+        self._transforms = {transform.key: transform for transform in transforms}
+        self._fleet = fleet
+        self._prepare = prepare or _prepare
+        self._spark: Spark | None = None
+        self._stages: Stages | None = None
+        self._running: dict[str, str] = {}  # stages' keys, with the addresses of their lanes
+        self._checked: set[str] = set()
+        self._failure: CausewayError | None = None
+        self._lock = threading.Lock()
+        self._troubles: dict[str, tuple[float, str]] = {}
+
+    def step(self, spark: Spark) -> None:
+        """Launches what lanes want by now. Raises ConfigError for a transform that can't be used.
+        `spark` is another one after a JVM died."""
+        if not self._transforms:
+            return
+        if spark is not self._spark:
+            self._begin(spark)
+        if self._failure is not None:
+            raise self._failure
+        assert self._stages is not None
+        wanted = self._fleet.stages()
+        for key, address in list(self._running.items()):
+            if wanted.get(key) != address:
+                self._stages.stop(key)
+                del self._running[key]
+        for key, address in wanted.items():
+            transform = self._transforms.get(without_lane(key))
+            if key not in self._running and transform is not None:
+                self._stages.launch(key, transform.settings, address)
+                self._running[key] = address
+
+    def running(self) -> Mapping[str, int]:
+        """How many stages of each transform are wanted, by the transform's key."""
+        counts = dict.fromkeys(self._transforms, 0)
+        for key in list(self._running):
+            counts[without_lane(key)] += 1
+        return counts
+
+    def troubles(self) -> Mapping[str, str]:
+        """Why the last stage of a transform ended, by the transform's key, for a while."""
+        since = time.monotonic() - _TROUBLED_S
+        with self._lock:
+            return {key: reason for key, (at, reason) in self._troubles.items() if at > since}
+
+    def stop(self) -> None:
+        """Once no lane has anything under way."""
+        if self._stages is not None:
+            self._stages.stop_all()
+
+    def _begin(self, spark: Spark) -> None:
+        from causeway.daemon.spark.stages import Stages
+
+        self.stop()
+        self._spark, self._running = spark, {}
+        self._stages = Stages(spark, self._on_ended, self._prepare)
+        threading.Thread(target=self._check, args=(spark,), name="check", daemon=True).start()
+
+    def _check(self, spark: Spark) -> None:
+        """Opens each transform's stages once it is known to be of use."""
+        for key, transform in self._transforms.items():
+            if key in self._checked:
+                continue
+            try:
+                self._prepare(spark.session, transform.settings)
+            except CausewayError as error:
+                self._failure = error
+                return
+            except Exception as error:
+                if spark is not self._spark or spark.death is not None:
+                    return  # its successor checks the rest
+                _log.error("internal error", exc_info=error, extra={"transform": transform.name})
+                self._failure = CausewayError(
+                    "check", f"transform {transform.name}", f"internal error: {error!r}"
+                )
+                return
+            self._checked.add(key)
+            self._fleet.open([(transform.stage(), transform.settings.lanes)])
+
+    def _on_ended(self, key: str, reason: str) -> None:
+        if reason:
+            _log.warning("stage ended", extra={"stage": key, "reason": reason})
+            with self._lock:
+                self._troubles[without_lane(key)] = time.monotonic(), reason
+
+
+def _prepare(session: Any, transform: TransformSettings) -> Any:
+    from causeway.transform import analysis
+
+    return analysis.prepare(session, transform)

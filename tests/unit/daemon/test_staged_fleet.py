@@ -1,0 +1,279 @@
+"""Partitions that go through transforms: their lanes, their stages, and taking them back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import TransformSettings
+from causeway.daemon import staging
+from causeway.daemon.lanes import fleet as fleets
+from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.lanes.homes import Homes
+from causeway.daemon.partitions.transforms import Transform
+from causeway.daemon.spark import stages as spark_stages
+from causeway.daemon.staging import Staging
+from causeway.errors import ConfigError
+from causeway.filters import compile_patterns
+from causeway.relay.control import LaneConnection
+from causeway.relay.messages import (
+    Assign,
+    Assignment,
+    Report,
+    Revoke,
+    Stage,
+    Stages,
+    StageWanted,
+    Transformed,
+)
+from tests.unit.daemon.test_fleet import Heard, Lane, assignment, fleet, heard, standing
+
+__all__ = ["fleet", "heard"]
+PII = "A->B/pii@0123456789abcdef"
+KEY = ("A->B", "orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleets, "GATHER_S", 0.0)
+    monkeypatch.setattr(fleets, "REPORT_INTERVAL_S", 0.0)
+
+
+def through(partition: int, stage: str = PII) -> Assignment:
+    return assignment(partition).model_copy(update={"transform": stage})
+
+
+def told(lane: Lane) -> list[str]:
+    return [s.key for message in lane.sent if isinstance(message, Stages) for s in message.stages]
+
+
+def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_together(
+    fleet: Fleet,
+) -> None:
+    one, two = Lane(fleet, 0).connect(), Lane(fleet, 1).connect()
+    fleet.add([*(through(n) for n in range(6)), assignment(6), assignment(7)])
+    assert one.has() | two.has() == {6, 7}, "plain ones wait for nothing"
+
+    fleet.open([(Stage(key=PII, name="pii"), 1)])
+
+    assert one.has() >= set(range(6))
+    stages = next(n for n, m in enumerate(one.sent) if isinstance(m, Stages))
+    first = next(
+        n for n, m in enumerate(one.sent) if isinstance(m, Assign) and m.assignments[0].transform
+    )
+    assert stages < first
+    assert told(one) == [f"{PII}/0"]
+    assert one.given(3).transform == f"{PII}/0", "two lanes never share a stage's name"
+    assert not told(two)
+    for n in range(6):
+        one.reports(standing(n, 5, records=10**6))
+    fleet.tick()
+    fleet.add([through(8)])
+    assert two.has() <= {6, 7}, "nor are they moved, however heavy"
+    assert told(one) == [f"{PII}/0"], "once is enough"
+
+
+def test_a_transform_may_have_several_lanes_and_others_get_others(fleet: Fleet) -> None:
+    lanes = [Lane(fleet, n).connect() for n in range(3)]
+    other = "A->B/eu@0123456789abcdef"
+    fleet.open([(Stage(key=PII, name="pii"), 2), (Stage(key=other, name="eu"), 1)])
+    fleet.add([through(n) for n in range(4)])
+    fleet.add([through(n, other) for n in range(4, 6)])
+    assert [len(lane.has()) for lane in lanes] == [2, 2, 2]
+    assert [told(lane) for lane in lanes] == [[f"{PII}/0"], [f"{PII}/1"], [f"{other}/2"]]
+
+
+def test_a_home_that_is_gone_is_replaced_and_keeps_its_place_if_it_comes_back() -> None:
+    homes = Homes()
+    homes.open(Stage(key=PII, name="pii"), 2)
+    assert homes.at(PII, [0, 1, 2]) == [0, 1]
+    assert homes.at(PII, [1, 2]) == [1, 2]
+    assert homes.at(PII, [0, 1, 2]) == [1, 2]
+    assert homes.at(PII, [2]) == [2]
+    assert homes.at(PII, [0, 2]) == [2, 0]
+
+
+def test_a_lane_with_only_a_transform_has_a_load(fleet: Fleet) -> None:
+    """Else plain partitions would be moved to it as if it had nothing to do."""
+    one = Lane(fleet, 0).connect()
+    fleet.open([(Stage(key=PII, name="pii"), 1)])
+    fleet.add([through(0), through(1)])
+    two = Lane(fleet, 1).connect()
+    fleet.add([assignment(2), assignment(3)])
+    assert (one.has(), two.has()) == ({0, 1}, {2, 3})
+    fleet.tick()
+    assert (one.has(), two.has()) == ({0, 1}, {2, 3})
+
+
+def recalled(fleet: Fleet, timeout_s: float = 60.0) -> tuple[threading.Thread, dict[Any, bool]]:
+    got: dict[Any, bool] = {}
+    thread = threading.Thread(target=lambda: got.update(fleet.recall([KEY], timeout_s)))
+    thread.start()
+    return thread, got
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
+    fleet: Fleet, heard: Heard
+) -> None:
+    one = Lane(fleet, 0).connect()
+    fleet.open([(Stage(key=PII, name="pii"), 1)])
+    fleet.add([through(0)])
+    counts = Transformed(records_in=7, records_out=5, dropped=2, seen=1)
+    thread, got = recalled(fleet)
+    until(lambda: isinstance(one.sent[-1], Revoke))
+    last = standing(0, 7, records=7, final=True)
+    one.reports(last.model_copy(update={"transformed": counts, "settled": True}))
+    thread.join(60)
+    assert got == {KEY: True}
+    fleet.tick()
+    assert not one.has(), "nobody gets it before it is claimed for more"
+
+    more = through(0).model_copy(update={"leader_epoch": 9})
+    fleet.add([more])
+
+    assert one.given(0).leader_epoch == 9
+    again = standing(0, 9, records=2).model_copy(
+        update={"transformed": Transformed(records_in=2, refused=2, seen=4)}
+    )
+    one.reports(again)
+    assert heard.standings[-1].records == 9
+    assert heard.standings[-1].transformed == Transformed(
+        records_in=9, records_out=5, dropped=2, refused=2, seen=5
+    )
+
+
+def test_what_a_lane_does_not_let_go_of_is_not_recalled_yet(fleet: Fleet) -> None:
+    one = Lane(fleet, 0).connect()
+    fleet.add([assignment(0)])
+    assert fleet.recall([KEY], 0.02) == {}
+    one.reports(standing(0, 7, final=True))
+    assert not one.has()
+    assert fleet.recall([KEY], 0.02) == {KEY: False}
+
+
+def wants(lane: Lane, **stages: str) -> None:
+    wanted = tuple(StageWanted(key=key, address=at) for key, at in stages.items())
+    lane.says(Report(lane_time=1.0, stages=wanted))
+
+
+class Launcher:
+    """Stands in for the stages of a Spark."""
+
+    made: list[Launcher]
+
+    def __init__(self, spark: Any, on_ended: Callable[[str, str], None], prepare: Any) -> None:
+        self.on_ended = on_ended
+        self.said: list[tuple[str, ...]] = []
+        Launcher.made.append(self)
+
+    def launch(self, key: str, transform: TransformSettings, address: str) -> None:
+        self.said.append(("launch", key, transform.name, address))
+
+    def stop(self, key: str) -> None:
+        self.said.append(("stop", key))
+
+    def stop_all(self) -> None:
+        self.said.append(("stop all",))
+
+
+class Jvm:
+    session = "a session"
+    death: str | None = None
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> type[Launcher]:
+    Launcher.made = []
+    monkeypatch.setattr(spark_stages, "Stages", Launcher)
+    return Launcher
+
+
+def transform(name: str = "pii") -> Transform:
+    settings = TransformSettings(name=name, topics=compile_patterns(".*"))
+    return Transform(settings=settings, identity="00", key=f"A->B/{name}@00")
+
+
+def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]) -> None:
+    staged = Staging([transform()], fleet, lambda *_: None)
+    jvm = cast(Any, Jvm())
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00")])
+    assert not one.has()
+    staged.step(jvm)
+    until(one.has)
+    (made,) = launcher.made
+    wants(one, **{"A->B/pii@00/0": "@a"})
+    for _ in range(2):
+        staged.step(jvm)
+    assert made.said == [("launch", "A->B/pii@00/0", "pii", "@a")]
+    assert staged.running() == {"A->B/pii@00": 1}
+
+    wants(one, **{"A->B/pii@00/0": "@b"})  # a lane that has started anew
+    staged.step(jvm)
+    assert made.said[1:] == [("stop", "A->B/pii@00/0"), ("launch", "A->B/pii@00/0", "pii", "@b")]
+
+    fleet.on_closed(cast(LaneConnection, one))
+    staged.step(jvm)
+    assert made.said[3:] == [("stop", "A->B/pii@00/0")]
+
+
+def test_another_jvm_gets_them_all_again(fleet: Fleet, launcher: type[Launcher]) -> None:
+    checked: list[str] = []
+    staged = Staging([transform()], fleet, lambda _, settings: checked.append(settings.name))
+    one = Lane(fleet, 0).connect()
+    staged.step(cast(Any, Jvm()))
+    until(lambda: checked)
+    wants(one, **{"A->B/pii@00/0": "@a"})
+    staged.step(cast(Any, Jvm()))
+    first, second = launcher.made
+    assert first.said[-1] == ("stop all",)
+    assert second.said == [("launch", "A->B/pii@00/0", "pii", "@a")]
+
+
+def test_a_transform_that_cannot_be_used_ends_the_run_and_gets_no_partition(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    refused = ConfigError("use", "line 3", "rand() is not deterministic")
+
+    def prepare(_: Any, settings: TransformSettings) -> None:
+        if settings.name == "bad":
+            raise refused
+
+    staged = Staging([transform(), transform("bad")], fleet, prepare)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/bad@00"), through(1, "A->B/pii@00"), assignment(2)])
+    jvm = cast(Any, Jvm())
+    with pytest.raises(ConfigError, match="rand"):
+        until(lambda: staged.step(jvm))
+    assert one.has() == {1, 2}
+
+
+def test_why_stages_fail_is_told_for_a_while(
+    fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = Staging([transform()], fleet, lambda *_: None)
+    staged.step(cast(Any, Jvm()))
+    launcher.made[0].on_ended("A->B/pii@00/0", "")
+    assert staged.troubles() == {}
+    launcher.made[0].on_ended("A->B/pii@00/1", "DIVIDE_BY_ZERO")
+    assert staged.troubles() == {"A->B/pii@00": "DIVIDE_BY_ZERO"}
+    monkeypatch.setattr(staging, "_TROUBLED_S", 0.0)
+    assert staged.troubles() == {}
+
+
+def test_without_transforms_nothing_is_made(fleet: Fleet, launcher: type[Launcher]) -> None:
+    staged = Staging([], fleet)
+    staged.step(cast(Any, Jvm()))
+    staged.stop()
+    assert not launcher.made
