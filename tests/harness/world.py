@@ -6,8 +6,8 @@ in batches cut anyhow, perhaps between other writers' records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -18,13 +18,15 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import recover as recovery
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Request
+from causeway.relay.series import Series, as_relayed
 from causeway.relay.shares import partition_of
 from causeway.wire.admin import ConfigEntry
-from causeway.wire.batches import CONTROL, HEADER, advance
+from causeway.wire.batches import CONTROL, HEADER, Batch, advance
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.wire.offsets import FetchedPartition, OffsetAt
-from causeway.wire.records import decode
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import build, decode, records_of
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker, raw_batch
 
 SOURCE, TARGET = TopicPartition("t", 0), "A.t"
@@ -129,6 +131,45 @@ class FakeCluster:
         }
 
 
+# What a record becomes: target partition, key and value of each.
+Transform = Callable[[int, bytes | None, bytes | None], list[tuple[int, bytes, bytes]]]
+
+
+def transformed(transform: Transform) -> Series:
+    """As a lane's, without a stage."""
+
+    def series(
+        assignment: Assignment, batches: Iterator[Batch]
+    ) -> Iterator[Sequence[Batch | None]]:
+        for batch in batches:
+            parts: dict[int, list[Rec]] = {}
+            for index, record in enumerate(records_of(batch)):
+                offset = batch.source_offset(index)
+                for partition, key, value in transform(offset, record.key, record.value):
+                    one = Rec(offset=offset, timestamp=record.timestamp or 0, key=key, value=value)
+                    parts.setdefault(partition, []).append(one)
+            yield [
+                _built(parts[outlet.partition], batch) if outlet.partition in parts else None
+                for outlet in assignment.outlets
+            ]
+
+    return series
+
+
+def _built(records: list[Rec], whole: Batch) -> Batch:
+    return build(
+        [
+            PlainRecord(index, record.timestamp, record.key, record.value, [])
+            for index, record in enumerate(records)
+        ],
+        codec=0,
+        first=records[0].offset,
+        next=whole.next,
+        leader_epoch=whole.leader_epoch,
+        offsets=[record.offset for record in records],
+    )
+
+
 @dataclass
 class World:
     """What was written, and how much of it was copied to each target partition."""
@@ -146,6 +187,7 @@ class World:
     keys_from: int = 0  # below, all of the source partition went to its namesake
     # By target partition: the last sequence of each producer that the broker has not forgotten.
     remembered: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    transform: Transform | None = None
 
     def pair(self, partition: int, index: int, slack: int) -> Pair:
         """A true pair at record `index` of a share; `slack` offsets before the record, as far as
@@ -184,11 +226,16 @@ class World:
             outlets=outlets,
             keys_from=self.keys_from,
             sole_writer=self.exclusive if self.sole_writer is None else self.sole_writer,
+            transform=None if self.transform is None else "t",
         )
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
         target = FakeCluster(TARGET, TARGET_ID, self.targets, self.compacted)
         target.remembered = self.remembered
-        request = Request(assignment=assignment, unsettled=False)
+        request = Request(
+            assignment=assignment,
+            unsettled=False,
+            series=as_relayed if self.transform is None else transformed(self.transform),
+        )
         answers = recovery.recover([request], cast(Cluster, source), cast(Cluster, target))
         return answers[SOURCE]
 
@@ -214,7 +261,14 @@ def offsets_of(log: Log) -> set[int]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: int = 50) -> World:
+def worlds(
+    draw: st.DrawFn,
+    *,
+    outlets: int = 1,
+    foreign: bool = False,
+    keys: int = 50,
+    transform: Transform | None = None,
+) -> World:
     source, series = Log(), []
     for _ in range(draw(st.integers(1, 12))):
         gaps = draw(st.lists(st.integers(0, 3).map(lambda n: n == 0), min_size=1, max_size=5))
@@ -247,8 +301,12 @@ def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: in
         if fate != "aborted":
             series += records
     shares: dict[int, list[Rec]] = {p: [] for p in range(outlets)}
-    keys_from = draw(st.integers(0, source.end)) if outlets > 1 else 0
+    keys_from = draw(st.integers(0, source.end)) if outlets > 1 and not transform else 0
     for record in series:
+        if transform:
+            for at, key, value in transform(record.offset, record.key, record.value):
+                shares[at].append(replace(record, key=key, value=value))
+            continue
         by_key = record.offset >= keys_from
         at = partition_of(record.key, record.offset, outlets) if by_key else SOURCE.partition
         shares[at].append(record)
@@ -262,6 +320,7 @@ def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: in
         first_sequence=draw(st.sampled_from([0, 2**31 - 5, 2**31 - 1])),
         exclusive=not foreign and outlets == 1,
         keys_from=keys_from,
+        transform=transform,
     )
     for partition, share in shares.items():
         _copy(draw, world, partition, share, foreign)
@@ -270,12 +329,12 @@ def worlds(draw: st.DrawFn, *, outlets: int = 1, foreign: bool = False, keys: in
 
 def _copy(draw: st.DrawFn, world: World, partition: int, share: list[Rec], foreign: bool) -> None:
     log, places = Log(), []
-    copied = draw(st.integers(0, len(share)))
+    copied = _whole(share, draw(st.integers(0, len(share))))
     at = 0
     while at < copied:
         if foreign and draw(st.booleans()):
             log.append([Rec(offset=log.end)], producer_id=FOREIGN, epoch=0, sequence=at)
-        count = draw(st.integers(1, copied - at))
+        count = _whole(share, draw(st.integers(at + 1, copied))) - at
         stamped = [
             Rec(offset=log.end + i, timestamp=r.timestamp, key=r.key, value=r.value)
             for i, r in enumerate(share[at : at + count])
@@ -292,6 +351,13 @@ def _copy(draw: st.DrawFn, world: World, partition: int, share: list[Rec], forei
         log.append([Rec(offset=log.end)], producer_id=-1)
     world.targets[partition], world.copied[partition] = log, copied
     world.places[partition] = places
+
+
+def _whole(share: list[Rec], index: int) -> int:
+    """`index`, or further on, so that all that one source record became lies before it."""
+    while 0 < index < len(share) and share[index].offset == share[index - 1].offset:
+        index += 1
+    return index
 
 
 def compact(log: Log, below: int, aborted: list[tuple[int, int, int]]) -> None:

@@ -210,6 +210,12 @@ class Stage:
     def _lose(self) -> None:
         ends, self._ends = self._ends, {}
         self._attempt = ""
+        try:  # what it still said
+            for frame in ends["sink"].receive() if "sink" in ends else ():
+                if isinstance(frame, Outcome):
+                    self._chunks.answered(frame)
+        except (ConnectionError, ValueError):
+            pass
         for connection in ends.values():
             self._drop(connection)
         self._chunks.lost()

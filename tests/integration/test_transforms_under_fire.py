@@ -1,0 +1,127 @@
+"""A link with a transform killed again and again: driver, JVM, lanes, both workers of a stage.
+
+The transform drops, multiplies, routes and rewrites; both of its targets must come out exact, for
+records of now and for records of years ago, whose producers the target forgets within a second.
+CAUSEWAY_FIRE_SECONDS lengthens the fire, CAUSEWAY_FIRE_SEED repeats one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.running import Running, mm2_file
+from tests.harness.transformed import assert_transformed, await_transformed, lines
+from tests.harness.waiting import await_until
+from tests.harness.writers import YEARS_AGO, writing
+
+pytestmark = pytest.mark.integration
+
+FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "30"))
+SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
+FOREVER = {"retention.ms": "-1"}
+ACTS = ("all", "driver", "jvm", "worker", "worker", "worker", "stop")
+
+
+@pytest.fixture
+def forgetful() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        "B", properties={"producer.id.expiration.check.interval.ms": "500"}
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.timeout(1200 + FIRE_S)
+def test_exact_whatever_is_killed(
+    source: KafkaTools,
+    source_cluster: LocalCluster,
+    forgetful: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    target = KafkaTools(forgetful.bootstrap)
+    now, old = prefix + "now", prefix + "old"
+    routed = prefix + "routed"
+    source.create_topics([now, old], 2, config=FOREVER)
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": forgetful},
+        "A->B.enabled = true",
+        f"topics = {now}, {old}",
+        "causeway.lease.ms = 3000",
+        "B.request.timeout.ms = 5000",
+        *lines(f"{now}", routed),
+        "A->B.causeway.transforms = mixed, aged",
+        *lines(f"{old}", f"{routed}-old", "aged")[1:],
+    )
+    chance = random.Random(SEED)
+    run = Running("run", file, directory=tmp_path)
+    pause = threading.Event()
+    done: list[str] = []
+    mirrors = ((now, f"A.{routed}"), (old, f"A.{routed}-old"))
+    try:
+        with (
+            writing(source, now, 2, seed=SEED, pause_s=0.2) as writer,
+            writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1, pause_s=0.2),
+        ):
+            await_transformed(source, now, target, f"A.{now}", f"A.{routed}")
+            until = time.monotonic() + FIRE_S
+            while time.monotonic() < until:
+                act = chance.choice([act for act in ACTS if act not in done[-2:]])
+                done.append(act)
+                if act == "worker":
+                    _signal(chance.choice(await_until(run.workers, 120, "workers")))
+                elif act == "jvm":
+                    for process in run.processes():
+                        if _is_java(process):
+                            _signal(process)
+                else:
+                    _end(run, act)
+                    run = Running("run", file, directory=tmp_path)
+                pause.wait(chance.uniform(2, 8))
+        for topic, other in mirrors:
+            await_transformed(source, topic, target, f"A.{topic}", other)
+        assert run.stop() == 0, run.log
+    except AssertionError as error:
+        run.add_note(error)
+        raise
+    finally:
+        run.kill()
+        print(f"seed {SEED}: {' '.join(done)}; {writer.written} records")
+
+    assert writer.written > 500
+    for topic, other in mirrors:
+        assert_transformed(source, topic, target, f"A.{topic}", other)
+
+
+def _end(run: Running, act: str) -> None:
+    if act == "all":
+        run.kill()
+    elif act == "driver":
+        run.kill_driver()
+    else:
+        assert run.stop() in (0, -signal.SIGTERM), run.log
+
+
+def _signal(process: psutil.Process) -> None:
+    try:
+        process.send_signal(signal.SIGKILL)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _is_java(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "java"
+    except psutil.NoSuchProcess:
+        return False

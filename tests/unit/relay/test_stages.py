@@ -1,0 +1,204 @@
+"""A lane's end of a stage: workers that greet, chunks and outcomes, and what a death leaves behind.
+The workers are this test's own, over real sockets."""
+
+from __future__ import annotations
+
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from causeway.errors import CausewayError
+from causeway.relay import messages
+from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.stages import Stage, Stages
+from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup
+from causeway.transform.sealed import Connection
+from causeway.wire.batches import Batch
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import build
+
+KEY, SECRET = "A->B/pii@1", "the key"
+
+
+def _batch(first: int) -> Batch:
+    records = [PlainRecord(at, 1_000, None, b"v", []) for at in range(10)]
+    return build(records, codec=0, first=first, next=first + 10, leader_epoch=0, offsets=None)
+
+
+class _Loop:
+    """The part of a lane's loop that a stage needs."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.helpers = Helpers(2)
+        self.selector.register(self.helpers, selectors.EVENT_READ, lambda _: self.helpers.finish())
+        self.stages = Stages("127.0.0.1", SECRET, self.helpers, self.selector)
+        spec = messages.Stage(key=KEY, name="pii", secrets={"pepper": "salt"})
+        self.stages.define([spec])
+
+    def until(self, done: Callable[[], object], within_s: float = 20.0) -> None:
+        deadline = time.monotonic() + within_s
+        while not done():
+            assert time.monotonic() < deadline
+            for key, mask in self.selector.select(0.05):
+                key.data(mask)
+            self.stages.turn(time.monotonic())
+
+    def close(self) -> None:
+        self.stages.close()
+        self.helpers.close()
+        self.selector.close()
+
+
+class _Workers:
+    """Both ends of one attempt; answers chunks with what they held, until it is to die."""
+
+    def __init__(self, address: str, attempt: str, *, secret: str = SECRET) -> None:
+        self.setups: list[Frame] = []
+        self.chunks: list[Chunk] = []
+        self.dies_at: int | None = None
+        self._source = Connection.open(address, secret)
+        self._sink = Connection.open(address, secret)
+        self._source.send(Greeting(KEY, attempt, "source"))
+        self._sink.send(Greeting(KEY, attempt, "sink"))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.setups += self._until_one(self._sink)
+            while True:
+                for frame in self._source.wait(None):
+                    if isinstance(frame, Setup):
+                        self.setups.append(frame)
+                    elif isinstance(frame, Chunk):
+                        self._answer(frame)
+        except ConnectionError:
+            pass
+        finally:
+            self._source.close()
+            self._sink.close()
+
+    def _until_one(self, connection: Connection) -> list[Frame]:
+        while not (frames := connection.wait(None)):
+            pass
+        return frames
+
+    def _answer(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        if any(batch.first == self.dies_at for batch in chunk.batches):
+            raise ConnectionError("it dies")
+        outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
+        self._sink.send_all(Outcome(chunk.number, outputs, records_in=10 * len(outputs)))
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+
+@pytest.fixture
+def loop() -> Iterator[_Loop]:
+    loop = _Loop()
+    yield loop
+    loop.close()
+
+
+def _submit(stage: Stage, first: int, heard: list[Piece]) -> None:
+    stage.submit(Work(heard, "t", 0, first + 10, (_batch(first),), heard.append))
+
+
+def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: _Loop) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    (wanted,) = loop.stages.wanted
+    assert wanted.key == KEY
+    _submit(stage, 0, heard)
+    assert not stage.ready
+    workers = _Workers(wanted.address, "1")
+    _submit(stage, 10, heard)
+    loop.until(lambda: len(heard) == 2)
+    assert stage.ready
+    assert [piece.next for piece in heard] == [10, 20]
+    assert heard[0].outcome.outputs[0].batch == _batch(0)
+    assert workers.setups == [Setup({"pepper": "salt"}, None)] * 2
+    assert loop.stages.size == 0
+
+
+def test_a_stages_successor_gets_what_it_has_not_answered(loop: _Loop) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    workers = _Workers(stage.address, "1")
+    workers.dies_at = 20
+    for first in (0, 10, 20, 30):
+        _submit(stage, first, heard)
+    loop.until(lambda: len(heard) >= 2 and not stage.ready)
+    _Workers(stage.address, "2")
+    loop.until(lambda: len(heard) == 4)
+    assert [piece.next for piece in heard] == [10, 20, 30, 40]
+
+
+def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    old = _Workers(stage.address, "1")
+    loop.until(lambda: stage.ready)
+    new = _Workers(stage.address, "2")
+    loop.until(lambda: not old.alive)
+    _submit(stage, 0, heard)
+    loop.until(lambda: heard)
+    assert [batch.first for chunk in new.chunks for batch in chunk.batches] == [0]
+    assert old.chunks == []
+
+
+def test_strangers_are_shut_out(loop: _Loop) -> None:
+    stage = loop.stages.get(KEY)
+    stranger = Connection.open(stage.address, "another key")
+    stranger.send(Greeting(KEY, "1", "source"))
+    other = Connection.open(stage.address, SECRET)
+    other.send(Greeting("A->B/other@1", "1", "source"))
+    for each in (stranger, other):
+        loop.until(partial(_is_shut, each))
+    assert not stage.ready
+
+
+def _is_shut(connection: Connection) -> bool:
+    try:
+        connection.wait(0)
+        connection.flush()
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_a_helpers_thread_gets_its_answer_through_a_death(loop: _Loop) -> None:
+    stage = loop.stages.get(KEY)
+    workers = _Workers(stage.address, "1")
+    workers.dies_at = 10
+    found: list[object] = []
+    loop.helpers.submit(
+        lambda: stage.call("t", 0, 20, [_batch(0), _batch(10)]), lambda a: found.append(a)
+    )
+    loop.until(lambda: workers.chunks and not stage.ready)
+    _Workers(stage.address, "2")
+    loop.until(lambda: found)
+    (pieces,) = found
+    assert isinstance(pieces, list)
+    assert [piece.next for piece in pieces] == [20]
+
+
+def test_who_waits_for_a_stage_that_is_closed_is_told(loop: _Loop) -> None:
+    stage = loop.stages.get(KEY)
+    found: list[object] = []
+    loop.helpers.submit(lambda: stage.call("t", 0, 10, [_batch(0)]), lambda a: found.append(a))
+    loop.until(lambda: stage.size)
+    loop.stages.keep([])
+    loop.until(lambda: found)
+    assert isinstance(found[0], CausewayError)
+    assert loop.stages.wanted == ()
+
+
+def test_a_stage_that_nobody_told_of_is_an_error(loop: _Loop) -> None:
+    with pytest.raises(CausewayError, match="has not told"):
+        loop.stages.get("A->B/other@1")
