@@ -21,16 +21,21 @@ if TYPE_CHECKING:
     from causeway.config.settings import Settings
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 property file.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A MirrorMaker 2 property file, or a causeway.yaml.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:
     """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
-    from causeway.config.mm2 import load_mm2
+    from causeway.config import load as config
 
-    settings = load_mm2(path)
+    settings = config.load(path)
     if not quiet:
         warn(settings.warnings)
     return settings

@@ -47,7 +47,12 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
     """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
     effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
     problems = Problems(str(path))
-    file = load_properties(path, problems, environment)
+    return settings_of(load_properties(path, problems, environment), problems)
+
+
+def settings_of(file: PropertyFile, problems: Problems) -> Settings:
+    """What the resolved entries of `file` say. Raises one ConfigError for `problems` and all more
+    that is found."""
     before = len(problems.lines)
     aliases = _aliases(file.entries, problems)
     if not aliases or len(problems.lines) > before:

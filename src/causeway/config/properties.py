@@ -109,7 +109,7 @@ def resolve(
 ) -> dict[str, Entry]:
     """`entries` with their references replaced; what cannot be resolved goes to `problems`."""
     providers = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
-    providers.update(_declared_providers(entries, problems))
+    providers.update(declared_providers(entries, problems))
     resolver = _Resolver(providers=providers, environment=environment, problems=problems)
     return {key: resolver.entry(entry) for key, entry in entries.items()}
 
@@ -137,7 +137,7 @@ def _utf8(element: javaproperties.KeyValue) -> str:
     return javaproperties.loads(source)[element.key]
 
 
-def _declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict[str, str]:
+def declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict[str, str]:
     declared: dict[str, str] = {}
     listed = entries.get("config.providers")
     for name in (part.strip() for part in listed.value.split(",")) if listed else ():

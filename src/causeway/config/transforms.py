@@ -240,10 +240,14 @@ class _Reader:
         place = entry.place
         if key.endswith(".file"):
             text, place = self._from_file(entry)
-        elif kind == "sql" and any(match[1] for match in _SQL_TOKEN.finditer(entry.value)):
+        elif (
+            kind == "sql"
+            and "\n" not in entry.value.strip()
+            and any(match[1] for match in _SQL_TOKEN.finditer(entry.value))
+        ):
             self._add(
                 place,
-                "a comment that begins with -- has no end, since a property is one line: write"
+                "a comment that begins with -- has no end, since all stands on one line: write"
                 " /* ... */, or use .sql.file",
             )
         elif kind == "python" and not _FUNCTION.fullmatch(entry.value.strip()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -34,7 +34,10 @@ def whole(low: int, high: int, allowed: tuple[int, ...] = ()) -> BeforeValidator
                 return number
         raise ValueError(expected)
 
-    return BeforeValidator(parse)
+    taken: Any = Annotated[int, Field(ge=low, le=high)]
+    if allowed:
+        taken = taken | Literal[allowed]
+    return BeforeValidator(parse, json_schema_input_type=taken)
 
 
 def word(value: Any) -> Any:

@@ -1,0 +1,154 @@
+"""A YAML file as plain text in maps and lists, each with its place.
+
+A scalar is the text that was written: `010`, `yes` and `1:30` mean what they mean to a reader, not
+what YAML 1.1 makes of them. No tag is followed, so nothing is ever constructed from a file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from causeway.config.problems import Problems
+from causeway.errors import ConfigError
+
+_PLAIN = "tag:yaml.org,2002:"
+_MERGE = f"{_PLAIN}merge"
+_QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """1-based."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """`empty`: nothing was written, which is not the same as \"\"."""
+
+    text: str = field(repr=False)
+    place: Place
+    empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    items: tuple[Value, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """`places`: of the keys."""
+
+    values: dict[str, Value]
+    places: dict[str, Place]
+    place: Place
+
+
+Value = Scalar | Items | Fields
+
+
+def read_document(path: Path, problems: Problems) -> Fields:
+    """The one map that `path` holds. Keys set twice and the like go to `problems`. Raises
+    ConfigError, with line and column, where the file is no YAML."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError("read", str(path), "there is no such file") from None
+    except OSError as error:
+        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
+    return parse(data, str(path), problems)
+
+
+def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
+    """The same of a file's content."""
+    try:
+        root = yaml.compose(data, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError("read", subject, _told(error)) from None
+    except RecursionError:
+        raise ConfigError("read", subject, "it is nested too deeply") from None
+    if root is None:
+        raise ConfigError("read", subject, "the file says nothing")
+    value = _Builder(problems).value(root)
+    if not isinstance(value, Fields):
+        raise ConfigError("read", subject, "it must be a map that begins with clusters:")
+    return value
+
+
+def _told(error: yaml.YAMLError) -> str:
+    """What is wrong, and where; no piece of the file, which may be one of a secret."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return "it is not UTF-8 text that YAML allows"
+    mark = error.problem_mark
+    cause = _QUOTED.sub("...", error.problem or "not YAML")
+    return f"line {mark.line + 1}, column {mark.column + 1}: {cause}"
+
+
+class _Builder:
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._above: list[Node] = []
+
+    def value(self, node: Node) -> Value:
+        place = _place(node)
+        if node in self._above:
+            self._problems.add(f"{place}: an alias cannot name what it stands in")
+            return Scalar(text="", place=place, empty=True)
+        if not str(node.tag).startswith(_PLAIN):
+            self._problems.add(f"{place}: tags (!...) have no meaning here")
+        self._above.append(node)
+        try:
+            if isinstance(node, MappingNode):
+                return self._fields(node)
+            if isinstance(node, SequenceNode):
+                return Items(items=tuple(self.value(each) for each in node.value), place=place)
+            empty = node.tag == f"{_PLAIN}null"  # never of one in quotes
+            return Scalar(text="" if empty else node.value, place=place, empty=empty)
+        finally:
+            self._above.pop()
+
+    def _fields(self, node: MappingNode) -> Fields:
+        values: dict[str, Value] = {}
+        places: dict[str, Place] = {}
+        merged: list[Fields] = []
+        for key, item in node.value:
+            place = _place(key)
+            if key.tag == _MERGE:
+                merged += self._merged(item)
+            elif not isinstance(key, ScalarNode):
+                self._problems.add(f"{place}: a key must be text")
+            elif key.value in values:
+                first = places[key.value].line
+                self._problems.add(f"{place}: the same key stands in line {first} already")
+            else:
+                values[key.value] = self.value(item)
+                places[key.value] = place
+        for each in merged:
+            for name, value in each.values.items():
+                values.setdefault(name, value)
+                places.setdefault(name, each.places[name])
+        return Fields(values=values, places=places, place=_place(node))
+
+    def _merged(self, node: Node) -> list[Fields]:
+        """`<<: *base` or `<<: [*one, *two]`."""
+        value = self.value(node)
+        found = list(value.items) if isinstance(value, Items) else [value]
+        if any(not isinstance(each, Fields) for each in found):
+            self._problems.add(f"{_place(node)}: << takes maps")
+        return [each for each in found if isinstance(each, Fields)]
+
+
+def _place(node: Node) -> Place:
+    return Place(line=node.start_mark.line + 1, column=node.start_mark.column + 1)
