@@ -83,6 +83,11 @@ def read_properties(path: Path) -> PropertyFile:
         raise ConfigError("read", str(path), "there is no such file") from None
     except OSError as error:
         raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
+    return parse_properties(path, data)
+
+
+def parse_properties(path: Path, data: bytes) -> PropertyFile:
+    """The same of a file's content; `path` is only what it is called. Raises ConfigError."""
     entries: dict[str, Entry] = {}
     repeated: list[Entry] = []
     for entry in _parse(path, data):

@@ -18,6 +18,14 @@ from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"
 _MERGE = f"{_PLAIN}merge"
+# What YAML makes of text without a tag; `=` is `value`.
+_KINDS = frozenset(
+    _PLAIN + kind
+    for kind in (
+        *("null", "bool", "int", "float", "str", "timestamp", "value"),
+        *("seq", "map", "merge"),
+    )
+)
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 
@@ -106,7 +114,7 @@ class _Builder:
         if node in self._above:
             self._problems.add(f"{place}: an alias cannot name what it stands in")
             return Scalar(text="", place=place, empty=True)
-        if not str(node.tag).startswith(_PLAIN):
+        if node.tag not in _KINDS:
             self._problems.add(f"{place}: tags (!...) have no meaning here")
         self._above.append(node)
         try:

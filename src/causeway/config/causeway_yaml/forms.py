@@ -15,7 +15,6 @@ from causeway.config.causeway_yaml.shape import Leaf
 
 _DURATION = re.compile(r"(\d{1,18})(ms|s|m|h|d)")
 _MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?")
 _BYTES = {
     "TiB": 1 << 40,
     "GiB": 1 << 30,
@@ -27,6 +26,8 @@ _BYTES = {
     "kB": 10**3,
     "B": 1,
 }
+_SIZE = re.compile(rf"(\d{{1,18}}) ?({'|'.join(_BYTES)})?")
+SIZE_PATTERN = f"^[0-9]+ ?({'|'.join(_BYTES)})?$"  # the same, for JSON schema
 FOREVER = "forever"  # -1 in a property file
 POLICIES = {"default": "DefaultReplicationPolicy", "identity": "IdentityReplicationPolicy"}
 PACKAGE = "org.apache.kafka.connect.mirror."

@@ -46,6 +46,8 @@ def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Se
     problems = Problems(str(path))
     entries = read_entries(read_document(path, problems), problems)
     if "clusters" not in entries or not any(_enables(name) for name in entries):
+        if not problems.lines:
+            problems.add("it names no links: write links: with from: and to: of each")
         problems.raise_if_any()  # nothing else can be judged
     resolved = resolve(entries, os.environ if environment is None else environment, problems)
     settled = login.settle(resolved, problems)
@@ -76,9 +78,7 @@ class _Reader:
         if (value := parts.get("defaults")) is not None:
             self._section(shape.defaults(), value, "defaults", "")
         self._links(parts.get("links"), aliases)
-        described = self._fields(parts.get("transforms"), "transforms")
-        for name, value in described.values.items() if described else ():
-            self._transform(name, value, f"transforms.{name}", described.places[name], "")
+        self._described(parts.get("transforms"))
         if (value := parts.get("run")) is not None:
             self._section(shape.run(), value, "run", "")
         if (value := parts.get("spark")) is not None:
@@ -87,7 +87,6 @@ class _Reader:
             self._map(value, "properties", "")
         if isinstance(clusters := parts.get("clusters"), Fields):
             self._addresses(clusters.places)
-        self._any_link(parts.get("links"))
         return self.entries
 
     # -- clusters and links
@@ -137,11 +136,6 @@ class _Reader:
             else:
                 seen[source, target] = fields.place
                 self._link(fields, path)
-
-    def _any_link(self, value: Value | None) -> None:
-        listed = isinstance(value, Items) and value.items
-        if not listed and not any(_enables(name) for name in self.entries):
-            self.problems.add("it names no links: write links: with from: and to: of each")
 
     def _link(self, fields: Fields, path: str) -> None:
         rest = {name: part for name, part in fields.values.items() if name not in ("from", "to")}
@@ -237,6 +231,13 @@ class _Reader:
             self._transform(name.text, replace(fields, values=rest), here, name.place, prefix)
         self._add(prefix + transform_keys.LIST, ", ".join(names), path, value.place)
 
+    def _described(self, value: Value | None) -> None:
+        """At the top, for all links to name."""
+        fields = self._fields(value, "transforms")
+        if fields is not None:
+            for name, each in fields.values.items():
+                self._transform(name, each, f"transforms.{name}", fields.places[name], "")
+
     def _transform(self, name: str, value: Value, path: str, place: Place, prefix: str) -> None:
         if self._is_name(name, path, place):
             family = f"{prefix}{transform_keys.FAMILY}{name}."
@@ -250,9 +251,9 @@ class _Reader:
         return False
 
     def _map(self, value: Value, path: str, prefix: str) -> None:
-        """Keys that are not ours, as they stand."""
+        """Keys that are not ours, as they stand, with `prefix` or without."""
         for name, text, place in self._texts(value, path):
-            self._add(prefix + name, text, f"{path}.{name}", place)
+            self._add(prefix + name.removeprefix(prefix), text, f"{path}.{name}", place)
 
     def _spread(self, part: KafkaKeys, value: Value, path: str, prefix: str) -> None:
         for name, text, place in self._texts(value, path):

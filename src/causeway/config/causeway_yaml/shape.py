@@ -345,7 +345,9 @@ def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
 @cache
 def transform() -> Section:
     """Of one transform: `causeway.transform.NAME.key`."""
-    secrets = KafkaKeys(prefix=transform_keys.SECRET, meaning=transform_keys.SECRETS["secret.FIELD"])
+    secrets = KafkaKeys(
+        prefix=transform_keys.SECRET, meaning=transform_keys.SECRETS["secret.FIELD"]
+    )
     registry = (_text(name, meaning) for name, meaning in transform_keys.REGISTRY_TLS.items())
     return _section([*_of_model(transform_keys.TransformKeys), (("secrets",), secrets), *registry])
 

@@ -57,10 +57,12 @@ def _group(key: str) -> str:
 def _line(key: str, text: str) -> str:
     """Text of several lines on as many, each but the last continued."""
     escaped = javaproperties.escape(key)
-    if "\n" not in text:
+    lines = text.split("\n")
+    if lines[-1] == "" and len(lines) > 1:
+        lines[-2:] = [f"{lines[-2]}\n"]
+    if len(lines) == 1:
         return f"{escaped} = {_value(text)}"
-    lines = "\\n\\\n    ".join(_value(line) for line in text.split("\n"))
-    return f"{escaped} = \\\n    {lines}"
+    return f"{escaped} = \\\n    " + "\\n\\\n    ".join(_value(line) for line in lines)
 
 
 def _value(text: str) -> str:

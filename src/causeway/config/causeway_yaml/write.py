@@ -54,7 +54,7 @@ class _Writer:
         defaults: Tree = {}
         run: Tree = {}
         spark: Tree = {}
-        texts = _newest(self._own())
+        texts = said(self.entries)
         lists = self._lists(texts)
         described: Tree = {}
         for key, text in texts.items():
@@ -100,17 +100,6 @@ class _Writer:
         }
         return {name: part for name, part in parts.items() if part}
 
-    def _own(self) -> dict[str, str]:
-        """All but the names of the clusters, and providers that need not be declared."""
-        kinds = declared_providers(self.entries, Problems(""))
-        plain = all(_OWN_PROVIDERS.get(name) == kind for name, kind in kinds.items())
-        noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
-        return {
-            key: entry.value
-            for key, entry in self.entries.items()
-            if key != "clusters" and not (plain and key in noise)
-        }
-
     def _lists(self, texts: Mapping[str, str]) -> dict[str, dict[str, Tree]]:
         """Of each flow, "" for all: the transforms it lists, with room for what it says of them."""
         found = {}
@@ -139,6 +128,20 @@ class _Writer:
             (s, t) for s in self.aliases for t in self.aliases if f"{s}->{t}" == path
         )
         return {"from": source, "to": target, **_sorted(link, shape.link())}
+
+
+def said(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """What has to be said, by the newest names of the keys: all but the names of the clusters, and
+    providers that need not be declared."""
+    kinds = declared_providers(entries, Problems(""))
+    plain = all(_OWN_PROVIDERS.get(name) == kind for name, kind in kinds.items())
+    noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
+    texts = {
+        key: entry.value
+        for key, entry in entries.items()
+        if key != "clusters" and not (plain and key in noise)
+    }
+    return _newest(texts)
 
 
 def _newest(texts: Mapping[str, str]) -> dict[str, str]:
@@ -191,7 +194,7 @@ def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
         _set(tree, way, value)
         return True
     for way, prefix in maps:
-        if name.startswith(prefix) and name != prefix:
+        if name.startswith(prefix) and name != prefix and not name.startswith(prefix * 2):
             _set(tree, (*way, name.removeprefix(prefix)), _bare(text))
             return True
     if of is shape.cluster and name in known.CLUSTER:

@@ -1,0 +1,79 @@
+"""`causeway convert FILE`: a property file as causeway.yaml, or the other way round."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causeway.cli.guard import warn
+from causeway.errors import ConfigError
+
+
+def command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A MirrorMaker 2 property file, or a causeway.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="OUT", help="Where to; else it is printed."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over OUT if it is there.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of causeway.yaml instead.")
+    ] = False,
+) -> int:
+    """Say FILE in the other form, without loss: a property file as causeway.yaml, or back.
+
+    References such as ${env:VAR} stay as they are. Comments are kept at the file's top only."""
+    from causeway.config.convert import convert
+    from causeway.config.load import is_yaml
+
+    if schema:
+        from causeway.config.causeway_yaml.schema import text
+
+        sys.stdout.write(text())
+        return 0
+    if file is None:
+        raise ConfigError("convert", cause="name a FILE", remedy="or ask for --schema")
+    if out is not None and is_yaml(out) is is_yaml(file):
+        form = "a property file" if is_yaml(file) else "a causeway.yaml"
+        raise ConfigError(
+            "convert", str(file), f"it becomes {form}, and {out} would be read as the other"
+        )
+    found = convert(file)
+    if found.carried:
+        warn([f"carried along as they are, under properties: {', '.join(found.carried)}"])
+    if out is None:
+        sys.stdout.write(found.text)
+        return 0
+    if found.files and out.resolve().parent != file.resolve().parent:
+        named = ", ".join(found.files)
+        warn([f"{out} lies elsewhere, from where other files would be looked for: {named}"])
+    _write(out, found.text, like=file, force=force)
+    return 0
+
+
+def _write(out: Path, text: str, *, like: Path, force: bool) -> None:
+    """For those to read who may read `like`, which may hold passwords."""
+    if out.exists() and out.samefile(like):
+        raise ConfigError("write", str(out), "it is the file to convert")
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        number = os.open(out, flags, like.stat().st_mode & 0o666)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(
+            "write", str(out), "it is there already", remedy="--force writes over it"
+        ) from None
+    except OSError as error:
+        raise ConfigError("write", str(out), (error.strerror or str(error)).lower()) from None

@@ -1,0 +1,270 @@
+"""Property file to causeway.yaml and back: the same settings, whatever stands in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+import pytest
+from hypothesis import strategies as st
+
+from causeway.config.causeway_yaml import shape
+from causeway.config.causeway_yaml.shape import Leaf, Section
+from causeway.config.convert import convert
+from causeway.config.load import load
+from causeway.config.properties import read_properties
+from causeway.config.settings import Settings
+from causeway.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = sorted(ROOT.glob("examples/**/*.properties"))
+ENVIRONMENT = {name: f"{name.lower()}:1" for name in "ABC"} | {"WORD": "letmein", "NUMBER": "7"}
+HEAD = {"clusters": "A, B, C", **{f"{alias}.bootstrap.servers": f"{alias}:1" for alias in "ABC"}}
+
+TEXTS = {
+    "replication.policy.class": ["IdentityReplicationPolicy", "x.DefaultReplicationPolicy"],
+    "replication.policy.separator": ["_", "-"],
+    "source.cluster.alias": ["eu", "${env:WORD}"],
+    "causeway.principal": ["User:me"],
+    "causeway.metrics.host": ["0.0.0.0", "${env:WORD}"],
+    "sql": ["SELECT 1", "SELECT 'ä: #' -- all\n  FROM records\n", " SELECT\n\tkey", "yes", "\\"],
+    "rules": ["drop $.a", "drop $.a\ndrop $.b", "drop $.a\n\n drop $.b"],
+    "value.schema": ["id BIGINT, name STRING"],
+}
+
+
+def values(leaf: Leaf) -> st.SearchStrategy[str]:
+    """Texts that the key may have, or nearly."""
+    if leaf.key in TEXTS:
+        return st.sampled_from(TEXTS[leaf.key])
+    if leaf.kind == "list":
+        return st.sampled_from(["a", "a, b.*", "a,b\\..*,", "", "x ,(?i)y", "${env:WORD}, z"])
+    schemas = leaf.schema.get("anyOf", [leaf.schema])
+    if any(each.get("type") == "boolean" for each in schemas):
+        return st.sampled_from(["true", "false", "TRUE"])
+    if leaf.kind in ("duration", "size") or any(each.get("type") == "integer" for each in schemas):
+        numbers = st.integers(1, 40) | st.sampled_from([3600, 5000, 600_000, 1 << 20, 25 << 20, -1])
+        return numbers.map(str) | st.just("${env:NUMBER}")
+    enum = leaf.schema.get("enum")
+    return st.sampled_from(enum) if enum else st.sampled_from(["x", "${env:WORD}", "", "010"])
+
+
+def keys(prefix: str, section: Section) -> st.SearchStrategy[dict[str, str]]:
+    """Some of a section's keys, with values; logins are made of others."""
+    of = {prefix + leaf.key: values(leaf) for _, leaf in section.leaves() if "/" not in leaf.key}
+    for role, names in {
+        "consumer": ("fetch.max.bytes", "client.id"),
+        "producer": ("client.id", "request.timeout.ms"),
+        "admin": ("client.id", "request.timeout.ms"),
+    }.items():
+        if section is shape.cluster():
+            of |= {f"{prefix}{role}.{name}": st.sampled_from(["7", "8"]) for name in names}
+    some = st.fixed_dictionaries({}, optional=of)
+    return some.map(lambda found: {key: text for key, text in found.items() if "ssl." not in key})
+
+
+FILES = st.tuples(
+    keys("", shape.defaults()),
+    keys("A.", shape.cluster()),
+    keys("A->B.", shape.link()),
+    keys("B->C.", shape.link()),
+    keys("", shape.run()),
+    keys("causeway.transform.pii.", shape.transform()),
+    keys("A->B.causeway.transform.cards.", shape.transform()),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "enabled": st.sampled_from(["true", "false", "${env:WORD}"]),
+            "causeway.transforms": st.sampled_from(["pii", ""]),
+            "A->B.causeway.transforms": st.sampled_from(["cards", "pii, cards", ""]),
+            "C->A.enabled": st.just("true"),
+            "topics.blacklist": st.just("old.*"),
+            "causeway.lease.seconds": st.sampled_from(["5", "2.5", "soon"]),
+            "spark.master": st.just("local[2]"),
+            "config.providers": st.just("env"),
+            "A->B.sasl.unknown": st.just("x"),
+            "no.such.key": st.just("x"),
+        },
+    ),
+)
+
+
+def written(directory: Path, entries: Mapping[str, str], name: str = "mm2.properties") -> Path:
+    file = directory / name
+    file.write_text(javaproperties.dumps(dict(entries), timestamp=False))
+    return file
+
+
+def judged(file: Path) -> Settings | int:
+    """Its settings without what speaks of lines; of one that is refused, how many problems."""
+    try:
+        found = load(file, environment=ENVIRONMENT)
+    except ConfigError as error:
+        return len(str(error).splitlines())
+    links = tuple(
+        replace(link, transforms=tuple(replace(each, place="") for each in link.transforms))
+        for link in found.links
+    )
+    return replace(found, links=links, warnings=())
+
+
+def other(file: Path, name: str) -> Path:
+    found = file.parent / name
+    found.write_text(convert(file).text)
+    return found
+
+
+def there_and_back(file: Path) -> None:
+    wanted = judged(file)
+    ours = other(file, "causeway.yaml")
+    back = other(ours, "back.properties")
+
+    assert judged(ours) == wanted
+    assert judged(back) == wanted
+    assert convert(back).text == ours.read_text()
+
+
+ANY_KEY = st.sampled_from(
+    [
+        *("x", "A.x", "A.B.x", "A->B.x", "A->D.x", "A->B", "A.", "spark.x", "spark.spark.x", "a b"),
+        *("topics", "A->B.topics", "A.topics", "A->B.enabled", "A->B.rules", "causeway.lanes"),
+        *("A.consumer.x", "A->B.source.consumer.x", "A->B.consumer.x", "consumer.x", "A.sasl.x"),
+        *("A.sasl.jaas.config", "A.sasl.mechanism", "A.ssl.cipher.suites", "A.client.id"),
+        *("causeway.transform.x.sql", "causeway.transform.x.y", "A->B.causeway.transform..sql"),
+        *("causeway.transforms", "A.causeway.transforms", "causeway.lease.ms", "name", "from"),
+        *("A->B.causeway.transforms", "A->B.causeway.transform.x.rules", "A->B.from", "A->A.x"),
+    ]
+)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
+def test_every_example_survives(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / file.name
+    copy.write_bytes(file.read_bytes())
+
+    assert isinstance(judged(copy), Settings)
+    there_and_back(copy)
+    assert "\nproperties:" not in convert(copy).text
+    assert convert(copy).text.startswith("# ")
+
+
+def test_it_is_written_to_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        r"""# Why there is this file.
+#   With an example.
+
+clusters = A, B
+A.bootstrap.servers = a:1, a:2
+A.security.protocol = SASL_SSL
+A.sasl.mechanism = PLAIN
+A.sasl.jaas.config = x.y.PlainLoginModule required username="me" password="it's";
+A.consumer.client.id = one
+A.producer.client.id = one
+A.admin.client.id = one
+A.consumer.fetch.max.bytes = 1000
+B.bootstrap.servers = ${env:B}
+config.providers = env
+config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider
+topics.blacklist = old
+A->B.enabled = true
+A->B.topics = orders, payments\\..*
+A->B.sync.topic.acls.interval.seconds = 3600
+A->B.causeway.transforms = pii
+A->B.causeway.transform.pii.topics = customers
+A->B.causeway.transform.pii.value.format = json
+A->B.causeway.transform.pii.sql = \
+    SELECT to_json(value) AS value\n\
+    FROM records
+A->B.consumer.client.id = late
+causeway.lane.buffer.bytes = 33554432
+spark.executor.memory = 2g
+"""
+    )
+    found = convert(file)
+
+    assert (
+        found.text
+        == r"""# Why there is this file.
+# With an example.
+clusters:
+  A:
+    bootstrap: ['a:1', 'a:2']
+    security:
+      protocol: SASL_SSL
+      sasl:
+        mechanism: PLAIN
+        username: me
+        password: it's
+    client:
+      client.id: one
+    consumer:
+      fetch.max.bytes: 1000
+  B:
+    bootstrap: ${env:B}
+
+defaults:
+  topics-exclude: [old]
+
+links:
+  - from: A
+    to: B
+    topics: [orders, payments\..*]
+    sync:
+      acls:
+        interval: 1h
+    transforms:
+      - name: pii
+        topics: [customers]
+        sql: |-
+          SELECT to_json(value) AS value
+          FROM records
+        value:
+          format: json
+
+run:
+  lane-buffer: 32MiB
+
+spark:
+  executor.memory: 2g
+
+properties:
+  A->B.consumer.client.id: late
+"""
+    )
+    assert found.carried == ("A->B.consumer.client.id",)
+
+
+def test_a_secret_from_outside_stays_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "letmein")
+    text = 'x.PlainLoginModule required username="me" password="${env:WORD}";'
+    found = convert(written(tmp_path, HEAD | {"A.sasl.jaas.config": text})).text
+
+    assert "letmein" not in found
+    assert "${env:WORD}" in found
+
+
+def test_what_cannot_be_told_apart_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, {"clusters": "${env:CLUSTERS}", "x.bootstrap.servers": "x:1"})
+
+    with pytest.raises(ConfigError, match="the aliases come from outside the file"):
+        convert(file)
+
+
+def every_leaf() -> list[tuple[Any, Leaf]]:
+    sections = (shape.cluster(), shape.link(), shape.defaults(), shape.run(), shape.transform())
+    return [leaf for section in sections for leaf in section.leaves()]
+
+
+def test_each_key_has_one_place() -> None:
+    for section in (shape.cluster(), shape.link(), shape.run(), shape.transform()):
+        leaves = list(section.leaves())
+        assert len({way for way, _ in leaves}) == len(leaves)
+        assert len({leaf.key for _, leaf in leaves}) == len(leaves)
+    assert all(leaf.meaning for _, leaf in every_leaf())
