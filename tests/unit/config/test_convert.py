@@ -15,7 +15,6 @@ from causeway.config.causeway_yaml import shape
 from causeway.config.causeway_yaml.shape import Leaf, Section
 from causeway.config.convert import convert
 from causeway.config.load import load
-from causeway.config.properties import read_properties
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
 
