@@ -26,6 +26,7 @@ Tree = dict[str, Any]
 Way = tuple[str, ...]
 _OWN_PROVIDERS = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 _WIDTH = 100
+_BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
 
 
 def to_yaml(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
@@ -55,6 +56,7 @@ class _Writer:
         run: Tree = {}
         spark: Tree = {}
         texts = said(self.entries)
+        itself = {f"{alias}->{alias}" for alias in self.aliases}
         lists = self._lists(texts)
         described: Tree = {}
         for key, text in texts.items():
@@ -67,6 +69,8 @@ class _Writer:
                 placed = tree is not None and _put(tree, shape.transform, of_transform, text)
             elif prefix in clusters:
                 placed = _put(clusters[prefix], shape.cluster, rest, text)
+            elif prefix in itself:
+                placed = False  # no link
             elif prefix:
                 placed = _put(self._link(prefix), shape.link, rest, text)
             elif rest.startswith("spark.") and not rest.startswith("spark.spark."):
@@ -105,7 +109,9 @@ class _Writer:
         found = {}
         for key, text in texts.items():
             prefix, rest = audit.split_key(key, self.aliases)
-            if rest == transform_keys.LIST and (not prefix or "->" in prefix):
+            itself = {f"{alias}->{alias}" for alias in self.aliases}
+            flow = "->" in prefix and prefix not in itself
+            if rest == transform_keys.LIST and (not prefix or flow):
                 names = filters.split_list(text)
                 if all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
                     found[prefix] = {name: Tree() for name in names}
@@ -133,8 +139,8 @@ class _Writer:
 def said(entries: Mapping[str, Entry]) -> dict[str, str]:
     """What has to be said, by the newest names of the keys: all but the names of the clusters, and
     providers that need not be declared."""
-    kinds = declared_providers(entries, Problems(""))
-    plain = all(_OWN_PROVIDERS.get(name) == kind for name, kind in kinds.items())
+    kinds = declared_providers(entries, wrong := Problems(""))
+    plain = not wrong.lines and all(_OWN_PROVIDERS.get(n) == kind for n, kind in kinds.items())
     noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
     texts = {
         key: entry.value
@@ -272,6 +278,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    if _BREAKS.search(text):
+        style = '"'  # else they would be read as \n
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
