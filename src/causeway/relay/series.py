@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from causeway.errors import DivergedError
 from causeway.relay.messages import Assignment
 from causeway.relay.shares import shares
 from causeway.wire.batches import Batch
@@ -15,6 +16,15 @@ from causeway.wire.batches import Batch
 # Of batches as they are relayed: the part of each outlet, None where it gets nothing. All that one
 # source record becomes for an outlet is in one part. Ends before a record that is refused.
 Series = Callable[[Assignment, Iterator[Batch]], Iterator[Sequence[Batch | None]]]
+
+
+def gone(assignment: Assignment, batches: Iterator[Batch]) -> Iterator[Sequence[Batch | None]]:
+    """Of a transform that is no more: raises DivergedError where anybody has to know."""
+    raise DivergedError(
+        "resume",
+        f"{assignment.link} {assignment.source_partition}",
+        "what an earlier transform has made of its records cannot be made again",
+    )
 
 
 def as_relayed(

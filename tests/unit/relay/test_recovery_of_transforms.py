@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from causeway.errors import DivergedError
 from causeway.model import Pair
+from causeway.relay.series import gone
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, START, Log, World, compact, refused, resumed, worlds
 
@@ -162,3 +163,32 @@ def test_what_a_predecessor_dropped_for_ever_is_walked_once() -> None:
     (found,) = resumed(world.recover({0: Pair(source=3000, target=1, sequence=1)})).outlets
     assert found.pair.sequence == 0
     assert found.pair.source == 0
+
+
+def test_what_a_transform_that_is_gone_has_made_is_not_taken_for_what_was_relayed() -> None:
+    """Of records that are all alike every other one was let through: counted as they are, they
+    would end in the wrong place."""
+    source, target = Log(), Log()
+    source.append(
+        [Rec(offset=at, timestamp=1, key=b"k", value=b"xy"[at % 2 :][:1]) for at in range(5)]
+    )
+    target.append(
+        [Rec(offset=at, timestamp=1, key=b"k", value=b"x") for at in range(3)],
+        producer_id=OURS,
+        epoch=0,
+        sequence=0,
+    )
+    world = World(
+        source=source,
+        targets={0: target},
+        series=[],
+        shares={0: []},
+        copied={0: 3},
+        places={0: [0, 1, 2]},
+        first_sequence=0,
+        exclusive=True,
+        series_hook=gone,
+    )
+    assert "cannot be made again" in refused(world, START)
+    ended = {0: Pair(source=5, target=3, sequence=3)}
+    assert resumed(world.recover(ended)).outlets[0].pair == ended[0]

@@ -37,6 +37,7 @@ def places_behind(
     earlier claims. An error can be tried again."""
     from causeway.relay.recovery.recover import recover
     from causeway.relay.recovery.survey import Request
+    from causeway.relay.series import as_relayed, gone
 
     requests = [
         Request(
@@ -50,6 +51,7 @@ def places_behind(
                 stage=progress.transform,
             ),
             unsettled=True,
+            series=as_relayed if progress.transform is None else gone,
         )
         for topic, progress in changed
     ]
