@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
@@ -74,7 +75,8 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
 
 
 def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
-    """Decide, without asking anybody: the same answer for the same observation, sorted."""
+    """Decide, without asking anybody: the same answer for the same observation, sorted. A topic of
+    the source may have several mirrors: those that a transform leads its records to as well."""
     disabled = [
         f"{acls.cluster} has no authorizer, so no ACLs are copied"
         for acls in (observed.source, observed.target)
@@ -82,7 +84,9 @@ def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettin
     ]
     if isinstance(observed.target, SecurityDisabled):
         return AclPlan(notes=tuple(disabled))
-    mirrors = {topic.source: topic.target for topic in mirrored}
+    mirrors: defaultdict[str, list[str]] = defaultdict(list)
+    for topic in mirrored:
+        mirrors[topic.source].append(topic.target)
     names = sorted(mirrors)
     creates: set[AclBinding] = set()
     left_out: list[LeftOutAcl] = []
@@ -93,10 +97,10 @@ def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettin
             if reason:
                 left_out.append(LeftOutAcl(acl=acl, reason=reason))
             elif acl.pattern == "LITERAL" and acl.name in mirrors:
-                creates.add(_copy(acl, mirrors[acl.name]))
+                creates.update(_copy(acl, mirror) for mirror in mirrors[acl.name])
         problems += [_stops_us(each.acl, link) for each in left_out if _hits_us(each.acl, link)]
     if link.control.read_only_mirrors:
-        denies, open_to_all = _read_only(mirrors.values(), observed.target | creates, link)
+        denies, open_to_all = _read_only(chain(*mirrors.values()), observed.target | creates, link)
         creates |= denies
         problems += open_to_all
     return AclPlan(

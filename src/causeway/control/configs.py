@@ -53,7 +53,7 @@ def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic])
     """
     topics = list(mirrored)
     return Observed(
-        source=source.describe_configs([topic.source for topic in topics]),
+        source=source.describe_configs(list({topic.source: None for topic in topics})),
         target=target.describe_configs([topic.target for topic in topics]),
     )
 
@@ -62,7 +62,7 @@ def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettin
     """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
     changes: list[SyncConfigs] = []
     problems: list[Problem] = []
-    for topic in sorted(mirrored, key=lambda each: each.source):
+    for topic in sorted(mirrored, key=lambda each: (each.source, each.target)):
         sides = (observed.source.get(topic.source), observed.target.get(topic.target))
         source, target = sides
         if isinstance(source, Mapping) and isinstance(target, Mapping):

@@ -120,7 +120,7 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
         source_configs=source.describe_configs(names) if names else {},
         target_topics=target_metadata.topics,
         target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
-        target_defaults=_target_defaults(target, min(target_metadata.brokers, default=-1)),
+        target_defaults=target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
     )
 
@@ -142,7 +142,7 @@ def _hidden(
     }
 
 
-def _target_defaults(target: Cluster, broker: int) -> dict[str, str]:
+def target_defaults(target: Cluster, broker: int) -> dict[str, str]:
     try:
         return limits.topic_defaults(target.broker_configs(broker))
     except CausewayError as error:
@@ -165,7 +165,7 @@ def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
                 error = ConfigError("decide on topic", name, verdict.reason)
                 problems.append(Problem(topic=name, error=error))
             continue
-        decision = _plan_topic(topic, verdict.target_name, observed, link)
+        decision = plan_topic(topic, verdict.target_name, observed, link, len(topic.partitions))
         if decision.mirrored is not None:
             mirrored.append(decision.mirrored)
         changes += decision.changes
@@ -179,27 +179,30 @@ def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Decision:
+class Decision:
+    """Of one topic. `mirrored` is None where it can't be; then `errors` say why."""
+
     mirrored: MirroredTopic | None = None
     changes: tuple[Change, ...] = ()
     errors: tuple[CausewayError, ...] = ()
 
 
-def _plan_topic(
-    topic: TopicMetadata, target: str, observed: Observed, link: LinkSettings
-) -> _Decision:
+def plan_topic(
+    topic: TopicMetadata, target: str, observed: Observed, link: LinkSettings, partitions: int
+) -> Decision:
+    """What `target` needs to take the records of `topic`, in so many partitions."""
     if topic.error is not None:
-        return _Decision(errors=(topic.error,))
+        return Decision(errors=(topic.error,))
     if topic.topic_id == NO_TOPIC_ID:
-        return _Decision(errors=(without_id(topic.name, link.source.alias),))
+        return Decision(errors=(without_id(topic.name, link.source.alias),))
     described = observed.source_configs.get(topic.name, {})
     errors: tuple[CausewayError, ...] = ()
     if isinstance(described, CausewayError):
         errors, described = (described,), {}
     existing = observed.target_topics.get(target)
     if existing is None:
-        return _plan_new(topic, target, described, errors, observed, link)
-    return _plan_existing(topic, existing, described, errors, observed, link)
+        return _plan_new(topic, target, described, errors, observed, link, partitions)
+    return _plan_existing(topic, existing, described, errors, observed, link, partitions)
 
 
 def _plan_new(
@@ -209,14 +212,14 @@ def _plan_new(
     errors: tuple[CausewayError, ...],
     observed: Observed,
     link: LinkSettings,
-) -> _Decision:
+    partitions: int,
+) -> Decision:
     if link.replication_factor > observed.target_brokers:
-        return _Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
+        return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
     configs = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
     in_force = {**observed.target_defaults, **configs}
     configs |= limits.needed(limits.effective(described), in_force)
-    partitions = len(topic.partitions)
-    return _Decision(
+    return Decision(
         mirrored=MirroredTopic(
             source=topic.name,
             target=target,
@@ -245,11 +248,12 @@ def _plan_existing(
     errors: tuple[CausewayError, ...],
     observed: Observed,
     link: LinkSettings,
-) -> _Decision:
+    partitions: int,
+) -> Decision:
     if existing.error is not None:
-        return _Decision(errors=(*errors, existing.error))
+        return Decision(errors=(*errors, existing.error))
     if existing.topic_id == NO_TOPIC_ID:
-        return _Decision(errors=(*errors, without_id(existing.name, link.target.alias)))
+        return Decision(errors=(*errors, without_id(existing.name, link.target.alias)))
     in_force: dict[str, str] = {}
     altered: dict[str, str] = {}
     entries = observed.target_configs.get(existing.name, {})
@@ -268,12 +272,12 @@ def _plan_existing(
         changes.append(
             AlterTopicConfigs(topic=existing.name, configs=tuple(sorted(altered.items())))
         )
-    before, wanted = len(existing.partitions), len(topic.partitions)
+    before, wanted = len(existing.partitions), partitions
     # By key, partition counts may differ, and growing would move keys of local producers too.
     if wanted > before and link.partitioning != "by-key":
         changes.append(GrowTopic(topic=existing.name, partitions=wanted, before=before))
         before = wanted
-    return _Decision(
+    return Decision(
         mirrored=MirroredTopic(
             source=topic.name,
             target=existing.name,

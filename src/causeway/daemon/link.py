@@ -12,6 +12,7 @@ must find the same producer ids.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -78,6 +79,7 @@ class Link:
             bounded=bounded,
             transforms=transforms,
             writing=self._writing,
+            on_created=self.control.protect,
         )
         self._role = Role.STARTING
         self._reason: str | None = None
@@ -86,6 +88,7 @@ class Link:
         self._planned_at = 0.0
         self._progress_writes = self._progress_write_failures = 0
         self._losses = 0  # of the progress topic, after which all was written again
+        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
         self._lost = threading.Event()  # this term of leading is over
@@ -318,16 +321,41 @@ class Link:
                 self._sleep(pause)
                 pause = min(2 * pause, _BACKOFF_S[1], self.settings.refresh_topics_interval_s)
             elif self._bounded or not self.settings.refresh_topics_enabled:
+                if self.settings.transforms:
+                    self._sleep(math.inf)
                 return
             else:
                 pause = _BACKOFF_S[0]
                 self._sleep(self.settings.refresh_topics_interval_s)
 
     def _sleep(self, seconds: float) -> None:
+        """Gives transforms the outlets that they want meanwhile."""
+        wanted = self.registry.wanted
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stop.wait(_TICK_S):
-            if self._lost.is_set():
-                return
+        while time.monotonic() < until and not self._stop.is_set() and not self._lost.is_set():
+            if time.monotonic() < self._supply_at:
+                self._stop.wait(_TICK_S)
+            elif wanted.wait(_TICK_S):
+                wanted.clear()
+                self._supply()
+
+    def _supply(self) -> None:
+        try:
+            done = self._intake.supply()
+        except LeadershipLostError:
+            self._lost.set()
+            return
+        except Exception as error:
+            _log.warning(
+                "no outlets", extra={"link": self.settings.name, "reason": str(self._fail(error))}
+            )
+            done = False
+        if done:
+            self._supply_pause = _BACKOFF_S[0]
+        else:
+            self.registry.wanted.set()
+            self._supply_at = time.monotonic() + self._supply_pause
+            self._supply_pause = min(2 * self._supply_pause, _BACKOFF_S[1])
 
     def _note(self, found: Found) -> None:
         with self._lock:

@@ -7,7 +7,8 @@ look ─► stop what is no longer what it was ─► let go of what goes by key
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.daemon.lanes.fleet import Fleet
@@ -17,6 +18,7 @@ from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.outlets import Outlets
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transforms import Transforms
@@ -25,7 +27,8 @@ from causeway.model import State, TopicPartition
 
 class Intake:
     """Not thread-safe but for `revoke`. `source_key` and `target_key` name the clusters to lanes;
-    `writing` is held from taking rows to be written until they are."""
+    `writing` is held from taking rows to be written until they are; `on_created`: a transform has
+    topics come into being."""
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Intake:
         bounded: bool,
         transforms: Transforms,
         writing: threading.Lock,
+        on_created: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         self._lease_s = run.lease_s
@@ -61,6 +65,17 @@ class Intake:
             writing=writing,
             revoke=self.revoke,
             retention_s=run.deleted_topics_retention_s,
+        )
+        self._outlets = Outlets(
+            link,
+            sides,
+            registry,
+            leadership,
+            writing=writing,
+            recall=self._recall,
+            revoke=self.revoke,
+            assign=self._assign,
+            on_created=on_created,
         )
         self._ends: dict[TopicPartition, int] = {}
 
@@ -99,7 +114,21 @@ class Intake:
         self._deleted.look(gone, found)
         return found
 
-    def _assign(self, rows: Sequence[Row]) -> None:
+    def supply(self) -> bool:
+        """See Outlets.supply."""
+        return self._outlets.supply()
+
+    def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
+        keys = [(self._link.name, at.topic, at.partition) for at in places]
+        settled = self._fleet.recall(keys, self._lease_s) if keys else {}
+        return {
+            TopicPartition(topic, partition): told
+            for (_, topic, partition), told in settled.items()
+        }
+
+    def _assign(
+        self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
+    ) -> None:
         self._fleet.add(
             claims.assignment(
                 row.topic,
@@ -108,7 +137,7 @@ class Intake:
                 source_key=self._source_key,
                 target_key=self._target_key,
                 stop_at=row.stop_at,
-                settled=row.begun,
+                settled=settled.get(row.progress.source, row.begun),
                 stage=None if row.transform is None else row.transform.key,
             )
             for row in rows

@@ -65,6 +65,7 @@ class Registry:
         self._left = Contents()  # of the progress topic: what no row has taken yet
         self._left_dirty = False
         self._maps_written_at = 0.0
+        self.wanted = threading.Event()  # a transform wants outlets
 
     # -- its life ---------------------------------------------------------------------------------
 
@@ -182,6 +183,8 @@ class Registry:
                     continue
                 before = row.progress.state
                 row.hear(standing)
+                if row.wants:
+                    self.wanted.set()
                 if report.state is not before and report.state in (State.FAILED, State.STOPPED):
                     self._log_state(row)
 
@@ -192,6 +195,53 @@ class Registry:
                 row = self._rows.get(TopicPartition(topic, partition))
                 if row is not None:
                     row.wait()
+
+    # -- outlets that transforms want -------------------------------------------------------------
+
+    def wanting(self) -> list[Row]:
+        """Those that wait for outlets."""
+        with self._lock:
+            rows = self._rows.values()
+            return [r for r in rows if r.wants and r.progress.state is not State.STOPPED]
+
+    def get(self, places: Iterable[TopicPartition]) -> list[Row]:
+        """Those that are there."""
+        with self._lock:
+            return [row for at in places if (row := self._rows.get(at)) is not None]
+
+    def be_without(self, why: Mapping[TopicPartition, str]) -> None:
+        """They can't have what they want yet."""
+        with self._lock:
+            for at, reason in why.items():
+                row = self._rows.get(at)
+                if row is not None and row.progress.state is not State.STOPPED:
+                    new = row.lack is None
+                    row.be_without(reason)
+                    if new:
+                        self._log_state(row)
+
+    def claim(self, claimed: Iterable[Progress]) -> None:
+        """No lane has them, and this is durable."""
+        with self._lock:
+            for progress in claimed:
+                row = self._rows.get(progress.source)
+                if row is not None and row.progress.state is not State.STOPPED:
+                    row.claim(progress)
+
+    def led(self) -> list[MirroredTopic]:
+        """The target's topics that transforms lead to and that mirror no topic themselves, each as
+        a mirror of the source topic whose configs and ACLs it gets."""
+        found: dict[str, MirroredTopic] = {}
+        mirrors = {topic.target for topic in self.topics().values()}
+        for _, row in sorted(self._all().items()):
+            if row.progress.state is State.STOPPED:
+                continue
+            for outlet in row.progress.outlets:
+                if outlet.routed is not None and outlet.topic not in mirrors | found.keys():
+                    found[outlet.topic] = replace(
+                        row.topic, target=outlet.topic, target_id=outlet.topic_id
+                    )
+        return list(found.values())
 
     def _log_state(self, row: Row) -> None:
         self._log(row, row.progress.state.value, row.progress.reason)

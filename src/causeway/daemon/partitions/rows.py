@@ -13,7 +13,7 @@ from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
-from causeway.relay.messages import Outlet, PartitionReport, Trace
+from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
 from causeway.relay.offset_map import MOST_POINTS, OffsetMap
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 
@@ -42,6 +42,9 @@ class Row:
     first: int
     stop_at: int | None = None
     transform: Transform | None = None
+    transformed: Transformed | None = None
+    wants: tuple[Want, ...] = ()  # outlets that its transform waits for
+    lack: str | None = None  # why it can't have them yet
     begun: bool = False  # claimed just now: nothing of it can be on its way
     lane: int | None = None
     placed: bool = False  # a lane has found its place since we lead: its topics are what they were
@@ -68,6 +71,9 @@ class Row:
             return  # a lane of a claim that another leader has replaced meanwhile
         # What we stopped stays so, whatever its lane still has to say before it lets go.
         stopped = before.state is State.STOPPED and report.state is not State.STOPPED
+        self.wants = report.wants
+        if self.wants and self.lack is not None:
+            report = report.model_copy(update={"state": State.FAILED, "reason": self.lack})
         self.progress = replace(
             before,
             leader_epoch=report.leader_epoch,
@@ -84,7 +90,7 @@ class Row:
         self._note_failure()
         self.lane = None if stopped else standing.lane
         self.records, self.bytes = standing.records, standing.bytes
-        self.recoveries = standing.recoveries
+        self.recoveries, self.transformed = standing.recoveries, standing.transformed
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
@@ -179,10 +185,24 @@ class Row:
         self.placed = True
         self.progress = replace(self.progress, state=State.DONE, reason=None)
 
+    def be_without(self, reason: str) -> None:
+        """The outlets that its transform wants can't be had yet."""
+        self.lack = reason
+        self.progress = replace(self.progress, state=State.FAILED, reason=reason)
+        self.dirty = True
+        self._note_failure()
+
+    def claim(self, progress: Progress) -> None:
+        """`progress` is durable: it is claimed for more outlets, or knows more of those it has. No
+        lane has it."""
+        self.grow(progress)
+        self.wants, self.lack = (), None
+        self._note_failure()
+
     def stop(self, progress: Progress) -> None:
         """By the driver's own judgement; `progress` says why."""
         self.progress = progress
-        self.lane = None
+        self.lane, self.wants = None, ()
         self.dirty = True
         self.records_per_s = self.bytes_per_s = 0.0
 
@@ -228,6 +248,7 @@ class Row:
             ages=None if self.ages is None else self.ages.timing(now),
             latencies=None if self.latencies is None else self.latencies.timing(now),
             transform=None if self.transform is None else self.transform.name,
+            transformed=self.transformed,
             others=tuple(
                 TopicPartition(outlet.topic, outlet.partition)
                 for outlet in progress.outlets

@@ -28,6 +28,7 @@ from causeway.errors import CausewayError
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.control")
+_ACLS = "ACLs"
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
@@ -90,7 +91,7 @@ class ControlPlane:
             yield Task(name="topic configs", interval_s=interval_s, work=self._sync_configs)
         if control.sync_topic_acls_enabled or control.read_only_mirrors:
             interval_s = control.sync_topic_acls_interval_s
-            yield Task(name="ACLs", interval_s=interval_s, work=self._sync_acls)
+            yield Task(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
         if control.mm2_offsets:
             yield Task(
                 name="MirrorMaker 2 offsets",
@@ -113,6 +114,16 @@ class ControlPlane:
     @property
     def checkpoints_untimed(self) -> int:
         return self._groups.untimed
+
+    def protect(self) -> None:
+        """Gives ACLs to topics that have just come into being. What fails is tried again, and told,
+        when their time comes."""
+        for task in self.tasks:
+            if task.name == _ACLS:
+                try:
+                    task.run()
+                except CausewayError as error:
+                    _log.debug("ACLs of %s: %s", self._link.name, error)
 
     def finish(self) -> None:
         """Brings up to date what others go on from, once nothing moves any more, for as long as we
@@ -153,7 +164,7 @@ class ControlPlane:
         return DONE
 
     def _sync_configs(self) -> Outcome:
-        topics = self._registry.topics().values()
+        topics = [*self._registry.topics().values(), *self._registry.led()]
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
         planned = configs.plan(observed, topics, self._link)
         answers = configs.apply(planned.changes, self._sides.target_admin)
@@ -166,7 +177,8 @@ class ControlPlane:
 
     def _sync_acls(self) -> Outcome:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        planned = acls.plan(observed, self._registry.topics().values(), self._link)
+        topics = [*self._registry.topics().values(), *self._registry.led()]
+        planned = acls.plan(observed, topics, self._link)
         answers = acls.apply(planned.creates, self._sides.target_admin)
         outcome = _outcome(
             [

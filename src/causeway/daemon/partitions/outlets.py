@@ -1,0 +1,279 @@
+"""Outlets that transforms want, as data demands them: made, claimed durably, and only then used.
+
+a lane waits with records for a partition that has no outlet
+  ─► its topic is made ready on the target ─► the lane lets go of the partition
+  ─► the claim gets an outlet more, from the wanted offset on, durably ─► assigned anew
+
+Where a mirror's own flow, or another transformed one, feeds that target partition already, it is no
+longer alone there. It is told so before the new outlet can be used: it is taken from its lane too,
+and assigned again with outlets that are not `exclusive` (see routing.led_to).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import led
+from causeway.control.led import ForbiddenError, Led, Need
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions import claims, routing
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
+from causeway.errors import CausewayError
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay.messages import Outlet, Want
+from causeway.relay.progress import Entry, Progress
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_log = logging.getLogger("causeway.link")
+# Takes partitions from their lanes: those that no lane has any more, and whether its lane had
+# nothing unanswered.
+Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
+Assign = Callable[[Sequence[Row], Mapping[TopicPartition, bool]], None]
+
+
+class Outlets:
+    """Of one link. Not thread-safe. `writing` is held from taking rows to be written until they
+    are; `on_created`: topics have come into being."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        registry: Registry,
+        leadership: Leadership,
+        *,
+        writing: threading.Lock,
+        recall: Recall,
+        revoke: Callable[[Iterable[TopicPartition]], object],
+        assign: Assign,
+        on_created: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._sides = sides
+        self._registry = registry
+        self._leadership = leadership
+        self._writing = writing
+        self._recall, self._revoke = recall, revoke
+        self._assign = assign
+        self._on_created = on_created
+        self._recalled: set[TopicPartition] = set()  # and not assigned again yet
+
+    def supply(self) -> bool:
+        """Gives each partition the outlets that it wants; False where something has to be tried
+        again. Raises CausewayError; LeadershipLostError where another driver leads."""
+        rows = {row.progress.source: row for row in self._registry.wanting()}
+        if not rows and not self._recalled:
+            return True
+        wants = {at: row.wants for at, row in rows.items()}
+        ready = self._make_ready(wants)
+        ends = self._ends(wants, ready)
+        able, all_told = self._sort_out(rows, wants, ready, ends)
+        places = {
+            TopicPartition(found.target, want.partition)
+            for at in able
+            for want in wants[at]
+            if isinstance(found := ready[want.topic], Led)
+        }
+        led_to = routing.led_to(self._registry.known().values()) | places
+        alone = self._alone_at(led_to)
+        settled = self._recall([*able, *alone, *self._recalled])
+        self._recalled |= settled.keys()
+        if not alone <= settled.keys():
+            return False  # else its lane would take our records for somebody else's
+        now = self._registry.get(able & settled.keys())
+        self._claim([(row, wants[row.progress.source]) for row in now], ready, ends, led_to)
+        self._give_back(led_to, settled)
+        if any(isinstance(found, Led) and found.created for found in ready.values()):
+            self._on_created()
+        return all_told and able <= settled.keys()
+
+    def _make_ready(
+        self, wants: Mapping[TopicPartition, Sequence[Want]]
+    ) -> Mapping[str, Led | CausewayError]:
+        partitions: dict[str, set[int]] = {}
+        fed_by: dict[str, set[str]] = {}
+        for progress in self._registry.known().values():
+            for outlet in progress.outlets:
+                if outlet.routed is not None:
+                    fed_by.setdefault(outlet.routed, set()).add(progress.topic)
+        for at, wanted in wants.items():
+            for want in wanted:
+                fed_by.setdefault(want.topic, set()).add(at.topic)
+                partitions.setdefault(want.topic, set()).add(want.partition)
+        needs = {
+            topic: Need(base=min(fed_by[topic]), partitions=frozenset(numbers))
+            for topic, numbers in partitions.items()
+        }
+        sides = self._sides
+        return led.make_ready(needs, sides.source_admin, sides.target_admin, self._link)
+
+    def _ends(
+        self,
+        wants: Mapping[TopicPartition, Sequence[Want]],
+        ready: Mapping[str, Led | CausewayError],
+    ) -> dict[TopicPartition, int | CausewayError]:
+        """Where the wanted target partitions end by now."""
+        ends: dict[TopicPartition, int | CausewayError] = {}
+        asked = []
+        for want in (want for each in wants.values() for want in each):
+            found = ready[want.topic]
+            if isinstance(found, Led):
+                at = TopicPartition(found.target, want.partition)
+                if found.created:
+                    ends[at] = 0
+                else:
+                    asked.append(at)
+        if not asked:
+            return ends
+        answers = self._sides.target.list_offsets(list(dict.fromkeys(asked)), LATEST)
+        for at, answer in answers.items():
+            ends[at] = answer.offset if isinstance(answer, OffsetAt) else answer
+        return ends
+
+    def _sort_out(
+        self,
+        rows: Mapping[TopicPartition, Row],
+        wants: Mapping[TopicPartition, Sequence[Want]],
+        ready: Mapping[str, Led | CausewayError],
+        ends: Mapping[TopicPartition, int | CausewayError],
+    ) -> tuple[set[TopicPartition], bool]:
+        """Those that can have all they want, and whether the others stop for good."""
+        able: set[TopicPartition] = set()
+        refused: dict[TopicPartition, str] = {}
+        lacking: dict[TopicPartition, str] = {}
+        for at in rows:
+            errors = [
+                error
+                for want in wants[at]
+                if (error := _error(want, ready[want.topic], ends)) is not None
+            ]
+            for error in errors:
+                if isinstance(error, ForbiddenError):
+                    refused[at] = str(error)
+            if not errors:
+                able.add(at)
+            elif at not in refused:
+                lacking[at] = str(errors[0])
+        self._revoke(refused)
+        self._registry.stop(
+            {
+                row.progress.source: claims.stopped(
+                    row.topic, row.progress.partition, row.progress, refused[row.progress.source]
+                )
+                for row in self._registry.get(refused)
+            }
+        )
+        self._registry.be_without(lacking)
+        return able, not lacking
+
+    def _alone_at(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
+        """The partitions on lanes that take themselves to be alone at one of these places."""
+        return {
+            row.progress.source
+            for row in self._registry.live()
+            if row.progress.state is not State.DONE
+            and routing.among_others(row.progress, places) is not row.progress
+        }
+
+    def _claim(
+        self,
+        wanting: Sequence[tuple[Row, Sequence[Want]]],
+        ready: Mapping[str, Led | CausewayError],
+        ends: Mapping[TopicPartition, int | CausewayError],
+        led_to: Collection[TopicPartition],
+    ) -> None:
+        """Adds the outlets to the claims of partitions, durably."""
+        wider = [
+            (row, [want for want in wants if not _has(row.progress, want)])
+            for row, wants in wanting
+            if row.progress.state is not State.STOPPED
+        ]
+        producers = iter(self._producers(sum(len(new) for _, new in wider)))
+        claimed: list[Progress] = []
+        entries: list[Entry] = []
+        for row, new in wider:
+            outlets = [_outlet(want, ready, ends, next(producers)) for want in new]
+            progress = replace(
+                row.progress,
+                outlets=(*row.progress.outlets, *outlets),
+                state=State.WAITING,
+                reason=None,
+            )
+            progress = routing.among_others(progress, led_to)
+            # The row itself stays what it is until this is durable.
+            entries += replace(row).grow(progress)
+            claimed.append(progress)
+        if not claimed:
+            return
+        with self._writing:
+            self._leadership.write(entries)
+            self._registry.claim(claimed)
+        for progress in claimed:
+            about = {"partition": str(progress.source), "outlets": len(progress.outlets)}
+            _log.info("lead on", extra={"link": self._link.name, **about})
+
+    def _give_back(
+        self, led_to: Collection[TopicPartition], settled: Mapping[TopicPartition, bool]
+    ) -> None:
+        """To lanes, what was taken from them and wants nothing more."""
+        rows = [
+            row
+            for row in self._registry.get(self._recalled)
+            if not row.wants and row.progress.state is not State.STOPPED
+        ]
+        with self._writing:
+            self._registry.claim(routing.among_others(row.progress, led_to) for row in rows)
+        self._assign(rows, settled)
+        self._recalled = {row.progress.source for row in self._registry.wanting()} & self._recalled
+
+    def _producers(self, count: int) -> Sequence[tuple[int, int]]:
+        if self._link.delivery == "exactly-once" and count:
+            return self._sides.target.init_producer_ids(count)
+        return [(-1, -1)] * count
+
+
+def _error(
+    want: Want,
+    found: Led | CausewayError,
+    ends: Mapping[TopicPartition, int | CausewayError],
+) -> CausewayError | None:
+    if isinstance(found, CausewayError):
+        return found
+    end = ends[TopicPartition(found.target, want.partition)]
+    return end if isinstance(end, CausewayError) else None
+
+
+def _has(progress: Progress, want: Want) -> bool:
+    return any(
+        (outlet.routed, outlet.partition) == (want.topic, want.partition)
+        for outlet in progress.outlets
+    )
+
+
+def _outlet(
+    want: Want,
+    ready: Mapping[str, Led | CausewayError],
+    ends: Mapping[TopicPartition, int | CausewayError],
+    producer: tuple[int, int],
+) -> Outlet:
+    """From the wanted offset on; nothing from below goes there."""
+    found = ready[want.topic]
+    assert isinstance(found, Led)
+    end = ends[TopicPartition(found.target, want.partition)]
+    assert isinstance(end, int)
+    return Outlet(
+        topic=found.target,
+        partition=want.partition,
+        topic_id=found.topic_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        pair=Pair(source=want.offset, target=end, sequence=0),
+        exclusive=False,
+        routed=want.topic,
+    )
