@@ -150,7 +150,7 @@ class OffsetMap:
             return points[-1].target
         at = bisect_right(points, source, key=_SOURCE) - 1
         if at < 0:
-            return points[0].target if self.whole else None
+            return self.place(points[0].source) if self.whole else None
         # What follows a stretch without records lies where the next one with records begins.
         while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
             at += 1

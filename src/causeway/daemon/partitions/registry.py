@@ -379,6 +379,13 @@ class Registry:
             known = None if row is None else row.maps.get(feed.target)
             return None if known is None else {offset: known.place(offset) for offset in offsets}
 
+    def end(self, feed: Feed) -> int | None:
+        """The target offset up to which the map of `feed` goes: what follows is not there yet."""
+        with self._lock:
+            row = self._rows.get(feed.source)
+            known = None if row is None else row.maps.get(feed.target)
+            return known.points[-1].target if known is not None and known.points else None
+
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """The source no longer has what lies below these offsets."""
         with self._lock:

@@ -14,9 +14,8 @@ have sent behind it is looked through, so that a group which has read all stands
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
 from causeway.daemon.tasks.places import Place, Translation, shared_by, within
+from causeway.daemon.tasks.remembered import Known, Version, remember
 from causeway.daemon.tasks.tails import Tails
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition, same_topic
@@ -41,25 +41,13 @@ Wanted = Mapping[TopicPartition, Collection[int]]
 Answer = dict[int, int] | CausewayError
 
 
-class _Version(NamedTuple):
-    """While it stays the same, what was looked up stays true. `term`: rewinds are counted anew in
-    each, and nobody tells us of those that another driver has seen."""
-
-    term: int
-    producer_id: int
-    rewinds: int
-
-    @classmethod
-    def of(cls, partition: Mirrored, term: int) -> _Version:
-        return cls(term, partition.outlet.producer_id, partition.rewinds)
-
-
 class _Stretch(NamedTuple):
     """What one look-up reads."""
 
     at: Feed
-    version: _Version
+    version: Version
     span: Span
+    transformed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +82,8 @@ class Translator:
         self._read_committed = read_committed
         self._term = term
         self._lookups = lookups
-        self._known: dict[Feed, tuple[_Version, dict[int, int]]] = {}
+        self._known: dict[Feed, Known] = {}
+        self._passed_over = False  # see Known.later: in this round
         self._pool = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="look up")
         self._under_way: dict[Feed, list[_LookUp]] = {}
         self._tails = Tails(sides.target, self._pool)
@@ -108,7 +97,11 @@ class Translator:
     def translate(self, wanted: Wanted) -> Translation:
         """A place for each source offset (or EARLIEST) in `wanted`; partitions that go by key
         are missing. Raises CausewayError, also where we do not surely lead."""
-        self.unfinished = False
+        translation = self._translate(wanted)
+        return self._translate(wanted) if self._passed_over else translation
+
+    def _translate(self, wanted: Wanted) -> Translation:
+        self.unfinished = self._passed_over = False
         # Before the partitions: those of a later term do no harm under this one's number.
         term = self._term()
         if term is None:
@@ -127,23 +120,26 @@ class Translator:
         begins = self._trim(mirrored)
         starts = self._target_starts(mirrored)
         stretches: dict[_Stretch, list[int]] = defaultdict(list)
+        asked: dict[Feed, dict[int, int]] = {}
         for at, partition in mirrored.items():
             begin = begins[at.source]
-            offsets = {_from(begin, offset) for offset in wanted[at.source]}
-            places = self._registry.place(at, offsets)
+            version = Version.of(partition, term)
+            from_begin = {offset: _from(begin, offset) for offset in wanted[at.source]}
+            self._known[at] = known = remember(self._known.get(at), version, from_begin.values())
+            asked[at] = {offset: known.later.get(one, one) for offset, one in from_begin.items()}
+            places = self._registry.place(at, asked[at].values())
             if places is None:
                 continue
             found[at] = {}
-            version = _Version.of(partition, term)
-            remembered = self._remembered(at, version, offsets)
+            end = self._registry.end(at) if partition.transformed else None
             start = starts[at]
             error = next((e for e in (start, begin) if isinstance(e, CausewayError)), None)
             for offset, place in sorted(places.items()):
                 if isinstance(place, int):
-                    known = offset < partition.outlet.pair.source
-                    found[at][offset] = Place(place, mirrored=known)
-                elif offset in remembered:
-                    found[at][offset] = Place(remembered[offset])
+                    there = offset < partition.outlet.pair.source if end is None else place < end
+                    found[at][offset] = Place(place, mirrored=there)
+                elif offset in known.places:
+                    found[at][offset] = Place(known.places[offset])
                 elif place is None:
                     found[at][offset] = self._fall_back(
                         None, "it lies before all that this mirror remembers"
@@ -151,14 +147,14 @@ class Translator:
                 elif error is not None:
                     found[at][offset] = self._not_now(error)
                 else:
-                    stretches[_Stretch(at, version, place)].append(offset)
+                    stretch = _Stretch(at, version, place, partition.transformed)
+                    stretches[stretch].append(offset)
         self._look_up(mirrored, stretches, found)
         shared = shared_by(fed)
         ours = {at: partition for at, partition in mirrored.items() if at.target in shared}
         self._look_behind(ours, ends, term, found)
-        for at in mirrored:
-            if EARLIEST in wanted[at.source] and at in found:
-                found[at][EARLIEST] = found[at][_from(begins[at.source], EARLIEST)]
+        for at in mirrored.keys() & found.keys():
+            found[at] = {offset: found[at][instead] for offset, instead in asked[at].items()}
         return Translation(within(starts, found), shared)
 
     def _unspoken(self, mirrored: Mapping[Feed, Mirrored]) -> dict[Feed, str | None]:
@@ -184,21 +180,6 @@ class Translator:
                 self.unfinished = True
                 unspoken[at] = None
         return unspoken
-
-    def _remembered(
-        self, at: Feed, version: _Version, offsets: Collection[int]
-    ) -> Mapping[int, int]:
-        """Of each offset, or else of the last one before it. Forgets what nobody asks for any more,
-        or may be true no more."""
-        before, known = self._known.get(at, (version, {}))
-        kept = {}
-        if before == version:
-            ascending = sorted(known)
-            for offset in offsets:
-                if (nearest := _nearest(ascending, offset)) is not None:
-                    kept[nearest] = known[nearest]
-        self._known[at] = version, kept
-        return kept
 
     def _look_up(
         self,
@@ -232,13 +213,16 @@ class Translator:
         wait(awaited, _LOOKUPS_S)
         told |= self._take_ended()
         for stretch, offsets in stretches.items():
-            known = self._known[stretch.at][1]
+            known = self._known[stretch.at]
             for offset, earlier in zip(offsets, self._earlier(stretch, offsets), strict=True):
-                found[stretch.at][offset] = (
-                    Place(known[offset])
-                    if offset in known
-                    else self._not_found(told.get((stretch.at, offset)), earlier)
-                )
+                if offset in known.later:
+                    self._passed_over = True
+                    place = Place(stretch.span.end.target, mirrored=False)
+                elif offset in known.places:
+                    place = Place(known.places[offset])
+                else:
+                    place = self._not_found(told.get((stretch.at, offset)), earlier)
+                found[stretch.at][offset] = place
 
     def _reading(self, stretch: _Stretch, offset: int) -> list[Future[Answer]]:
         """The look-ups under way that read what tells of `offset` in `stretch`. Spans have grown
@@ -260,21 +244,25 @@ class Translator:
             self._under_way[at] = [each for each in look_ups if each not in ended]
             if not self._under_way[at]:
                 del self._under_way[at]
-            version, known = self._known.get(at, (None, {}))
+            known = self._known.get(at)
             for each in ended:
-                if each.stretch.version == version:
+                if known is not None and each.stretch.version == known.version:
                     answer = each.answer.result()
                     told |= {(at, offset): answer for offset in each.offsets}
                     if not isinstance(answer, CausewayError):
-                        known.update(answer)
+                        end = each.stretch.span.end
+                        for offset, place in answer.items():
+                            if each.stretch.transformed and place == end.target:
+                                known.later[offset] = end.source
+                            else:
+                                known.places[offset] = place
         return told
 
     def _earlier(self, stretch: _Stretch, offsets: Collection[int]) -> list[int]:
         """Of each offset, the last place that is known to be at or before its own."""
-        known, start = self._known[stretch.at][1], stretch.span.start.target
-        ascending = sorted(known)
-        nearest = [_nearest(ascending, offset) for offset in offsets]
-        return [start if each is None else max(start, known[each]) for each in nearest]
+        known, start = self._known[stretch.at], stretch.span.start.target
+        nearest = known.nearest(offsets)
+        return [start if each is None else max(start, known.places[each]) for each in nearest]
 
     def _not_found(self, told: Answer | None, earlier: int) -> Place:
         if isinstance(told, CausewayError):
@@ -373,9 +361,3 @@ def _from(begin: OffsetAt | CausewayError, offset: int) -> int:
     if offset != EARLIEST:
         return offset
     return begin.offset if isinstance(begin, OffsetAt) else 0
-
-
-def _nearest(ascending: Sequence[int], offset: int) -> int | None:
-    """The last that is not above `offset`."""
-    index = bisect_right(ascending, offset)
-    return ascending[index - 1] if index else None

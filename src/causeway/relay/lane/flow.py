@@ -13,6 +13,7 @@ back-off FAILED RUNNING ─────────────┘
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -37,7 +38,7 @@ MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
 class Sent(NamedTuple):
     """A batch that was sent and not answered yet. `expected`: the base offset it must get where
     nobody else writes, UNKNOWN elsewhere. `first`, `last`: the source offsets of its first and last
-    record; `next`: of what comes after it."""
+    record; `next`: of what comes after it; `of_last`: how many the last source record became."""
 
     sequence: int
     records: int
@@ -48,6 +49,7 @@ class Sent(NamedTuple):
     leader_epoch: int
     max_timestamp: int
     size: int
+    of_last: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +64,7 @@ class OutletState:
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
     gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
     last report after its place was looked for, the lowest such pair. `newest`: source and target
-    offset of the newest record acknowledged.
+    offset of the newest record acknowledged, of the first where one became several.
     """
 
     spec: Outlet
@@ -125,16 +127,18 @@ class OutletState:
 
     def sent(self, batch: Batch) -> Sent:
         """Account for `batch` as sent with the current sequence."""
+        last = batch.source_offset(batch.records - 1)
         sent = Sent(
             self.sequence,
             batch.records,
             self.end if self.exclusive else UNKNOWN,
             batch.first,
-            batch.source_offset(batch.records - 1),
+            last,
             batch.next,
             batch.leader_epoch,
             batch.max_timestamp,
             batch.size,
+            1 if batch.offsets is None else batch.records - bisect_left(batch.offsets, last),
         )
         self.unanswered += 1
         if self.idempotent:
@@ -145,7 +149,7 @@ class OutletState:
     def acknowledged(self, sent: Sent, base_offset: int) -> None:
         sequence = advance(sent.sequence, sent.records) if self.idempotent else 0
         self.pair = Pair(source=sent.next, target=base_offset + sent.records, sequence=sequence)
-        self.newest = sent.last, base_offset + sent.records - 1
+        self.newest = sent.last, base_offset + sent.records - sent.of_last
         if self.idempotent:
             self._note_breaks(sent, base_offset)
 

@@ -20,6 +20,7 @@ from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard, clock
+from causeway.relay.lane.lookups import LookUps
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import (
@@ -30,6 +31,7 @@ from causeway.relay.messages import (
     Drained,
     Hello,
     Lease,
+    Lookup,
     PartitionReport,
     Report,
     Revoke,
@@ -66,6 +68,7 @@ class Lane:
         self._selector = selectors.DefaultSelector()
         self._helpers = Helpers(HELPER_THREADS)
         self._stages = Stages(host, secret, self._helpers, self._selector)
+        self._lookups = LookUps(self._helpers, control.send)
         self._relay: Relay | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
         self._lease = LeaseGuard()
@@ -111,6 +114,8 @@ class Lane:
                         self._leave(self._flows.get(key))
                 case Lease():
                     self._lease.renew(message.lane_time + self._lease_s)
+                case Lookup():
+                    self._look_up(message)
                 case Drain():
                     self._draining_until = time.monotonic() + DRAIN_S
                     for flow in self._flows.values():
@@ -143,6 +148,16 @@ class Lane:
             flow.leave()
             if self._relay is not None:
                 self._relay.let_go(flow)
+
+    def _look_up(self, message: Lookup) -> None:
+        flow = self._flows.get(message.key)
+        look = None
+        if flow is not None and self._relay is not None:
+            look = self._relay.look_for(message, flow)
+        if look is None:
+            self._lookups.refuse(message.id)
+        else:
+            self._lookups.add(message.id, look)
 
     def _report_soon(self) -> None:
         self._report_at = 0.0

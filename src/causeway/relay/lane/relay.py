@@ -22,12 +22,13 @@ from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import Answer, TargetConnection
-from causeway.relay.lane.transforming import Transforming
-from causeway.relay.messages import Clusters
+from causeway.relay.lane.transforming import Transforming, series_of
+from causeway.relay.messages import Clusters, Lookup
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
@@ -99,6 +100,12 @@ class Relay:
     def let_go(self, flow: Flow) -> None:
         """Fetch and send nothing more of it."""
         self._places.pause(flow)
+
+    def look_for(self, message: Lookup, flow: Flow) -> Look | None:
+        """What finds the places that `message` asks for, in a helper's thread; None where `flow`
+        has no such outlet."""
+        cluster, spec = self._connections.cluster, flow.assignment
+        return look_for(message, spec, series_of(flow), cluster(spec.source), cluster(spec.target))
 
     def abandon(self) -> None:
         """Close every connection to a target: what is queued must not leave."""

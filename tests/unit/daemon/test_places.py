@@ -1,0 +1,81 @@
+"""Where a group goes on in the target partitions that what it reads feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from causeway.control.groups import Followed, Stand
+from causeway.daemon.partitions.registry import Feed
+from causeway.daemon.tasks.places import Place, Translation, inexact, stands, wanted
+from causeway.model import TopicPartition
+from causeway.wire.cluster import Committed
+from causeway.wire.offsets import EARLIEST
+
+ORDERS, MORE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+BILLS = TopicPartition("bills", 0)
+OWN, OTHER_OWN = TopicPartition("A.orders", 0), TopicPartition("A.orders", 1)
+ROUTED = TopicPartition("A.paid", 0)
+
+
+def followed(**groups: Mapping[TopicPartition, int]) -> Followed:
+    return Followed(
+        commits={
+            group: {at: Committed(offset=offset) for at, offset in commits.items()}
+            for group, commits in groups.items()
+        },
+        left_out=(),
+    )
+
+
+def found(
+    places: Mapping[tuple[TopicPartition, TopicPartition], Mapping[int, Place]],
+    shared: Mapping[TopicPartition, Collection[TopicPartition]] | None = None,
+) -> Translation:
+    return Translation({Feed(*at): of for at, of in places.items()}, shared or {})
+
+
+def test_what_one_partition_becomes_may_lie_in_several() -> None:
+    places = {(ORDERS, OWN): {7: Place(3)}, (ORDERS, ROUTED): {7: Place(12, mirrored=False)}}
+    assert stands(followed(g={ORDERS: 7}), found(places)) == {
+        "g": {OWN: Stand(7, 3), ROUTED: Stand(7, 12, certain=False)}
+    }
+
+
+def test_where_several_feed_one_the_first_record_that_was_not_read_counts() -> None:
+    shared = {ROUTED: {ORDERS, MORE}}
+    places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(9), 8: Place(20)}}
+    groups = followed(behind={ORDERS: 7, MORE: 5}, ahead={ORDERS: 7, MORE: 8})
+    assert stands(groups, found(places, shared)) == {
+        "behind": {ROUTED: Stand(5, 9, alone=False)},
+        "ahead": {ROUTED: Stand(7, 12, alone=False)},
+    }
+
+
+def test_nothing_is_said_while_one_of_them_is_not_known() -> None:
+    shared = {ROUTED: {ORDERS, MORE}}
+    groups = followed(g={ORDERS: 7, MORE: 5})
+    places = {(ORDERS, ROUTED): {7: Place(12)}, (ORDERS, OWN): {7: Place(7)}}
+    unknown = {(MORE, ROUTED): {5: Place(None, "not now")}}
+    assert stands(groups, found({**places, **unknown}, shared)) == {"g": {OWN: Stand(7, 7)}}
+    assert stands(groups, found(places, shared)) == {"g": {OWN: Stand(7, 7)}}, "begun meanwhile"
+    notes = inexact(groups, found({**places, **unknown}, shared))
+    assert notes == {"g on orders-1": "not now"}
+
+
+def test_a_group_has_read_nothing_of_a_partition_on_which_it_has_not_committed() -> None:
+    """Of a topic that it reads; those that it does not read are none of its business."""
+    shared = {ROUTED: {ORDERS, MORE, BILLS}}
+    groups = followed(g={ORDERS: 7})
+    assert wanted(groups, shared) == {ORDERS: {7, EARLIEST}, MORE: {EARLIEST}}
+    places = {
+        (ORDERS, ROUTED): {7: Place(12), EARLIEST: Place(0)},
+        (MORE, ROUTED): {EARLIEST: Place(4)},
+    }
+    assert stands(groups, found(places, shared)) == {"g": {ROUTED: Stand(0, 4, alone=False)}}
+
+
+def test_a_place_that_may_be_too_early_is_not_certain() -> None:
+    shared = {ROUTED: {ORDERS, MORE}}
+    places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(20, "being looked up")}}
+    answer = stands(followed(g={ORDERS: 7, MORE: 5}), found(places, shared))
+    assert answer == {"g": {ROUTED: Stand(7, 12, certain=False, alone=False)}}
