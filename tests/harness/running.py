@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from causeway.config.mm2 import load_mm2
+from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.process import spawn
 from causeway.errors import CausewayError
@@ -184,7 +184,7 @@ class Running:
 
 def status_of(file: Path) -> dict[str, Any]:
     """What `causeway status FILE --json` prints, link by link, without the start of a process."""
-    return {link["link"]: link for link in as_json(status(load_mm2(file)))["links"]}
+    return {link["link"]: link for link in as_json(status(load(file)))["links"]}
 
 
 def left_undone(file: Path, task: str, link: str = "A->B") -> dict[str, str] | None:
