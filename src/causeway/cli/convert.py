@@ -66,9 +66,13 @@ def _write(out: Path, text: str, *, like: Path, force: bool) -> None:
     """For those to read who may read `like`, which may hold passwords."""
     if out.exists() and out.samefile(like):
         raise ConfigError("write", str(out), "it is the file to convert")
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | (0 if force else os.O_EXCL)
     try:
-        number = os.open(out, flags, like.stat().st_mode & 0o666)
+        mode = like.stat().st_mode & 0o666
+        number = os.open(out, flags, mode)
+        if force and (os.fstat(number).st_mode & 0o666) | mode != mode:
+            os.fchmod(number, os.fstat(number).st_mode & mode)
+        os.ftruncate(number, 0)
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:

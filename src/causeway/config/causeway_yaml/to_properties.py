@@ -38,7 +38,7 @@ def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ())
 
 def _lines(texts: Mapping[str, str], comments: Iterable[str]) -> Iterator[str]:
     for line in comments:
-        yield javaproperties.to_comment(line).rstrip() + "\n"
+        yield f"# {javaproperties.to_comment(line)[1:]}".rstrip() + "\n"
     group = None
     for key, text in texts.items():
         of = _group(key)

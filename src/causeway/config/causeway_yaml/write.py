@@ -74,14 +74,14 @@ class _Writer:
             elif prefix:
                 placed = _put(self._link(prefix), shape.link, rest, text)
             elif rest.startswith("spark.") and not rest.startswith("spark.spark."):
-                spark[rest.removeprefix("spark.")] = text
+                spark[rest.removeprefix("spark.")] = _bare(text)
                 placed = True
             else:
                 placed = _put(run, shape.run, rest, text) or _put(
                     defaults, shape.defaults, rest, text
                 )
             if not placed:
-                self.carried[key] = text
+                self.carried[key] = _bare(text)
         for cluster in clusters.values():
             _gather(cluster)
             _tell_login(cluster)
