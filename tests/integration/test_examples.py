@@ -195,32 +195,6 @@ def test_an_example_mirrors_what_its_page_says(name: str, empty: Clusters, tmp_p
         assert in_a_circle(file) >= set(expected.left)
 
 
-def test_transforms_keep_what_is_private(empty: Clusters, tmp_path: Path) -> None:
-    """Those of examples/yaml/transforms.yaml: half of the notes arrive, no address in any."""
-    for topic in ("orders", "notes"):
-        topics.write(empty["A"].bootstrap, topic)
-    file = quick(EXAMPLES / "yaml" / "transforms.yaml", tmp_path)
-
-    with Running("run", file, directory=tmp_path) as run:
-        await_copied(empty["A"], "orders", empty["B"], "A.orders")
-        await_until(
-            lambda: "A.notes" in empty["B"].topics() and len(values(empty["B"], "A.notes")) >= 50,
-            PATIENCE_S,
-            "every second note",
-        )
-        assert run.stop() == 0
-
-    assert_same(empty["A"], "orders", empty["B"], "A.orders")
-    assert values(empty["B"], "A.notes") == sorted(
-        f"notes {number} written to (hidden)".encode() for number in range(0, 100, 2)
-    )
-
-
-def values(tools: KafkaTools, topic: str) -> list[bytes]:
-    found = (record.value for records in tools.read(topic).values() for record in records)
-    return sorted(value for value in found if value is not None)
-
-
 def quick(example: Path, directory: Path) -> Path:
     """A copy of an example's file that looks at the clusters each second."""
     if example.is_dir():

@@ -29,6 +29,9 @@ Keys of Connect's that have no meaning here are named in one warning, keys that 
 Kafka's clients know and this version does not act on in another, unknown keys in a third; none is
 dropped in silence. All that is wrong with a file is said at once.
 
+New files can be written as [causeway.yaml](causeway-yaml.md) instead; `causeway convert` makes one
+out of the other.
+
 This page is made of the table in the code: `python -m causeway.config.reference`.
 """
 
