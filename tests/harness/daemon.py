@@ -45,7 +45,9 @@ class SubprocessEngine:
         lanes: int | None,
         secret: str,
         on_lane_ended: Callable[[int, str, bool], None],
+        staged: int = 0,
     ) -> None:
+        assert not staged, "stages need Spark"
         self._secret = secret
         self._on_lane_ended = on_lane_ended
         self._stopping = False

@@ -24,7 +24,9 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.tally import Tally
 from causeway.daemon.partitions.transforms import Transforms
+from causeway.daemon.staging import Staging
 from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
@@ -55,6 +57,7 @@ class Link:
         wish: Wish,
         bounded: bool,
         transforms: Transforms,
+        staging: Staging,
         also: Sequence[Task] = (),
     ) -> None:
         self.settings = link
@@ -81,6 +84,8 @@ class Link:
             writing=self._writing,
             on_created=self.control.protect,
         )
+        self._staging = staging
+        self._tally = Tally(transforms)
         self._role = Role.STARTING
         self._reason: str | None = None
         self._troubles: tuple[Trouble, ...] = ()
@@ -114,6 +119,9 @@ class Link:
 
     def status(self) -> LinkStatus:
         partitions = self.registry.status()
+        counted = ((p.transform, p.transformed) for p in partitions if p.transform is not None)
+        staging = self._staging
+        transforms = self._tally.status(counted, staging.running(), staging.troubles())
         with self._lock:
             return LinkStatus(
                 name=self.settings.name,
@@ -130,6 +138,7 @@ class Link:
                 progress_write_failures=self._progress_write_failures,
                 translation_fallbacks=self.control.translator.fallbacks,
                 checkpoints_untimed=self.control.checkpoints_untimed,
+                transforms=transforms,
             )
 
     def is_settled(self, for_good_s: float) -> bool:
@@ -196,6 +205,7 @@ class Link:
         self._lost.clear()
         self._losses = self._leadership.losses
         self.registry.begin(contents)
+        self._tally.begin(contents.transforms)
         self._set_role(Role.LEADING, None)
         self._discoverer = threading.Thread(
             target=self._discover, name=f"discover {self.settings.name}", daemon=True
@@ -272,15 +282,19 @@ class Link:
             losses = self._leadership.losses
             if losses != self._losses:
                 self.registry.soil()  # we know all that was in the progress topic
+                self._tally.soil()
             rows, entries = self.registry.take_dirty(final=final)
             records = self._tasks.take_dirty()
-            if entries or records:
+            troubles = self._staging.troubles()
+            counts = self._tally.take_dirty(self.registry.counted, troubles, final=final)
+            if entries or records or counts:
                 try:
-                    self._leadership.write([*entries, *records])
+                    self._leadership.write([*entries, *records, *counts])
                 except CausewayError:
                     self._progress_write_failures += 1
                     self.registry.give_back(rows)
                     self._tasks.give_back(records)
+                    self._tally.give_back(counts)
                     raise
                 self._progress_writes += 1
             self._losses = losses

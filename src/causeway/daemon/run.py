@@ -131,6 +131,7 @@ class Daemon:
                 wish=wish,
                 bounded=bounded,
                 transforms=transforms[link.name],
+                staging=self._staging,
                 also=[task for name, task in heartbeats if name == link.name],
             )
             for link in settings.links

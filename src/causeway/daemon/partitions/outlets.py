@@ -19,6 +19,7 @@ from dataclasses import replace
 from causeway.config.settings import LinkSettings
 from causeway.control import led
 from causeway.control.led import ForbiddenError, Led, Need
+from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Sides
@@ -35,6 +36,20 @@ _log = logging.getLogger("causeway.link")
 # nothing unanswered.
 Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
 Assign = Callable[[Sequence[Row], Mapping[TopicPartition, bool]], None]
+
+
+def led_topics(registry: Registry) -> list[MirroredTopic]:
+    """The target's topics that transforms lead to and that mirror no topic themselves, each as a
+    mirror of the source topic whose configs and ACLs it gets."""
+    found: dict[str, MirroredTopic] = {}
+    mirrors = {topic.target for topic in registry.topics().values()}
+    for row in sorted(registry.live(), key=lambda row: row.progress.source):
+        for outlet in row.progress.outlets:
+            if outlet.routed is not None and outlet.topic not in mirrors | found.keys():
+                found[outlet.topic] = replace(
+                    row.topic, target=outlet.topic, target_id=outlet.topic_id
+                )
+    return list(found.values())
 
 
 class Outlets:

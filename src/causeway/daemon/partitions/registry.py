@@ -15,7 +15,7 @@ from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.rows import Row, place_of
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
-from causeway.relay.messages import Outlet
+from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.offset_map import Span
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
@@ -228,21 +228,6 @@ class Registry:
                 if row is not None and row.progress.state is not State.STOPPED:
                     row.claim(progress)
 
-    def led(self) -> list[MirroredTopic]:
-        """The target's topics that transforms lead to and that mirror no topic themselves, each as
-        a mirror of the source topic whose configs and ACLs it gets."""
-        found: dict[str, MirroredTopic] = {}
-        mirrors = {topic.target for topic in self.topics().values()}
-        for _, row in sorted(self._all().items()):
-            if row.progress.state is State.STOPPED:
-                continue
-            for outlet in row.progress.outlets:
-                if outlet.routed is not None and outlet.topic not in mirrors | found.keys():
-                    found[outlet.topic] = replace(
-                        row.topic, target=outlet.topic, target_id=outlet.topic_id
-                    )
-        return list(found.values())
-
     def _log_state(self, row: Row) -> None:
         self._log(row, row.progress.state.value, row.progress.reason)
 
@@ -302,6 +287,12 @@ class Registry:
         """Sorted by topic and partition. Counts may be one report behind the rest."""
         now = time.monotonic()
         return tuple(row.status(now) for _, row in sorted(self._all().items()))
+
+    def counted(self) -> list[tuple[str, Transformed | None]]:
+        """What became of the records of each partition that goes through a transform, and the
+        transform's name."""
+        rows = self._all().values()
+        return [(row.transform.name, row.transformed) for row in rows if row.transform is not None]
 
     def _all(self) -> dict[TopicPartition, Row]:
         """For those who look at every row: reports need the lock, and with 100,000 partitions each

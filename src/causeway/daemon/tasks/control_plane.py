@@ -19,6 +19,7 @@ from causeway.control.mm2_offsets import MirrorMakerOffsets
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.status import CheckpointTiming
 from causeway.daemon.tasks.groups import Groups
@@ -164,7 +165,7 @@ class ControlPlane:
         return DONE
 
     def _sync_configs(self) -> Outcome:
-        topics = [*self._registry.topics().values(), *self._registry.led()]
+        topics = [*self._registry.topics().values(), *led_topics(self._registry)]
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
         planned = configs.plan(observed, topics, self._link)
         answers = configs.apply(planned.changes, self._sides.target_admin)
@@ -177,7 +178,7 @@ class ControlPlane:
 
     def _sync_acls(self) -> Outcome:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        topics = [*self._registry.topics().values(), *self._registry.led()]
+        topics = [*self._registry.topics().values(), *led_topics(self._registry)]
         planned = acls.plan(observed, topics, self._link)
         answers = acls.apply(planned.creates, self._sides.target_admin)
         outcome = _outcome(

@@ -1,0 +1,149 @@
+"""What a link's transforms have done: for the status, and as records of the progress topic."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from causeway.daemon.lanes.tracked import plus
+from causeway.daemon.partitions.transforms import Transform, Transforms
+from causeway.daemon.status import TransformStatus
+from causeway.relay.messages import Transformed
+from causeway.relay.progress import TransformRecord
+
+_RECORD_S = 60.0  # so often counts are recorded; what was seen or refused first, at once
+Counted = tuple[str, Transformed | None]  # a partition's transform by its name, and its counts
+
+
+class Tally:
+    """Of one link. Thread-safe. Counts of the status are of this run; those recorded go on where an
+    earlier driver's ended, as long as the transform is what it was."""
+
+    def __init__(self, transforms: Transforms) -> None:
+        self._transforms = transforms.all
+        self._lock = threading.Lock()
+        self._earlier: dict[str, Transformed] = {}
+        self._recorded: dict[str, TransformRecord] = {}
+        self._recorded_at = 0.0
+
+    def begin(self, records: Mapping[str, TransformRecord]) -> None:
+        """A term of leading, with what the progress topic says."""
+        with self._lock:
+            self._earlier.clear()
+            self._recorded.clear()
+            for transform in self._transforms:
+                record = records.get(transform.name)
+                if record is not None and record.identity == transform.identity:
+                    self._earlier[transform.name] = record.counts
+                    self._recorded[transform.name] = record
+
+    def status(
+        self,
+        counted: Iterable[Counted],
+        stages: Mapping[str, int],
+        troubles: Mapping[str, str],
+    ) -> tuple[TransformStatus, ...]:
+        """`counted`: of each partition; `stages`: how many are wanted, and `troubles`: why they
+        fail, by transforms' keys."""
+        if not self._transforms:
+            return ()
+        of: dict[str, list[Transformed | None]] = {each.name: [] for each in self._transforms}
+        for name, counts in counted:
+            of[name].append(counts)
+        return tuple(
+            TransformStatus(
+                name=each.name,
+                partitions=len(of[each.name]),
+                counts=(total := _sum(of[each.name])),
+                unseen=_unseen(each, self._with_earlier(each.name, total)),
+                stages=stages.get(each.key, 0),
+                troubles=(troubles[each.key],) if each.key in troubles else (),
+            )
+            for each in self._transforms
+        )
+
+    def take_dirty(
+        self,
+        count: Callable[[], Iterable[Counted]],
+        troubles: Mapping[str, str],
+        *,
+        final: bool = False,
+    ) -> list[TransformRecord]:
+        """What has to be written; all that is new, if `final`. `count` is asked where there are
+        transforms."""
+        if not self._transforms:
+            return []
+        now = time.monotonic()
+        statuses = self.status(count(), {}, troubles)
+        with self._lock:
+            due = final or now - self._recorded_at > _RECORD_S
+            if due:
+                self._recorded_at = now
+            dirty = []
+            for transform, status in zip(self._transforms, statuses, strict=True):
+                record = TransformRecord(
+                    name=transform.name,
+                    identity=transform.identity,
+                    counts=self._with_earlier(transform.name, status.counts),
+                    reason=next(iter(status.troubles), None),
+                )
+                known = self._recorded.get(transform.name)
+                if _is_news(record, known) or (due and _differs(record, known)):
+                    self._recorded[transform.name] = record
+                    dirty.append(record)
+            return dirty
+
+    def give_back(self, records: Sequence[TransformRecord]) -> None:
+        """They could not be written."""
+        with self._lock:
+            for record in records:
+                self._recorded.pop(record.name, None)
+
+    def soil(self) -> None:
+        """All has to be written anew."""
+        with self._lock:
+            self._recorded.clear()
+            self._recorded_at = 0.0
+
+    def _with_earlier(self, name: str, counts: Transformed) -> Transformed:
+        return plus(self._earlier.get(name), counts) or counts
+
+
+def _sum(each: Iterable[Transformed | None]) -> Transformed:
+    total = Transformed()
+    for counts in each:
+        total = plus(total, counts) or total
+    return total
+
+
+def _unseen(transform: Transform, counts: Transformed) -> tuple[str, ...]:
+    """The rules that no record has given anything to do, though there were records."""
+    if transform.settings.rules is None or not counts.records_in:
+        return ()
+    names = _names(transform.settings.rules)
+    return tuple(name for bit, name in enumerate(names) if not counts.seen >> bit & 1)
+
+
+@lru_cache
+def _names(rules: str) -> tuple[str, ...]:
+    from causeway.transform.rules import rule_names
+
+    return rule_names(rules)
+
+
+def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
+    """Whether a person should see it soon."""
+    if known is None:
+        return record.counts != Transformed() or record.reason is not None
+    return (record.counts.seen, record.counts.refused > 0, record.reason) != (
+        known.counts.seen,
+        known.counts.refused > 0,
+        known.reason,
+    )
+
+
+def _differs(record: TransformRecord, known: TransformRecord | None) -> bool:
+    return known is None or replace(record, written_at=known.written_at) != known
