@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 from causeway.config.settings import Secret, TransformSettings
 from causeway.errors import ConfigError
-from causeway.transform.session import MEANING, STREAMING
+from causeway.transform.session import MEANING, RUNNING
 
 _FINGERPRINT = b"causeway transform secret"
 
@@ -27,7 +27,7 @@ def identity(transform: TransformSettings, spark_conf: Mapping[str, str | Secret
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
-        if key.startswith("spark.sql.") and key not in STREAMING
+        if key.startswith("spark.sql.") and key not in RUNNING
     }
     registry = transform.registry
     decides = {

@@ -14,10 +14,17 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
-# How its rows move: without each of them they stay where they are until more follow.
-STREAMING: Mapping[str, str] = {
+# How it runs, which changes nothing of what comes out.
+RUNNING: Mapping[str, str] = {
+    # A filter that is pushed below a projection asks for all that the projection computes a second
+    # time: for JSON parsed twice or more.
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PushDownPredicates", "PushPredicateThroughNonJoin")
+    ),
+    # Without each of these rows stay where they are until more follow.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
     "spark.sql.execution.python.udf.buffer.size": "4096",
 }
-SESSION: Mapping[str, str] = {**MEANING, **STREAMING}
+SESSION: Mapping[str, str] = {**MEANING, **RUNNING}
