@@ -74,12 +74,10 @@ def rows_of(
     return session.createDataFrame(listed, schema).coalesce(1)
 
 
-def run(
-    session: Any, transform: TransformSettings, rows: Sequence[dict[str, Any]], **options: Any
-) -> list[Any]:
+def run(session: Any, transform: TransformSettings, rows: Sequence[dict[str, Any]]) -> list[Any]:
     """What comes out of `rows`, two markers among and behind them; those are checked and left
     out."""
-    prepared = prepare(session, transform, **options)
+    prepared = prepare(session, transform)
     secrets = tuple(secret.reveal() for secret in transform.secrets.values()) or None
     given = rows_of(session, prepared, [marker(), *rows, marker()], secrets)
     first, *middle, last = prepared.apply(given).collect()

@@ -394,7 +394,28 @@ def broken(records):
     return records.undefined_thing + 1
 
 def user_defined(records):
-    return records.withColumn("value", sf.udf(lambda text: text.upper())("value"))
+    # Nulls kill each of these.
+    import pandas as pd
+    import pyarrow as pa
+
+    mirror = sf.udf(lambda text: text[::-1], useArrow=True)
+    twice = sf.udf(lambda text: text.upper() * 2, useArrow=False)
+
+    @sf.pandas_udf("string")
+    def exclaimed(texts: pd.Series) -> pd.Series:
+        assert texts.notna().all()
+        return texts + "!"
+
+    @sf.arrow_udf("string")
+    def stripped(texts: pa.Array) -> pa.Array:
+        assert not texts.null_count
+        return pa.compute.utf8_trim_whitespace(texts)
+
+    value = exclaimed(stripped(twice(text=mirror("value"))))
+    return records.where(mirror("value") != "b").withColumn("value", value)
+
+def random_udf(records):
+    return records.withColumn("value", sf.udf(lambda text: text).asNondeterministic()("value"))
 """
 
 
@@ -419,6 +440,24 @@ def test_a_function_from_data_frame_to_data_frame(session: Any) -> None:
 
 
 @pytest.mark.usefixtures("functions")
+def test_user_defined_functions_are_asked_about_records_only(session: Any) -> None:
+    transform = settings(python="my_functions:user_defined", value_format="string")
+    assert prepare(session, transform).python_evaluations > 1
+    rows = [
+        *values(b" ax", b"b", None),
+        record(3, b"\xff"),
+        record(4, None, _reason="it cannot be decoded"),
+    ]
+    found = run(session, transform, rows)
+    assert [(row.offset, row.value, row._reason) for row in found] == [
+        (0, b"XA XA!", None),
+        (2, None, None),
+        (3, None, "value is not UTF-8"),
+        (4, None, "it cannot be decoded"),
+    ]
+
+
+@pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -431,7 +470,7 @@ def test_a_function_from_data_frame_to_data_frame(session: Any) -> None:
         ("my_functions:other", "something else than the view `records`"),
         ("my_functions:crossed", "a join cannot be used"),
         ("my_functions:broken", "my_functions:broken: "),
-        ("my_functions:user_defined", "a user-defined function cannot be used"),
+        ("my_functions:random_udf", "gives another result each time"),
     ],
 )
 def test_a_function_that_cannot_be_used(session: Any, function: str, said: str) -> None:
@@ -441,14 +480,28 @@ def test_a_function_that_cannot_be_used(session: Any, function: str, said: str) 
 
 
 def test_rules_may_refuse_records_and_say_which_paths_they_saw(session: Any) -> None:
-    sql = (
-        "SELECT upper(value) AS value, IF(value = 'bad', 'it is bad', NULL) AS _reason, "
-        "length(value) AS _seen FROM records"
+    rules = "mask value.$.card keep last 4; drop value.$.email"
+    texts = [b'{"card": "4111111111111111", "email": "x"}', b'{"a": 1}', b'{"a": 1', None]
+    found = run(session, settings(rules=rules, value_format="json"), values(*texts))
+    assert [(row.offset, row._seen) for row in found] == [(0, 3), (1, 0), (2, 0), (3, 0)]
+    assert json.loads(found[0].value) == {"card": "************1111"}
+    assert found[1].value == texts[1]
+    assert "is not JSON" in found[2]._reason
+    assert (found[3].value, found[3]._reason) == (None, None)
+
+
+def test_rules_that_tokenise_go_through_python(session: Any) -> None:
+    transform = settings(
+        rules="tokenise value.$.card with k",
+        value_format="json",
+        secrets={"k": "00112233445566778899aabbccddeeff"},
     )
-    transform = settings(rules="upper value", value_format="string")
-    found = run(session, transform, values(b"good", b"bad", None), sql=sql)
-    assert [(row.value, row._reason, row._seen) for row in found] == [
-        (b"GOOD", None, 4),
-        (b"BAD", "it is bad", 3),
-        (None, None, 0),
-    ]
+    assert prepare(session, transform).python_evaluations == 1
+    texts = [b'{"card": "4111111111111111"}', None, b"no JSON"]
+    found = run(session, transform, values(*texts))
+    card = json.loads(found[0].value)["card"]
+    assert len(card) == 16
+    assert card.isdigit()
+    assert card != "4111111111111111"
+    assert found[1].value is None
+    assert found[2]._reason is not None

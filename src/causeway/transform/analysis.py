@@ -10,13 +10,13 @@ import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.transform import formats, outputs
-from causeway.transform.catalyst import Catalyst, Node, Place, each
+from causeway.transform.catalyst import Catalyst, Node, Place, each, evaluations
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.refusals import Facts, Problem, examine
@@ -42,6 +42,8 @@ class Prepared:
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
+    `python_evaluations`: how many times on their way rows go through Python workers, for
+    user-defined functions; at each, rows wait for an Arrow batch to fill up.
     """
 
     input: StructType
@@ -53,6 +55,7 @@ class Prepared:
     _plan: Node = field(repr=False)
     _view: Node = field(repr=False)
     _found: Mapping[str, outputs.Projected] = field(repr=False)
+    python_evaluations: int = 0
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Rows as `rows.OUTPUT`, of rows as `input`, in their order, markers where they were. The
@@ -74,17 +77,17 @@ class Prepared:
         return DataFrame(dataset.ofRows(self._session._jsparkSession, plan), self._session)
 
 
-def prepare(
-    session: SparkSession, transform: TransformSettings, *, sql: str | None = None
-) -> Prepared:
-    """Analyses `transform`, in a new session of its own. `sql`: what its rules became. Raises
-    ConfigError with all that Spark, or we, find wrong with it, and where."""
+def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
+    """Analyses `transform`, in a new session of its own. Raises ConfigError with all that Spark, or
+    we, find wrong with it, and where; PrerequisiteError for another Spark, or a package that its
+    rules need."""
     _require_spark()
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
     for key, value in SESSION.items():
         own.conf.set(key, value)
-    text = (transform.sql if sql is None else sql) if transform.python is None else None
+    by_rules = transform.rules is not None
+    text = _of_rules(own, transform) if by_rules else transform.sql
     with _quiet():
         both = _parts_of(transform, subject)
         given = _input(transform)
@@ -95,13 +98,17 @@ def prepare(
             text = text.rstrip().rstrip(";")
             frame = _query(own, text, subject)
     plan, base = _analysed(frame), _analysed(view)
-    facts = examine(plan, base)
-    by_rules = transform.rules is not None
+    # Rules treat tombstones themselves.
+    facts = examine(plan, base, names_null=by_rules)
     found = outputs.recognise(plan, frame.schema, facts, both, by_rules=by_rules)
     if facts.problems:
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)
-    return Prepared(given, replaces, text, own, both, facts, plan, base, found)
+    prepared = Prepared(given, replaces, text, own, both, facts, plan, base, found)
+    if not facts.calls_python:
+        return prepared
+    ran = prepared.apply(own.createDataFrame([], given))._jdf.queryExecution().executedPlan()
+    return replace(prepared, python_evaluations=evaluations(ran))
 
 
 def _require_spark() -> None:
@@ -113,6 +120,13 @@ def _require_spark() -> None:
             cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
             remedy="pip install 'pyspark[sql]>=4.3'",
         )
+
+
+def _of_rules(own: SparkSession, transform: TransformSettings) -> str:
+    from causeway.transform import rules
+
+    rules.register(own, transform)
+    return rules.to_sql(transform)
 
 
 def _input(transform: TransformSettings) -> StructType:

@@ -65,6 +65,12 @@ def conjuncts(condition: Node) -> list[Node]:
     return conjuncts(condition.left()) + conjuncts(condition.right())
 
 
+def evaluations(executed: Node) -> int:
+    """How many nodes of an executed plan call user-defined functions in Python."""
+    here = name(executed) in ("ArrowEvalPython", "BatchEvalPython")
+    return here + sum(evaluations(child) for child in each(executed.children()))
+
+
 class Catalyst:
     """Constructors of plans and expressions."""
 
@@ -107,6 +113,18 @@ class Catalyst:
         none, nothing = self.none(), self.seq([])
         return self._expressions.Alias(
             expression, attribute.name(), attribute.exprId(), nothing, none, nothing
+        )
+
+    def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
+        """As `udf`, of another function and arguments."""
+        return self._expressions.PythonUDF(
+            udf.name(),
+            function,
+            udf.dataType(),
+            self.seq(children),
+            udf.evalType(),
+            udf.udfDeterministic(),
+            udf.resultId(),
         )
 
     def with_children(self, node: Node, children: Sequence[Node]) -> Node:

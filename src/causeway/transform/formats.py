@@ -33,6 +33,7 @@ class Part:
     name: str  # key or value
     format: TransformFormat
     type: Any = None
+    checked: bool = True  # whether it is JSON; rules see to that themselves
 
     @property
     def raw(self) -> str:
@@ -70,6 +71,8 @@ class Part:
             return sf.lit(None).cast("string")
         if self.format == "string":
             wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not UTF-8"
+        elif not self.checked:
+            wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not JSON"
         elif self.type is None:
             # Within brackets, as Spark's functions for JSON mind nothing that follows.
             count = sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit("]")))
@@ -107,7 +110,11 @@ def parts(transform: TransformSettings) -> tuple[Part, Part]:
         None if schema is None else DataType.fromDDL(schema)
         for schema in (transform.key_schema, transform.value_schema)
     )
-    return Part("key", transform.key_format, key), Part("value", transform.value_format, value)
+    checked = transform.rules is None
+    return (
+        Part("key", transform.key_format, key, checked),
+        Part("value", transform.value_format, value, checked),
+    )
 
 
 def prelude(rows: DataFrame, both: tuple[Part, Part], used: Set[str]) -> DataFrame:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from causeway.transform.catalyst import Catalyst, Node, conjuncts, each, id_of, name
 from causeway.transform.refusals import Facts
+from causeway.transform.udfs import guarded
 
 
 class Rewriter:
@@ -56,30 +57,46 @@ class Rewriter:
         ]
         return self._to.project([*columns, *self._hidden], self.rewrite(table))
 
+    def _calls(self, expression: Node, condition: Node) -> Node:
+        """With user-defined functions asked only where `condition` holds: Spark calls them for each
+        row, whatever stands around them, and gives them what `condition` keeps from others."""
+        before = list(each(expression.children())) if self._facts.calls_python else []
+        children = [self._calls(child, condition) for child in before]
+        if name(expression) == "PythonUDF":
+            given = [self._argument(child, condition) for child in children]
+            return self._to.python_udf(expression, guarded(expression), [condition, *given])
+        return self._to.with_children(expression, children) if before else expression
+
+    def _argument(self, expression: Node, condition: Node) -> Node:
+        if name(expression) == "NamedArgumentExpression":
+            value = self._to.null_unless(condition, expression.value())
+            return self._to.with_children(expression, [value])
+        return self._to.null_unless(condition, expression)
+
     def _condition(self, expression: Node) -> Node:
         return self._whole if self._facts.of_record(expression) else self._live
 
     def _guarded(self, column: Node) -> Node:
         if name(column) != "Alias" or name(column.child()) == "AttributeReference":
             return column
-        child = column.child()
-        return self._to.with_children(column, [self._to.null_unless(self._condition(child), child)])
+        condition = self._condition(column.child())
+        child = self._calls(column.child(), condition)
+        return self._to.with_children(column, [self._to.null_unless(condition, child)])
 
     def _passing(self, node: Node) -> Node:
-        conditions = [
-            self._to.if_(self._whole, condition, self._to.true)
-            if self._facts.of_record(condition)
-            else condition
-            for condition in conjuncts(node.condition())
-        ]
+        conditions = []
+        for part in conjuncts(node.condition()):
+            when = self._condition(part)
+            conditions.append(self._to.if_(when, self._calls(part, when), self._to.true))
         return self._to.if_(self._live, self._to.all_of(conditions), self._to.true)
 
     def _generate(self, node: Node) -> Node:
         child, generator = self.rewrite(node.child()), node.generator()
         collection, *others = each(generator.children())
         condition = self._condition(generator)
-        guarded = self._to.null_unless(condition, collection)
-        safe = self._to.with_children(generator, [guarded, *others])
+        collection = self._calls(collection, condition)
+        safe_collection = self._to.null_unless(condition, collection)
+        safe = self._to.with_children(generator, [safe_collection, *others])
         if name(generator) == "JsonTuple":  # always makes one row
             return self._to.generate(node, safe, child, outer=False)
         if not node.outer():

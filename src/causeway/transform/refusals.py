@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from causeway.transform.catalyst import Node, Place, conjuncts, each, id_of, name, place, references
 from causeway.transform.rows import SECRETS
+from causeway.transform.udfs import cannot_guard
 
 _ROW_BY_ROW = "a transform goes record by record: SELECT, WHERE and explode are what it may use"
 _AGAIN = "a record must become the same whenever it is sent again"
@@ -53,7 +54,7 @@ _NOW = {
     "CurrentCatalog",
     "CurrentPath",
 }
-_UDFS = {"PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
+_UDFS = {"PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
 _COLLECTIONS = {"Explode", "PosExplode", "Inline"}
 # What hands on a secret as it is, or as good as.
 _CARRIERS = {
@@ -82,6 +83,7 @@ class Facts:
     used: set[str] = field(default_factory=set)  # columns of the view that something is made of
     names_null: bool = False  # says `value IS NULL`, or IS NOT NULL: it treats tombstones itself
     secret: set[int] = field(default_factory=set)  # hand on a secret
+    calls_python: bool = False  # has user-defined functions in Python
 
     def reads_value(self, expression: Node) -> bool:
         return not self.from_value.isdisjoint(references(expression))
@@ -91,11 +93,11 @@ class Facts:
         return not self.names_null and self.reads_value(expression)
 
 
-def examine(plan: Node, view: Node) -> Facts:
-    """`view`: the plan that `records` stands for."""
+def examine(plan: Node, view: Node, *, names_null: bool) -> Facts:
+    """`view`: the plan that `records` stands for. `names_null`: as in Facts, known beforehand."""
     columns = {id_of(column): str(column.name()) for column in each(view.output())}
     value = {one for one, name_ in columns.items() if name_ == "value"}
-    facts = Facts(from_value=value, same_as=dict(columns))
+    facts = Facts(from_value=value, same_as=dict(columns), names_null=names_null)
     facts.secret |= {one for one, name_ in columns.items() if name_ == SECRETS}
     _Examiner(facts, set(columns)).plan(plan)
     return facts
@@ -223,9 +225,13 @@ class _Examiner:
         elif kind in _UDFS:
             self._problem(
                 expression,
-                "a user-defined function cannot be used, as Spark would also call it for rows that "
-                "are no records (use functions of Spark SQL)",
+                "a user-defined function that is not in Python cannot be used, as Spark would also "
+                "call it for rows that are no records (use functions of Spark SQL)",
             )
+        elif kind == "PythonUDF":
+            self._facts.calls_python = True
+            if problem := cannot_guard(expression):
+                self._problem(expression, problem)
         elif kind == "AesEncrypt":
             self._aes(expression)
         elif kind in ("IsNull", "IsNotNull", "AtLeastNNonNulls"):
