@@ -231,9 +231,9 @@ def _clear_in_jaas(value: str) -> bool:
 
 
 def _from_file(path: Path, alias: str, side: Side) -> ClientSettings:
-    from causeway.config.mm2 import load_mm2
+    from causeway.config.load import load
 
-    settings = load_mm2(path)
+    settings = load(path)
     by_alias: dict[str, ClientSettings] = {}
     for link in settings.links:
         ends = (link.source, link.target) if side == "write" else (link.target, link.source)

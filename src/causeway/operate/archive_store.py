@@ -1,0 +1,206 @@
+"""An archive on a file system that Spark knows: what lies where, and what counts.
+
+    PATH/topic=orders/day=2026-11-22/00000001-….parquet    records, day by their time (UTC)
+    PATH/_causeway/archive.json                             the archive's id
+    PATH/_causeway/manifests/00000001.json                  what run 1 added: offsets, files, …
+    PATH/_causeway/staging/00000001/topic=…/day=…/…         its files, until the manifest is there
+
+A run is part of the archive once its manifest is there, which appears whole or not at all. Its
+files are moved to their places after that, by whoever opens the archive next if need be. Spark
+passes over what begins with `_`, so who reads PATH as Parquet sees whole runs, but for moments.
+One process at a time may add to an archive.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from causeway.errors import PrerequisiteError
+from causeway.model import TopicPartition
+
+_VERSION = 1
+_META = "_causeway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a run holds of a partition: the records of source offsets `start` up to `end`. `digest`:
+    of their offset, time, key, value, headers."""
+
+    start: int
+    end: int
+    records: int = 0
+    digest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedTopic:
+    """As it was when the run began. `configs`: those that its owners had set."""
+
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str]
+    shares: Mapping[int, Share] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`files`: paths below the archive's, in their final places."""
+
+    number: int
+    cluster_id: str | None
+    topics: Mapping[str, ArchivedTopic]
+    files: tuple[str, ...]
+
+    def dumps(self) -> str:
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=1)
+
+    @classmethod
+    def loads(cls, text: str) -> Manifest:
+        """Raises ValueError, KeyError or TypeError for what is none."""
+        data = json.loads(text)
+        if data.pop("version") != _VERSION:
+            raise ValueError("a newer Causeway wrote it")
+        topics = {
+            name: ArchivedTopic(
+                **{
+                    **topic,
+                    "shares": {int(p): Share(**share) for p, share in topic["shares"].items()},
+                }
+            )
+            for name, topic in data["topics"].items()
+        }
+        return cls(**{**data, "topics": topics, "files": tuple(data["files"])})
+
+
+class Store:
+    """The files below one path, by Spark's JVM: whatever file systems it knows."""
+
+    def __init__(self, spark: Any, path: str) -> None:
+        """Raises PrerequisiteError where no file system knows such a path."""
+        self._jvm = spark._jvm
+        self.path = path.rstrip("/")
+        try:
+            root = self._at("")
+            self._fs = root.getFileSystem(spark._jsc.sc().hadoopConfiguration())
+            self.path = str(self._fs.makeQualified(root).toString()).rstrip("/")
+        except Exception as error:
+            raise PrerequisiteError("open archive", path, _java_cause(error)) from None
+
+    def _at(self, below: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{below}" if below else self.path)
+
+    def at(self, below: str) -> str:
+        return f"{self.path}/{below}"
+
+    # -- the archive
+
+    def id(self, *, create: bool) -> str:
+        """Raises PrerequisiteError where there is no archive and none is to be made."""
+        text = self._read(f"{_META}/archive.json")
+        if text is None:
+            if not create:
+                raise PrerequisiteError("open archive", self.path, "there is none")
+            text = json.dumps({"version": _VERSION, "id": uuid.uuid4().hex})
+            self._publish(f"{_META}/archive.json", text)
+        return str(json.loads(text)["id"])
+
+    def manifests(self) -> list[Manifest]:
+        """In order. Raises PrerequisiteError for one that cannot be read."""
+        found = []
+        for name in sorted(self._names(f"{_META}/manifests")):
+            if not name.endswith(".json"):
+                continue
+            place = f"{_META}/manifests/{name}"
+            try:
+                found.append(Manifest.loads(self._read(place) or ""))
+            except (ValueError, KeyError, TypeError) as error:
+                raise PrerequisiteError("read", self.at(place), str(error)) from None
+        return found
+
+    def staging(self, number: int) -> str:
+        return self.at(f"{_META}/staging/{number:08d}")
+
+    def staged_files(self, number: int) -> dict[str, str]:
+        """Each file of a run that is not counted yet: where it lies, and its place to be."""
+        base = f"{_META}/staging/{number:08d}"
+        found = {}
+        for topic in self._names(base):
+            for day in self._names(f"{base}/{topic}"):
+                for name in self._names(f"{base}/{topic}/{day}"):
+                    if topic.startswith("topic=") and name.endswith(".parquet"):
+                        found[f"{base}/{topic}/{day}/{name}"] = f"{topic}/{day}/{number:08d}-{name}"
+        return found
+
+    def clear_staging(self) -> None:
+        """Of runs that did not come to their manifest."""
+        self._fs.delete(self._at(f"{_META}/staging"), True)
+
+    def add(self, manifest: Manifest) -> None:
+        """From here on the run counts."""
+        self._publish(f"{_META}/manifests/{manifest.number:08d}.json", manifest.dumps())
+
+    def settle(self, manifests: list[Manifest]) -> None:
+        """Moves the files of runs that count to their places, where that was not done."""
+        for manifest in manifests:
+            for source, target in self.staged_files(manifest.number).items():
+                if target in manifest.files:
+                    self._fs.mkdirs(self._at(target).getParent())
+                    self._rename(source, target)
+        self.clear_staging()
+
+    # -- files
+
+    def _names(self, below: str) -> list[str]:
+        place = self._at(below)
+        if not self._fs.exists(place):
+            return []
+        return [status.getPath().getName() for status in self._fs.listStatus(place)]
+
+    def _read(self, below: str) -> str | None:
+        place = self._at(below)
+        if not self._fs.exists(place):
+            return None
+        stream = self._fs.open(place)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
+
+    def _publish(self, below: str, text: str) -> None:
+        """The whole file or none."""
+        draft = f"{below}.{uuid.uuid4().hex}.draft"
+        stream = self._fs.create(self._at(draft), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        if self._fs.exists(self._at(below)):
+            self._fs.delete(self._at(draft), False)
+            cause = "somebody else has written it meanwhile: one process at a time may add"
+            raise PrerequisiteError("write", self.at(below), cause)
+        self._rename(draft, below)
+
+    def _rename(self, source: str, target: str) -> None:
+        if not self._fs.rename(self._at(source), self._at(target)):
+            raise PrerequisiteError("move to", self.at(target), "the file system refused")
+
+
+def ends(manifests: list[Manifest]) -> dict[TopicPartition, int]:
+    """The source offset below which everything is archived."""
+    found: dict[TopicPartition, int] = {}
+    for manifest in manifests:
+        for name, topic in manifest.topics.items():
+            for partition, share in topic.shares.items():
+                found[TopicPartition(name, partition)] = share.end
+    return found
+
+
+def _java_cause(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.startswith(":")]
+    return (lines or str(error).splitlines() or [type(error).__name__])[0].lstrip(": ")

@@ -1,0 +1,236 @@
+"""`archive` and `restore`: what comes back is what was there, whatever ended in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.config.mm2 import load_mm2
+from causeway.errors import DivergedError
+from causeway.operate import archive, restore
+from causeway.operate.archive_store import Store
+from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
+from tests.harness.spark_session import spark_session
+
+pytestmark = pytest.mark.integration
+
+DAY = 86_400_000
+BEGIN = 1_767_225_600_000  # 2026-01-01
+KEPT = {"retention.ms": "-1", "max.message.bytes": "2000000", "retention.bytes": "1000000000"}
+
+
+@pytest.fixture(scope="module")
+def shared_spark() -> Iterator[Any]:
+    conf = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+    with spark_session(conf) as session:
+        yield session
+
+
+class Archive:
+    """One file, one folder, and the commands' functions on a Spark that is up already."""
+
+    def __init__(self, source: KafkaTools, target: KafkaTools, where: Path, topics: str) -> None:
+        self.path, self.file, self.topics = where / "archive", where / "mm2.properties", topics
+        self.file.write_text(
+            f"clusters = A, B\nA->B.enabled = true\nA->B.topics = {topics}\n"
+            f"A.bootstrap.servers = {source.bootstrap}\n"
+            f"B.bootstrap.servers = {target.bootstrap}\n"
+        )
+        self.said: list[str] = []
+
+    def archive(self, **options: Any) -> archive.Archived:
+        return archive.archive(
+            load_mm2(self.file),
+            self.file,
+            str(self.path),
+            **{"alias": None, "link": None, "patterns": (), **options},
+            say=self.said.append,
+        )
+
+    def restore(self, **options: Any) -> list[restore.Restored]:
+        return restore.restore(
+            load_mm2(self.file),
+            self.file,
+            str(self.path),
+            **{"alias": "B", "patterns": (), **options},
+            say=self.said.append,
+        )
+
+
+@pytest.fixture
+def archived(
+    shared_spark: Any,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Archive:
+    @contextmanager
+    def session(_: object) -> Iterator[Any]:
+        yield shared_spark
+
+    for module in (archive, restore):
+        monkeypatch.setattr(module, "spark_session", session)
+    return Archive(source, target, tmp_path, f"{prefix}.*".replace(".*", "[a-z]+"))
+
+
+def some_records(count: int, first: int = 0) -> list[Outgoing]:
+    return [
+        Outgoing(
+            value=None if n % 7 == 0 else b"value %d" % n + b"x" * (n % 90),
+            key=None if n % 5 == 0 else b"key %d" % n,
+            headers=[("a", b"%d" % n), ("a", None), ("", b"")] if n % 3 == 0 else (),
+            timestamp=BEGIN + (n % 40) * DAY // 10,
+            partition=n % 3,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def contents(tools: KafkaTools, topic: str) -> dict[int, list[tuple[object, ...]]]:
+    tools.await_transactions(topic)
+    found: dict[int, list[Record]] = tools.read(topic, read_committed=True)
+    return {partition: [r.content for r in records] for partition, records in found.items()}
+
+
+def test_what_comes_back_is_what_was_there(
+    archived: Archive, source: KafkaTools, target: KafkaTools, prefix: str
+) -> None:
+    """Two runs of the archive, with a transaction that was rolled back between; a topic that has
+    no record; the topics' settings; and a third run that finds nothing new."""
+    topic, empty = prefix + "full", prefix + "empty"
+    source.create_topic(topic, 3, config=KEPT)
+    source.create_topic(empty, 2)
+    source.produce(topic, some_records(200), codec="zstd")
+    first = archived.archive()
+    assert (first.number, first.records, first.topics) == (1, 200, 2)
+    with source.transactional(prefix + "writer") as transactions:
+        for number in range(4):
+            transactions.begin()
+            transactions.send(topic, *some_records(20, first=1000 + 20 * number))
+            (transactions.abort if number % 2 else transactions.commit)()
+    source.await_transactions(topic)
+    assert archived.archive(alias="A").records == 40
+    assert archived.archive(link="A->B").number is None
+    days = {day.name for day in (archived.path / f"topic={topic}").iterdir()}
+    assert days == {f"day=2026-01-0{n}" for n in range(1, 5)}
+    done = archived.restore()
+    assert [(each.records, each.compared) for each in done] == [(0, True), (240, True)]
+    assert contents(target, topic) == contents(source, topic)
+    assert target.partition_count(empty) == 2
+    configs = target.topic_config(topic)
+    assert {name: configs[name] for name in KEPT} == KEPT
+    assert target.topic_config(empty)["retention.ms"] == source.topic_config(empty)["retention.ms"]
+    before = sum(map(len, target.read(topic).values()))
+    archived.restore()
+    assert sum(map(len, target.read(topic).values())) == before, "it can be run again"
+    assert "counts and digests" in archived.said[-1]
+
+
+def test_a_topic_that_holds_other_records_is_refused(
+    archived: Archive, source: KafkaTools, target: KafkaTools, prefix: str
+) -> None:
+    topic = prefix + "held"
+    for tools in (source, target):
+        tools.create_topic(topic, 3)
+        tools.produce(topic, [Outgoing(value=b"own", partition=0)])
+    archived.archive()
+    with pytest.raises(DivergedError, match="--into-existing"):
+        archived.restore()
+    assert len(contents(target, topic)[0]) == 1
+    (done,) = archived.restore(into_existing=True)
+    assert not done.compared
+    assert len(contents(target, topic)[0]) == 2
+
+
+def test_a_run_that_ended_before_its_manifest_does_not_count_and_one_after_it_does(
+    archived: Archive,
+    shared_spark: Any,
+    source: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = prefix + "ended"
+    source.create_topic(topic, 3, config=KEPT)
+    source.produce(topic, some_records(30))
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add", fail)
+        with pytest.raises(KeyboardInterrupt):
+            archived.archive()
+    assert not list(archived.path.glob("topic=*"))
+    source.produce(topic, some_records(30, first=30))
+    with monkeypatch.context() as patch:
+        settle = Store.settle
+        patch.setattr(Store, "settle", lambda self, of: settle(self, of) if not of else fail())
+        with pytest.raises(KeyboardInterrupt):
+            archived.archive()
+    assert not list(archived.path.glob("topic=*"))
+    source.produce(topic, some_records(30, first=60))
+    assert archived.archive().records == 30
+    assert shared_spark.read.parquet(str(archived.path)).count() == 90
+    assert not list(archived.path.glob("_causeway/staging/*"))
+
+
+def test_a_restore_that_is_ended_at_any_moment_goes_on(
+    archived: Archive,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the second of three chunks: once when its rows wait for their commit, once in the midst of
+    the commits of its transactions, once before the topic has its own settings back."""
+    topic = prefix + "resumed"
+    source.create_topic(topic, 3, config=KEPT)
+    source.produce(topic, some_records(270))
+    archived.archive()
+    monkeypatch.setattr(restore, "CHUNK_OFFSETS", 90)
+    monkeypatch.setattr(restore, "_LEAST_OFFSETS", 1)
+    write = restore._Work._write
+
+    def ended_in_second(self: restore._Work, name: str, chunk: restore.Chunk) -> None:
+        if chunk.number == 1:
+            raise KeyboardInterrupt
+        write(self, name, chunk)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore._Work, "_write", ended_in_second)
+        with pytest.raises(KeyboardInterrupt):
+            archived.restore()
+    assert sum(map(len, contents(target, topic).values())) == 90
+    with monkeypatch.context() as patch:
+        patch.setattr(restore._Work, "_compare", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            archived.restore()
+    assert target.topic_config(topic)["retention.bytes"] == "-1"
+    archived.restore()
+    assert any("goes on at chunk 1 of 3" in line for line in archived.said)
+    assert contents(target, topic) == contents(source, topic)
+    assert target.topic_config(topic)["retention.bytes"] == "1000000000"
+
+
+def test_a_gap_and_a_topic_made_anew_stop_the_archive(
+    archived: Archive, source: KafkaTools, prefix: str
+) -> None:
+    topic = prefix + "gap"
+    source.create_topic(topic, 3, config={"retention.ms": "-1"})
+    source.produce(topic, some_records(30))
+    archived.archive()
+    source.produce(topic, some_records(30))
+    source.delete_records(topic, 0, 15)
+    with pytest.raises(DivergedError, match="--allow-loss"):
+        archived.archive()
+    assert archived.archive(allow_loss=True).records == 25
+    source.delete_topic(topic)
+    source.create_topic(topic, 3)
+    with pytest.raises(DivergedError, match="made anew"):
+        archived.archive()
