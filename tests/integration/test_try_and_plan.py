@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.harness.kafka_tools import KafkaTools, Outgoing
 
 pytestmark = pytest.mark.integration
 
+PEPPER = "pepper-of-32-bytes-or-somewhat-more"
 SQL = (
     "SELECT regexp_replace(value, '[0-9]{4}', '****') AS value,"
     " CASE WHEN value LIKE '%route%' THEN 'elsewhere' END AS topic,"
@@ -30,7 +32,11 @@ a.bootstrap.servers = {source_cluster.bootstrap}
 b.bootstrap.servers = localhost:1
 a->b.enabled = true
 topics = {prefix}.*
-a->b.causeway.transforms = cards, idle
+a->b.causeway.transforms = cards, mails, idle
+a->b.causeway.transform.mails.topics = {prefix}mails
+a->b.causeway.transform.mails.secret.pepper = {PEPPER}
+a->b.causeway.transform.mails.rules = hash value.$.mail with pepper; \\
+    mask value.$.card keep last 4; drop record where value.$.country is 'DE'
 a->b.causeway.transform.cards.topics = {prefix}cards
 a->b.causeway.transform.cards.value.format = string
 a->b.causeway.transform.cards.sql = {SQL}
@@ -80,6 +86,29 @@ def test_records_before_and_after(file: Path, source: KafkaTools, prefix: str) -
     assert "plain" not in shown.out
 
 
+def test_rules_on_real_records(file: Path, source: KafkaTools, prefix: str) -> None:
+    topic = prefix + "mails"
+    source.create_topic(topic)
+    values = [
+        b'{"mail":"a@b.c","card":"1234-5678","n":1.50}',
+        b'{"country":"DE","mail":"d@e.f"}',
+        b"no JSON",
+    ]
+    source.produce(topic, [Outgoing(value=value, partition=0) for value in values])
+
+    tried = causeway("try", file, "--topic", topic, "--json")
+
+    assert tried.code == 7, tried.err
+    first, second, third = tried.json["records"]
+    made = json.loads(first["after"][0]["value"])
+    assert made["card"] == "****-5678"
+    assert made["mail"] not in ("a@b.c", None)
+    assert made["n"] == 1.5
+    assert (second["outcome"], third["outcome"]) == ("dropped", "refused")
+    assert PEPPER not in tried.out + tried.err
+    assert "secrets.pepper" in tried.json["sql"]
+
+
 def test_what_is_not_transformed_is_said_without_spark(
     file: Path, source: KafkaTools, prefix: str
 ) -> None:
@@ -103,9 +132,9 @@ def test_what_is_wrong_with_transforms_is_told_as_of_a_bad_file(file: Path) -> N
         causeway("plan", file, "--json"),
     ):
         assert told.code == 2
-        assert "a->b.causeway.transform.cards.sql (line 9)" in told.err
+        assert "a->b.causeway.transform.cards.sql (line 13)" in told.err
         assert "valeu" in told.err
-        assert "a->b.causeway.transform.idle.sql (line 11)" in told.err
+        assert "a->b.causeway.transform.idle.sql (line 15)" in told.err
 
 
 def test_a_plan_says_what_becomes_of_each_topic(
@@ -129,11 +158,13 @@ def test_a_plan_says_what_becomes_of_each_topic(
     (link,) = told.json["links"]
     by_topic = {one["topic"]: one["transform"] for one in link["mirrored"]}
     assert by_topic == {prefix + "cards": "cards", prefix + "plain": None}
-    first, second = link["transforms"]
+    first, mails, second = link["transforms"]
     assert (first["transform"], first["sql"], first["topics"]) == (
         "cards",
         SQL,
         [prefix + "cards"],
     )
+    assert "secrets.pepper" in mails["sql"]
+    assert PEPPER not in shown.out + told.out
     assert first["replaces"] == ["partition", "topic", "value"]
     assert (second["transform"], second["topics"]) == ("idle", [])

@@ -79,6 +79,9 @@ def transforms(
         problems.add(
             f"{entry.place}: the names of transforms stand in the file, not behind ${{...}}"
         )
+    delivery = own.get("causeway.delivery")
+    if listed(own) and delivery is not None and delivery.value.strip().lower() == "at-least-once":
+        problems.add(f"{delivery.place}: transforms are exactly-once only")
     for name in listed(own):
         assert entry is not None
         if not _NAME.fullmatch(name):

@@ -144,8 +144,19 @@ def _state(transform: TransformSettings, partitions: int, contents: Contents) ->
         kind=transform.kind,
         partitions=partitions,
         counts=record.counts if record else None,
+        unseen=_unseen(transform, record.counts.seen) if record and transform.rules else (),
         reason=record.reason if record else None,
     )
+
+
+def _unseen(transform: TransformSettings, seen: int) -> tuple[str, ...]:
+    from causeway.transform.rules.parse import rule_names
+
+    try:
+        names = rule_names(transform.rules or "")
+    except ConfigError:
+        return ()  # `plan` and `run` say what is wrong with it
+    return tuple(name for bit, name in enumerate(names) if not seen >> bit & 1)
 
 
 def state_json(state: TransformState) -> dict[str, Any]:

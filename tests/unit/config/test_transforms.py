@@ -272,6 +272,10 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
             + "A->B.causeway.transform.pii.registry.ssl.truststore.location = absent.jks",
             "A->B.causeway.transform.pii.registry.ssl.truststore.location (line 9): read absent",
         ),
+        (
+            PII + "causeway.delivery = at-least-once",
+            "causeway.delivery (line 8): transforms are exactly-once only",
+        ),
         (PII + "A->B.causeway.transform.pii.lanes = 0", "pii.lanes (line 8) must be a whole"),
     ],
 )

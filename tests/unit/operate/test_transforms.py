@@ -43,6 +43,8 @@ def test_what_the_progress_topic_says_of_them() -> None:
 
     assert (first.name, first.kind, first.partitions) == ("pii", "rules", 5)
     assert (first.counts, first.reason) == (counts, "no memory")
+    (unseen,) = first.unseen
+    assert "mail" in unseen
     assert transforms.state_json(first)["records_out"] == 9
     assert (second.counts, second.unseen, second.partitions) == (None, (), 1)
     assert transforms.state_json(second)["records_in"] is None
