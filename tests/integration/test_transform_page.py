@@ -22,7 +22,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
 LINES = "id BIGINT, lines ARRAY<STRUCT<product: STRING, count: INT>>"
 SECRETS = {
     "pepper": Secret("pepper-of-32-bytes-or-somewhat-more"),
-    "name_key": Secret("1:" + "ab" * 32),
+    "name_key": Secret("ab" * 32),
+    "token_key": Secret("cd" * 32),
 }
 
 

@@ -62,11 +62,16 @@ def check(settings: Settings, told: Told) -> Checks:
 
 def together(errors: list[ConfigError]) -> ConfigError:
     """One for all of them, each on its lines and told once."""
-    texts = list(dict.fromkeys(f"{error.subject}: {error.cause}" for error in errors))
+    texts = list(dict.fromkeys(map(_told, errors)))
     if len(texts) == 1:
         return errors[0]
     listed = "".join(f"\n  {text.replace(chr(10), chr(10) + '  ')}" for text in texts)
     return ConfigError("use", "the transforms", f"{len(texts)} cannot be used{listed}")
+
+
+def _told(error: ConfigError) -> str:
+    remedy = f" ({error.remedy})" if error.remedy else ""
+    return f"{error.subject}: {error.cause}{remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

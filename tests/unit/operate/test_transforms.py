@@ -51,13 +51,13 @@ def test_what_the_progress_topic_says_of_them() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once_and_once() -> None:
-    one = ConfigError("use", "pii.sql (line 3)", "no column a")
+    one = ConfigError("use", "pii.sql (line 3)", "no column a", remedy="is it b?")
     two = ConfigError("use", "eu.sql (line 9)", "2 problems\n  no column b\n  no column c")
 
     assert transforms.together([one, one]) is one
     assert str(transforms.together([one, two, one])) == (
         "use the transforms: 2 cannot be used\n"
-        "  pii.sql (line 3): no column a\n"
+        "  pii.sql (line 3): no column a (is it b?)\n"
         "  eu.sql (line 9): 2 problems\n"
         "    no column b\n"
         "    no column c"
