@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import archive, convert, plan, restore, run, status, try_out
+from causeway.cli import archive, convert, decrypt, plan, restore, run, status, try_out
 from causeway.cli.guard import EXIT_CODES, guarded
 from causeway.cli.lazy import LazyGroup
 
@@ -27,6 +27,7 @@ app.command("plan", epilog=EXIT_CODES)(plan.command)
 app.command("status", epilog=EXIT_CODES)(status.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)
+app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)
 app.command("archive", epilog=EXIT_CODES)(archive.command)
 app.command("restore", epilog=EXIT_CODES)(restore.command)
 

@@ -90,6 +90,8 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     text = _of_rules(own, transform) if by_rules else transform.sql
     with _quiet():
         both = _parts_of(transform, subject)
+        if by_rules:
+            _check_paths(transform)
         given = _input(transform)
         view = _view(own, given, both)
         if text is None:
@@ -127,6 +129,12 @@ def _of_rules(own: SparkSession, transform: TransformSettings) -> str:
 
     rules.register(own, transform)
     return rules.to_sql(transform)
+
+
+def _check_paths(transform: TransformSettings) -> None:
+    from causeway.transform import rules
+
+    rules.check_paths(transform)
 
 
 def _input(transform: TransformSettings) -> StructType:

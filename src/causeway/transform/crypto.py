@@ -23,7 +23,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -40,6 +40,7 @@ NONCE_LABEL, KEY_LABEL = "causeway nonce", "causeway key"
 SALT_BYTES, IV_BYTES = 16, 12
 AES_BYTES = (16, 24, 32)
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"\[[0-9]+\]")
 
 
@@ -110,14 +111,49 @@ def common_path(path: str) -> str:
     return _INDEX.sub("[*]", path)
 
 
-def encrypt(data: bytes, key: bytes, key_id: str, place: tuple[str, int, int], path: str) -> bytes:
-    """The box for `data`, byte for byte as the rules' SQL makes it. `place`: topic, partition,
-    offset; `path` with indices."""
-    where = "\0".join((*map(str, place), path, ""))
-    nonce = _hmac(key, NONCE_LABEL.encode() + where.encode() + data)
-    salt, iv = nonce[:SALT_BYTES], nonce[SALT_BYTES : SALT_BYTES + IV_BYTES]
-    aad = f"{key_id} {common_path(path)}".encode()
-    return VERSION + salt + iv + AESGCM(_box_key(key, salt)).encrypt(iv, data, aad)
+def decrypt_json(
+    document: Any, keys: Keys, part: str = "value", announced: Mapping[str, str] | None = None
+) -> Any:
+    """`document`, as `json.loads` gives it, with all in plain that bears its key's id, and what
+    lies at the paths of `announced` (path: key id, from headers). `part`: value, key, or like
+    `headers.user`. Raises DecryptError."""
+    patterns = [(re.compile(_pattern(path)), key_id) for path, key_id in (announced or {}).items()]
+
+    def walk(value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            return {name: walk(each, path + _member(name)) for name, each in value.items()}
+        if isinstance(value, list):
+            return [walk(each, f"{path}[*]") for each in value]
+        if not isinstance(value, str):
+            return value
+        if value.startswith(PREFIX):
+            return decrypt_field(value, keys, path)
+        for pattern, key_id in patterns:
+            if pattern.fullmatch(path):
+                return decrypt_field(value, keys, path, key_id)
+        return value
+
+    return walk(document, f"{part}.$")
+
+
+def announced_in(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Key ids by path, from the headers of a record."""
+    found = {}
+    for name, data in headers:
+        if name == HEADER and data is not None:
+            key_id, _, path = data.decode(errors="replace").partition(" ")
+            found[path] = key_id
+    return found
+
+
+def _member(name: str) -> str:
+    return f".{name}" if _PLAIN.fullmatch(name) else f'["{name}"]'
+
+
+def _pattern(path: str) -> str:
+    """A regular expression for the paths that a rule's path stands for."""
+    text = re.escape(common_path(path))
+    return text.replace(r"\.\*", r"(?:\.[A-Za-z0-9_-]+|\[\"[^\"]*\"\])")
 
 
 def _open(box: bytes, keys: Keys, path: str, key_id: str | None) -> bytes:

@@ -5,6 +5,7 @@ parse.py reads the text, compile.py makes the query, tokens.py is the one functi
 
 from causeway.transform.rules.compile import to_sql
 from causeway.transform.rules.parse import parse, rule_names
+from causeway.transform.rules.schema import check_paths
 from causeway.transform.rules.tokens import register
 
-__all__ = ["parse", "register", "rule_names", "to_sql"]
+__all__ = ["check_paths", "parse", "register", "rule_names", "to_sql"]

@@ -90,15 +90,23 @@ def _format(transform: TransformSettings, part: str) -> str:
     return transform.value_format if part == "value" else transform.key_format
 
 
+def _schema(transform: TransformSettings, part: str) -> str | None:
+    return transform.value_schema if part == "value" else transform.key_schema
+
+
 def _treat_part(query: Query, part: Literal["value", "key"], rules: list[Rule]) -> None:
     if not rules:
         return
+    text: str = part
+    if _schema(query.transform, part) is not None:
+        text = f"_{part}_text"
+        query.extend(**{text: f"to_json({part})"})
     fields = [rule for rule in rules if rule.path.steps is not None]
-    result = treat_documents(query, part, fields) if fields else part
+    result = treat_documents(query, part, text, fields) if fields else text
     for rule in rules:
         if rule.path.steps is None:
             result = _treat_whole(query, part, rule, result)
-    if result != part:
+    if result != text:
         query.columns[part] = result
 
 
@@ -106,7 +114,7 @@ def _treat_whole(query: Query, part: str, rule: Rule, data: str) -> str:
     query.saw(rule, f"{part} IS NOT NULL")
     kind = rule.kind
     if isinstance(kind, DropRecord):
-        query.drop_if(_condition(kind, part))
+        query.drop_if(_condition(kind, data))
         return data
     if isinstance(kind, Drop):
         return (

@@ -1,4 +1,4 @@
-"""Rules on fields within the JSON of key or value, where it is text that Spark has no schema of."""
+"""Rules on fields within the JSON of key or value."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from causeway.transform.rules.query import Query
 from causeway.transform.rules.sql import literal
 
 
-def treat_documents(query: Query, part: Part, rules: list[Rule]) -> str:
-    """Adds the rules; the SQL of what becomes of `part`, a string.
+def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+    """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`.
 
     The document is parsed within an array, with the offset behind it: only so does Spark see what
     stands behind the end of a JSON text, which else would pass unread.
     """
     document = f"_{part}"
-    query.extend(**{f"{document}_read": f"try_parse_json(concat('[', {part}, ',', offset, ']'))"})
+    query.extend(**{f"{document}_read": f"try_parse_json(concat('[', {text}, ',', offset, ']'))"})
     whole = f"try_variant_get({document}_read, '$[1]', 'bigint') = offset"
     query.extend(**{document: f"if({whole}, variant_get({document}_read, '$[0]'), NULL)"})
     query.refuse(
@@ -49,7 +49,7 @@ def treat_documents(query: Query, part: Part, rules: list[Rule]) -> str:
     seen = " OR ".join(
         f"_has{rule.number}" for rule in bits if not isinstance(rule.kind, DropRecord)
     )
-    return f"CASE WHEN {seen} THEN to_json({document}) ELSE {part} END" if seen else part
+    return f"CASE WHEN {seen} THEN to_json({document}) ELSE {text} END" if seen else text
 
 
 def _group(rules: list[Rule]) -> list[Rule]:

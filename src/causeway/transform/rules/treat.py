@@ -21,8 +21,9 @@ _NUMBER = "{type} IN ('BIGINT', 'DOUBLE') OR {type} LIKE 'DECIMAL%'"
 _LETTERS, _DIGITS = r"\p{L}\p{M}", r"\p{N}"
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
-_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?\z"
 _MILLIS_FROM = 100_000_000_000  # smaller whole numbers are seconds since 1970, up to the year 5138
+_MILLIS_TO = 60_000_000_000_000  # about the year 3871
 
 
 def treats(kind: Kind) -> str:
@@ -73,19 +74,21 @@ def mask_text(mask: Mask, text: str) -> str:
     return f"CASE WHEN length({text}) <= {kept} THEN {masked(text)} ELSE {some} END"
 
 
-def mask_number(mask: Mask, text: str) -> str:
-    """The text of a number, to that of a number."""
-    char = mask.char if mask.char in "0123456789" else "0"
+def mask_number(mask: Mask, text: str, *, exact: bool = True) -> str:
+    """The text of a number, to that of a number. Not `exact`: it may have an exponent, which must
+    not grow."""
+    char = mask.char if exact and mask.char in "0123456789" else "0"
     digits = Mask(first=mask.first, last=mask.last, char=char, only="digits")
     return f"regexp_replace({mask_text(digits, text)}, '^(-?)0+(?=[0-9])', '$1')"
 
 
 def mask(rule: Mask, x: str) -> str:
     kind, text = f"schema_of_variant({x})", f"cast({x} AS string)"
-    number = _NUMBER.format(type=kind)
     return (
         f"CASE WHEN {kind} = 'STRING' THEN cast({mask_text(rule, text)} AS variant) "
-        f"WHEN {number} THEN try_parse_json({mask_number(rule, text)}) "
+        f"WHEN {kind} = 'BIGINT' OR {kind} LIKE 'DECIMAL%' "
+        f"THEN try_parse_json({mask_number(rule, text)}) "
+        f"WHEN {kind} = 'DOUBLE' THEN try_parse_json({mask_number(rule, text, exact=False)}) "
         f"WHEN is_variant_null({x}) THEN {x} END"
     )
 
@@ -131,8 +134,8 @@ def box_text(rule: Encrypt, boxed: str) -> str:
 def generalise_text(rule: Generalise, text: str) -> str:
     if rule.size is not None:
         return _range(f"try_cast({text} AS decimal(38, 9))", rule.size)
-    form = f"{_DATE}({_CLOCK}{_ZONE}|$)"
-    valid = f"{text} RLIKE '{form}' AND try_cast(left({text}, 10) AS date) IS NOT NULL"
+    form = literal(rf"{_DATE}({_CLOCK}{_ZONE}|\z)")
+    valid = f"{text} RLIKE {form} AND try_cast(left({text}, 10) AS date) IS NOT NULL"
     date = {
         "year": f"left({text}, 4), '-01-01'",
         "month": f"left({text}, 7), '-01'",
@@ -140,7 +143,7 @@ def generalise_text(rule: Generalise, text: str) -> str:
         "hour": f"left({text}, 13)",
     }[rule.unit or "day"]
     clock_from = 14 if rule.unit == "hour" else 11
-    zone = f"regexp_extract(substring({text}, 11), '{_ZONE}', 0)"
+    zone = f"regexp_extract(substring({text}, 11), {literal(_ZONE)}, 0)"
     clock = f"substring({text}, {clock_from}, length({text}) - {clock_from - 1} - length({zone}))"
     return (
         f"CASE WHEN {valid} THEN concat({date}, regexp_replace({clock}, '[0-9]', '0'), {zone}) END"
@@ -158,7 +161,10 @@ def generalise_whole(rule: Generalise, number: str) -> str:
         start = f"trunc(date_from_unix_date({days}), '{rule.unit}')"
         return f"unix_date({start}) * {86400 * second}L"
 
-    return f"CASE WHEN abs({number}) < {_MILLIS_FROM} THEN {cut(1)} ELSE {cut(1000)} END"
+    return (
+        f"CASE WHEN {number} BETWEEN -{_MILLIS_FROM} AND {_MILLIS_FROM - 1} THEN {cut(1)} "
+        f"WHEN {number} BETWEEN -{_MILLIS_TO} AND {_MILLIS_TO} THEN {cut(1000)} END"
+    )
 
 
 def generalise(rule: Generalise, x: str) -> str:

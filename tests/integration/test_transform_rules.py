@@ -1,0 +1,461 @@
+"""Rules on a real Spark: what each makes of many inputs, and that what it made can be read back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+
+from causeway.config.settings import TransformSettings
+from causeway.errors import ConfigError
+from causeway.transform import crypto
+from causeway.transform.analysis import prepare
+from causeway.transform.crypto import DecryptError, Keys
+from tests.harness.transforms import record, rows_of, run, settings, spark_session
+
+pytestmark = pytest.mark.integration
+
+KEY = "000102030405060708090a0b0c0d0e0f1011121314151617"
+SECRETS = {
+    "pepper": "a pepper, long enough",
+    "tok": "2b7e151628aed2a6abf7158809cf4f3c",
+    "pii_key_1": "AAECAwQFBgcICQoLDA0ODw==",
+    "pii_key_2": KEY,
+}
+DOCS = Path(__file__).parents[2] / "docs" / "transform-rules.md"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with spark_session() as session:
+        yield session
+
+
+class Input(NamedTuple):
+    value: str | None = "{}"
+    key: str | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str = "customers"
+    partition: int = 0
+    offset: int = 0
+
+
+class Output(NamedTuple):
+    value: Any  # text, bytes where it is none
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    seen: int
+    reason: str | None
+
+
+def rules_of(text: str, **more: Any) -> TransformSettings:
+    formats = {"value_format": "json", "key_format": "string", **more}
+    return settings(rules=text, secrets=SECRETS, **formats)
+
+
+def text_of(data: bytes | None) -> str | bytes | None:
+    if data is None:
+        return None
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        return bytes(data)
+
+
+def apply(session: Any, rules: str, *inputs: Input | str | None, **more: Any) -> list[Output]:
+    """What comes out; texts are values, numbered by their offsets."""
+    rows = []
+    for offset, each in enumerate(inputs):
+        value = each.value if isinstance(each, Input) else each
+        columns = (each if isinstance(each, Input) else Input(offset=offset))._asdict()
+        columns["key"] = None if columns["key"] is None else columns["key"].encode()
+        columns["headers"] = list(columns["headers"])
+        del columns["value"]
+        at = columns.pop("offset")
+        rows.append(record(at, None if value is None else value.encode(), **columns))
+    return [
+        Output(
+            text_of(row.value),
+            None if row.key is None else bytes(row.key),
+            [(name, None if data is None else bytes(data)) for name, data in row.headers],
+            row._seen,
+            row._reason,
+        )
+        for row in run(session, rules_of(rules, **more), rows)
+    ]
+
+
+def examples() -> list[tuple[str, list[tuple[str, str]]]]:
+    """From the documentation: rules, and values before and after."""
+    found = []
+    for block in re.findall(r"```text\n(rules .*?)```", DOCS.read_text(), re.DOTALL):
+        lines = [line.split(maxsplit=1) for line in block.splitlines()]
+        assert [word for word, _ in lines] == ["rules"] + ["before", "after"] * (len(lines) // 2)
+        texts = [text for _, text in lines[1:]]
+        found.append((lines[0][1], list(zip(texts[::2], texts[1::2], strict=True))))
+    return found
+
+
+def shown(value: str, rules: str) -> str:
+    """As the documentation shows what depends on keys."""
+    value = re.sub(r'[0-9a-f]{64}(?=")', "HASH", value)
+    value = re.sub(r"(?<=cw1:pii_key_2:)[A-Za-z0-9+/=]+", "BOX", value)
+    if "tokenise" in rules:
+        value = re.sub("[0-9]", "9", value)
+    return value
+
+
+@pytest.mark.parametrize(("rules", "pairs"), examples(), ids=[rules for rules, _ in examples()])
+def test_the_documentation_says_what_happens(
+    session: Any, rules: str, pairs: list[tuple[str, str]]
+) -> None:
+    for before, after in pairs:
+        rows = apply(session, rules, before)
+        if after == "dropped":
+            assert rows == []
+        elif after == "refused":
+            assert rows[0].reason
+            assert "4111" not in rows[0].reason
+            assert "1987" not in rows[0].reason
+        else:
+            assert rows[0].value is not None
+            assert (rows[0].reason, shown(rows[0].value, rules)) == (None, after)
+
+
+def test_the_documentation_has_an_example_of_each_kind() -> None:
+    rules = " ".join(text for text, _ in examples())
+    for verb in ("drop", "mask", "hash", "tokenise", "encrypt", "generalise", "truncate"):
+        assert verb in rules
+
+
+MISSING = "{}"
+VALUES = {
+    "text": '"Grüße 12345678"',
+    "number": "12345678",
+    "decimal": "12345.5",
+    "double": "1e300",
+    "boolean": "true",
+    "null": "null",
+    "object": '{"b":1}',
+    "array": "[1]",
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "treated"),
+    [
+        ("mask value.$.a", {"text", "number", "decimal", "double"}),
+        ("hash value.$.a with pepper", {"text", "number", "decimal", "double", "boolean"}),
+        ("tokenise value.$.a with tok", {"text", "number"}),
+        ("encrypt value.$.a with pii_key_2", set(VALUES)),
+        ("generalise value.$.a to month", {"number"}),
+        ("generalise value.$.a to ranges of 10", {"number", "decimal"}),
+        ("truncate value.$.a to 3", {"text"}),
+        ("drop value.$.a", set(VALUES)),
+    ],
+)
+@pytest.mark.parametrize("where", ["a", "[*]", "*"])
+def test_what_a_rule_cannot_treat_is_refused_and_never_passes(
+    session: Any, rule: str, treated: set[str], where: str
+) -> None:
+    rule = rule.replace("$.a", {"a": "$.a", "[*]": "$.l[*].a", "*": "$.m.*.a"}[where])
+    around = {"[*]": '{{"l":[{{}},{},{{}}]}}', "*": '{{"m":{{"x":{{}},"y z":{}}}}}'}.get(
+        where, "{}"
+    )
+    documents = [f'{{"a":{text}}}' for text in VALUES.values()]
+    if where != "a":
+        documents = [around.format(document) for document in documents]
+    rows = apply(session, rule, *documents, MISSING, None)
+    for name, text, before, row in zip(VALUES, VALUES.values(), documents, rows, strict=False):
+        if name in treated or name == "null":
+            assert row.reason is None, name
+            assert row.seen == 1
+            if name != "null":
+                assert text not in row.value, name
+                assert json.loads(row.value) != json.loads(before)
+            elif "drop" not in rule:
+                assert json.loads(row.value) == json.loads(before)
+        else:
+            assert (row.reason or "").startswith(
+                f"rule 1 ({rule.split(' with')[0].split(' to')[0]}"
+            )
+            assert row.value is None
+    assert [(row.value, row.seen, row.reason) for row in rows[len(VALUES) :]] == [
+        (MISSING, 0, None),
+        (None, 0, None),
+    ]
+
+
+def test_a_mask_keeps_a_number_a_number(session: Any) -> None:
+    numbers = ["0", "-7", "1234567", "-98.75", "12345678901234567890", "1.5e-7", "1e300", "0.001"]
+    documents = [f'{{"a":{number}}}' for number in numbers]
+    for options in ("", " keep first 2", " keep last 3", " with '9'", " keep last 2 with '9'"):
+        for number, row in zip(
+            numbers, apply(session, f"mask value.$.a{options}", *documents), strict=True
+        ):
+            assert isinstance(json.loads(row.value)["a"], int | float), (number, options, row)
+    (row,) = apply(session, "mask value.$.a keep first 2", '{"a":-1234567}')
+    assert json.loads(row.value)["a"] == -1000000  # the sign is a character, too
+
+
+@pytest.mark.parametrize(
+    ("text", "month"),
+    [
+        ("2024-02-29", "2024-02-01"),
+        ("2023-02-29", None),
+        ("2023-13-01", None),
+        ("2023-1-1", None),
+        ("2023-01-01x", None),
+        ("x2023-01-01", None),
+        ("2023-01-31 23:59", "2023-01-01 00:00"),
+        ("2023-01-31T23:59:58Z", "2023-01-01T00:00:00Z"),
+        ("2023-01-31T23:59:58.123456+0200", "2023-01-01T00:00:00.000000+0200"),
+        ("2023-01-31\n", None),
+    ],
+)
+def test_dates(session: Any, text: str, month: str | None) -> None:
+    (row,) = apply(session, "generalise value.$.a to month", json.dumps({"a": text}))
+    assert (json.loads(row.value)["a"] if row.value else None) == month
+    assert (row.reason is None) == (month is not None)
+
+
+def test_rules_work_in_their_order_and_each_is_seen(session: Any) -> None:
+    rules = (
+        "truncate value.$.a.b to 3; mask value.$.a.* keep first 1; drop value.$.c;"
+        " mask value.$.c.d; mask value.$.nowhere; drop headers.h; encrypt key with pii_key_2"
+    )
+    record = Input(
+        '{"a":{"b":"abcdef"},"c":{"d":1}}', key="k", headers=(("h", b"1"), ("i", None), ("h", b""))
+    )
+    (row,) = apply(session, rules, record)
+    assert json.loads(row.value) == {"a": {"b": "a**"}}
+    assert row.seen == 0b1101111
+    assert row.reason is None
+    assert row.headers == [
+        ("i", None),
+        ("causeway-encrypted", b"pii_key_2 key"),
+    ]
+    assert row.key is not None
+    assert crypto.decrypt_value(row.key, KEYS, "key", "pii_key_2") == b"k"
+
+
+def test_with_a_schema_its_fields_come_out(session: Any) -> None:
+    schema = "name string, born date, amount decimal(9,2), tags array<struct<t: string>>"
+    text = '{"name":"Ada","tags":[{"t":"x"}],"born":"1815-12-10","amount":12.50,"other":1}'
+    rules = "mask value.$.tags[*].t; generalise value.$.born to year"
+    rows = apply(session, rules, text, '{"name":"Bob"}', value_schema=schema)
+    assert [json.loads(row.value) for row in rows] == [
+        {"name": "Ada", "born": "1815-01-01", "amount": 12.5, "tags": [{"t": "*"}]},
+        {"name": "Bob"},
+    ]
+    assert [row.seen for row in rows] == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        ("value.$.nam", "the value's schema has no field nam there"),
+        ("value.$.name.first", "no object where .first stands"),
+        ("value.$.name[*]", "no array where [*] stands"),
+        ("value.$.tags[*].u", "no field u there"),
+        ("value.$.*.*.x", "no "),
+    ],
+)
+def test_a_path_that_the_schema_does_not_have(session: Any, path: str, cause: str) -> None:
+    transform = rules_of(f"mask {path}", value_schema="name string, tags array<struct<t: string>>")
+    with pytest.raises(ConfigError) as caught:
+        prepare(session, transform)
+    assert cause in str(caught.value)
+    assert f"rule 1 (mask {path}), character 1" in str(caught.value)
+
+
+def test_headers(session: Any) -> None:
+    headers = (("user", b'{"n":"Ada","x":1}'), ("mail", b"ada@b.org"), ("mail", b"c@d.org"))
+    rules = "mask headers.user.$.n; mask headers.mail keep domain; truncate headers.* to 15"
+    (row,) = apply(session, rules, Input(headers=headers))
+    assert row.headers == [
+        ("user", b'{"n":"***","x":'),
+        ("mail", b"***@b.org"),
+        ("mail", b"*@d.org"),
+    ]
+    for bad in (b"\xff", b"not JSON"):
+        (row,) = apply(session, "mask headers.user.$.n", Input(headers=(("user", bad),)))
+        assert row.reason
+
+
+def test_records_are_dropped_by_key_and_header(session: Any) -> None:
+    rules = (
+        "drop record where key is 'gone'; drop record where headers.region is in ('US', 'CN');"
+        " drop record where value.$.n is 5"
+    )
+    kept = apply(
+        session,
+        rules,
+        Input(key="gone"),
+        Input(None, key="gone", offset=1),
+        Input(None, key="stays", offset=2),
+        Input(headers=(("region", b"US"),), offset=3),
+        Input(headers=(("region", b"EU"),), offset=4),
+        Input('{"n":5}', offset=5),
+        Input('{"n":"x"}', offset=6),
+        Input("no JSON", offset=7),
+    )
+    assert [row.reason is None for row in kept] == [True, True, True, False]
+
+
+def test_a_value_that_is_more_or_less_than_one_json_text_is_refused(session: Any) -> None:
+    texts = [
+        '{"b":1} {"a":2}',
+        '{"b":1},{"a":2}',
+        '{"b":1}],[{"a":2}',
+        "",
+        " ",
+        '{"a":1,"a":2}',
+        "{",
+    ]
+    for row in apply(session, "mask value.$.a", *texts):
+        assert "value is not JSON" in (row.reason or "")
+    for text, row in zip(
+        (' {"b" : 1.50 } ', "[1]", "5", "null"),
+        apply(session, "mask value.$.a", ' {"b" : 1.50 } ', "[1]", "5", "null"),
+        strict=True,
+    ):
+        assert (row.value, row.reason, row.seen) == (text, None, 0)
+
+
+SECRETS_FOR_AES = {name: SECRETS[name] for name in ("pii_key_1", "pii_key_2")}
+KEYS = Keys(SECRETS_FOR_AES)
+
+
+def box(key: bytes, name: str, place: str, path: str, data: bytes) -> bytes:
+    """As causeway.transform.crypto describes it."""
+
+    def hmac(text: bytes) -> bytes:
+        mac = HMAC(key, SHA256())
+        mac.update(text)
+        return mac.finalize()
+
+    nonce = hmac(b"causeway nonce" + place.encode() + data)
+    sealed = AESGCM(hmac(b"causeway key" + nonce[:16])[: len(key)]).encrypt(
+        nonce[16:28], data, f"{name} {path}".encode()
+    )
+    return b"\x01" + nonce[:28] + sealed
+
+
+VARIOUS: list[Any] = ["", 'Grüße 🎉 " \\ \n', 5, 1.5, True, {"b": [None, {}]}, [], "x" * 5000]
+
+
+def test_what_is_encrypted_is_what_is_described_and_can_be_read_back(session: Any) -> None:
+    rules = (
+        "encrypt value.$.a with pii_key_2; encrypt value.$.l[*].x with pii_key_1 id in header;"
+        " encrypt value.$.m.* with pii_key_2"
+    )
+    documents: list[dict[str, Any]] = [
+        {"a": value, "l": [{"x": value}, {"y": 1}], "m": {"p": value, "ä ö": value}}
+        for value in VARIOUS
+    ]
+    rows = apply(session, rules, *map(json.dumps, documents))
+    for offset, (document, row) in enumerate(zip(documents, rows, strict=True)):
+        assert row.reason is None
+        announced = crypto.announced_in(row.headers)
+        assert announced == {"value.$.l[*].x": "pii_key_1"}
+        found = json.loads(row.value)
+        assert crypto.decrypt_json(found, KEYS, "value", announced) == document
+        data = json.dumps(document["a"], ensure_ascii=False, separators=(",", ":")).encode()
+        place = f"customers\x000\x00{offset}\x00value.$.a\0"
+        made = box(bytes.fromhex(KEY), "pii_key_2", place, "value.$.a", data)
+        assert found["a"].split(":")[2] == base64.b64encode(made).decode()
+
+
+@pytest.mark.parametrize("where", ["header", "field"])
+def test_a_whole_value_key_and_header(session: Any, where: str) -> None:
+    rules = "; ".join(
+        f"encrypt {part} with pii_key_1 id in {where}" for part in ("value", "key", "headers.h")
+    )
+    values = ["{}", "no JSON, ünd\0"]
+    inputs = [Input(value, "k", (("h", b"\xff"),), offset=at) for at, value in enumerate(values)]
+    found = apply(session, rules, *inputs, value_format="binary", key_format="binary")
+    for value, row in zip(values, found, strict=True):
+        ids = crypto.announced_in(row.headers)
+        assert set(ids) == ({"value", "key", "headers.h"} if where == "header" else set())
+        for path, data, plain in (
+            ("value", row.value if where == "header" else row.value.encode(), value.encode()),
+            ("key", row.key, b"k"),
+            ("headers.h", row.headers[0][1], b"\xff"),
+        ):
+            assert crypto.decrypt_value(data or b"", KEYS, path, ids.get(path)) == plain
+
+
+def test_no_key_and_iv_come_twice(session: Any) -> None:
+    rules = "encrypt value.$.a with pii_key_2; encrypt value.$.l[*] with pii_key_2; "
+    rules += "encrypt value.$.m.* with pii_key_2"
+    value = '{"a":"x","l":["x","x"],"m":{"p":"x","q":"x"}}'
+    inputs = [
+        Input(value, topic=topic, partition=partition, offset=offset)
+        for topic in ("t", "t1", "u")
+        for partition in (0, 1, 11)
+        for offset in (0, 1, 11, 111)
+    ]
+    texts = [text for row in apply(session, rules, *inputs) for text in fields(row.value)]
+    again = [text for row in apply(session, rules, *inputs) for text in fields(row.value)]
+    assert texts == again
+    salted = {base64.b64decode(text.split(":")[2])[1:29] for text in texts}
+    assert len(salted) == len(texts) == 5 * len(inputs)
+    # Another text at the same place, as of a topic that was made anew.
+    (row,) = apply(session, rules, value.replace('"x"', '"y"'))
+    assert salted.isdisjoint(
+        base64.b64decode(text.split(":")[2])[1:29] for text in fields(row.value)
+    )
+
+
+def fields(value: str) -> list[str]:
+    document = json.loads(value)
+    return [document["a"], *document["l"], *document["m"].values()]
+
+
+def test_what_was_changed_moved_or_has_another_key_is_not_read(session: Any) -> None:
+    (row,) = apply(session, "encrypt value.$.a with pii_key_2", '{"a":"secret"}')
+    text = json.loads(row.value)["a"]
+    assert crypto.decrypt_field(text, KEYS, "value.$.a") == "secret"
+    data = bytearray(base64.b64decode(text.split(":")[2]))
+    for at in range(len(data)):
+        data[at] ^= 1
+        with pytest.raises(DecryptError):
+            crypto.decrypt_field(
+                f"cw1:pii_key_2:{base64.b64encode(data).decode()}", KEYS, "value.$.a"
+            )
+        data[at] ^= 1
+    other = Keys({"pii_key_2": KEY[:-1] + "8"})
+    for keys, path, changed in (
+        (KEYS, "value.$.b", text),
+        (other, "value.$.a", text),
+        (Keys({}), "value.$.a", text),
+        (KEYS, "value.$.a", text.replace("pii_key_2", "pii_key_1")),
+        (KEYS, "value.$.a", "cw1:pii_key_2:zz"),
+    ):
+        with pytest.raises(DecryptError) as caught:
+            crypto.decrypt_field(changed, keys, path)
+        assert "secret" not in str(caught.value)
+        assert KEY not in str(caught.value)
+
+
+def test_plans_hold_no_secret(session: Any) -> None:
+    rules = (
+        "mask value.$.a; hash value.$.l[*] with pepper; tokenise value.$.b with tok;"
+        " encrypt value.$.c with pii_key_1; encrypt value.$.d with pii_key_2; drop headers.h;"
+        " drop record where value.$.e is 1"
+    )
+    prepared = prepare(session, rules_of(rules))
+    assert prepared.replaces == {"value", "headers"}
+    plans = prepared.apply(rows_of(session, prepared, []))._jdf.queryExecution().toString()
+    for secret in SECRETS.values():
+        assert secret not in plans
+    assert "secrets" in plans
