@@ -38,15 +38,15 @@ class TransformKeys(Keys):
     value_format: Format | None = key(
         "value.format",
         None,
-        "What values are: `json`, `avro`, `protobuf`, `string` or `binary`. Default: `binary`, for"
-        " rules `json`.",
+        "What values are: `json`, `string` or `binary` (`avro` and `protobuf` are refused in this"
+        " version). Default: `binary`, for rules `json`.",
     )
     key_format: Format = key("key.format", "binary", "What keys are, likewise.")
     value_schema: Text | None = key(
         "value.schema",
         None,
         "Spark DDL, such as `id BIGINT, name STRING`: the value is a struct of these columns, not"
-        " text. For Avro and Protobuf, what is read of the writer's schema.",
+        " text.",
     )
     key_schema: Text | None = key("key.schema", None, "The same of keys.")
     on_error: Annotated[Literal["stop", "dead-letter"], BeforeValidator(word)] = key(
@@ -62,7 +62,7 @@ class TransformKeys(Keys):
     )
     lanes: Count = key("lanes", 1, "How many lanes share the partitions of its topics.")
     registry_url: Text | None = key(
-        "registry.url", None, "Schema registry (http or https), for `avro` and `protobuf`."
+        "registry.url", None, "Schema registry (http or https), for `avro` and `protobuf` to come."
     )
     registry_username: Text | None = key("registry.username", None, "Who asks it.")
     registry_password: str | None = key("registry.password", None, "Their password.")

@@ -73,7 +73,7 @@ def test_what_is_plain_is_for_all_flows_and_a_flow_beats_it(tmp_path: Path) -> N
 
 def test_everything_can_be_said(tmp_path: Path) -> None:
     text = PII + (
-        "A->B.causeway.transform.pii.value.format = Avro\n"
+        "A->B.causeway.transform.pii.value.format = JSON\n"
         "A->B.causeway.transform.pii.key.format = json\n"
         "A->B.causeway.transform.pii.value.schema = id BIGINT, tags ARRAY<STRING>\n"
         "A->B.causeway.transform.pii.key.schema = id BIGINT\n"
@@ -86,7 +86,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     )
     settings = load(tmp_path, text, PASSWORD="hunter22", KEY="swordfish")
     (transform,) = settings.links[0].transforms
-    assert (transform.value_format, transform.key_format) == ("avro", "json")
+    assert (transform.value_format, transform.key_format) == ("json", "json")
     assert transform.value_schema == "id BIGINT, tags ARRAY<STRING>"
     assert transform.key_schema == "id BIGINT"
     assert transform.dead_letters == "__causeway.A.B.pii.dead-letters"
@@ -225,7 +225,11 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
         ),
         (
             PII + "A->B.causeway.transform.pii.value.format = avro",
-            "A->B.causeway.transform.pii.value.format (line 8): needs"
+            "A->B.causeway.transform.pii.value.format (line 8): avro cannot be read in this",
+        ),
+        (
+            PII + "A->B.causeway.transform.pii.registry.username = ann",
+            "A->B.causeway.transform.pii.registry.username (line 8): needs"
             " causeway.transform.pii.registry.url",
         ),
         (
