@@ -1,76 +1,254 @@
-"""A stage on a real Spark, between workers that talk to a lane that is not there."""
+"""Stages on a real Spark, between workers that talk to a lane that is not there.
+
+One Spark serves all tests, with its event log on: at the end no byte of a value or a secret is in
+it, nor in what Spark printed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from causeway.config.settings import Secret, TransformSettings
 from causeway.daemon.spark.context import Spark
-from causeway.relay.control import SECRET_VARIABLE, new_secret
-from causeway.transform.rows import INPUT
-from causeway.transform.stage import run_stage
-from tests.harness.stage import FakeLane, Running, batch_of, chunk_of, read
+from causeway.daemon.spark.stages import Stages
+from causeway.filters import compile_patterns
+from causeway.relay.control import new_secret
+from causeway.transform.analysis import prepare
+from causeway.transform.channel import Outcome
+from causeway.wire.plain_records import PlainRecord
+from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
 pytestmark = pytest.mark.integration
 
 SECRET = new_secret()
-UNROUTED = (
-    "CAST(NULL AS string) AS topic, CAST(NULL AS int) AS `partition`, offset, timestamp, key, "
-    "value, headers"
-)
+PEPPER = "Tw3lve-Zebras"
+PRIVATE = b"Pr1vate"  # stands in values
 
 
-class Select:
-    """A transform with its hidden columns written out by hand."""
+class World:
+    """One Spark, its stages, and what they said."""
 
-    def __init__(
-        self, columns: str = UNROUTED, where: str = "true", source: str = "", more: str = ""
-    ) -> None:
-        self.input = INPUT + more
-        self._columns = f"_chunk, _mark, _reason, 0L AS _seen, {columns}"
-        self._source, self._where = source or "{records}", where
+    def __init__(self, folder: Path) -> None:
+        self.log = folder
+        conf = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.dir": folder.as_uri(),
+        }
+        self.spark = Spark(conf, 1, SECRET, on_lane_ended=lambda *_: None, staged=3)
+        self.spark.start()
+        self.ended: list[tuple[str, str]] = []
+        self.stages = Stages(self.spark, lambda *said: self.ended.append(said), prepare)
 
-    def apply(self, records: Any) -> Any:
-        return records.sparkSession.sql(
-            f"SELECT {self._columns} FROM {self._source} "
-            f"WHERE _mark IS NOT NULL OR ({self._where})",
-            records=records,
+    def launch(self, key: str, sql: str, lane: FakeLane, **fields: Any) -> None:
+        secrets = {"pepper": Secret(PEPPER)}
+        topics = compile_patterns("t")
+        transform = TransformSettings(
+            name="pii", topics=topics, sql=sql, secrets=secrets, place="test", **fields
         )
+        self.stages.launch(key, transform, lane.address)
+        lane.meet()
+
+    def reasons(self, key: str) -> list[str]:
+        return [reason for name, reason in self.ended if name == key]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Spark]:
-    spark = Spark({}, 1, SECRET, on_lane_ended=lambda *_: None, staged=3)
-    spark.start()
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("events"))
     try:
-        yield spark
+        yield world
     finally:
-        spark.stop()
+        world.stages.stop_all()
+        world.spark.stop()
 
 
 @pytest.fixture
-def session(spark: Spark) -> Any:
-    return spark.session
-
-
-@pytest.fixture
-def lane() -> Iterator[FakeLane]:
-    lane = FakeLane(SECRET, {"pepper": "s3cret-pepper"})
+def lane(world: World, request: pytest.FixtureRequest) -> Iterator[FakeLane]:
+    lane = FakeLane(SECRET, {"pepper": PEPPER})
     try:
         yield lane
     finally:
+        world.stages.stop(request.node.name)
         lane.close()
 
 
-def test_rows_that_a_query_keeps_come_back_as_batches(session: Any, lane: FakeLane) -> None:
-    query = Select(where="value != 'b'")
-    stage = Running(run_stage, session, query, lane.address, SECRET_VARIABLE, "k", "1")
-    stage.start()
-    lane.meet()
-    lane.send(chunk_of(1, batch_of([b"a", b"b", b"c"])))
+@pytest.fixture
+def key(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+def test_chunks_come_back_in_order_without_what_a_query_drops(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    """From three partitions, some of them with nothing left, also more than fits on its way."""
+    world.launch(key, "SELECT * FROM records WHERE substr(value, 1, 1) != X'64'", lane)
+    chunks, at = [], [0, 0, 0]
+    for number in range(60):
+        kinds = [b"drop", b"keep"] if number % 4 else [b"drop"]
+        values = [kinds[i % len(kinds)] + bytes(number * 40) for i in range(number * 10 + 1)]
+        partition = number % 3
+        batch = batch_of(values, first=at[partition], codec=number % 5)
+        at[partition] = batch.next
+        chunks.append(chunk_of(number, batch, partition=partition))
+    lane.send(*chunks)
+    for chunk, outcome in zip(chunks, lane.take(60), strict=True):
+        assert outcome.number == chunk.number
+        assert outcome.records_in == chunk.batches[0].records
+        assert outcome.records_out + outcome.dropped == outcome.records_in
+        kept = chunk.number * 10 // 2 if chunk.number % 4 else 0
+        assert len(list(read(outcome))) == outcome.records_out
+        assert outcome.records_out in {kept, kept + chunk.number % 2}
+        for output in outcome.outputs:
+            assert output.batch.next == chunk.next
+
+
+def test_records_without_a_transform_for_their_parts_are_the_same(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    world.launch(key, "SELECT * FROM records", lane)
+    records = [
+        PlainRecord(0, 1_700_000_000_123, b"key", PRIVATE, [("h", b"1"), ("h", None), ("", b"")]),
+        PlainRecord(1, -1, None, None, []),
+        PlainRecord(2, 0, b"", b"", [("ü", bytes(2000))]),
+        PlainRecord(3, 2**50, b"\xff\x00", bytes(range(256)) * 40_000, []),
+    ]
+    lane.send(chunk_of(1, batch_of(records)))
     (outcome,) = lane.take(1)
-    assert [record.value for record in read(outcome)] == [b"a", b"c"]
+    assert list(read(outcome)) == records
+
+
+def test_one_record_becomes_many_on_other_topics(world: World, lane: FakeLane, key: str) -> None:
+    sql = """
+        SELECT concat('to-', word) AS topic, length(word) AS partition,
+            encode(word, 'UTF-8') AS value
+        FROM records LATERAL VIEW OUTER explode(split(value, ' ')) AS word
+    """
+    world.launch(key, sql, lane, value_format="string")
+    lane.send(chunk_of(1, batch_of([b"a bb a", None, b"a"])))
+    (outcome,) = lane.take(1)
+    found = {
+        (output.topic, output.partition): list(read(Outcome(1, (output,))))
+        for output in outcome.outputs
+    }
+    assert [record.offset for record in found["to-a", 1]] == [0, 0, 2]
+    assert [record.value for record in found["to-bb", 2]] == [b"bb"]
+    assert (outcome.records_in, outcome.dropped) == (3, 0)
+
+
+def test_secrets_reach_a_query(world: World, lane: FakeLane, key: str) -> None:
+    sql = "SELECT encode(sha2(concat(secrets.pepper, value), 256), 'UTF-8') AS value FROM records"
+    world.launch(key, sql, lane, value_format="string")
+    lane.send(chunk_of(1, batch_of([PRIVATE])))
+    (outcome,) = lane.take(1)
+    expected = hashlib.sha256(PEPPER.encode() + PRIVATE).hexdigest().encode()
+    assert [record.value for record in read(outcome)] == [expected]
+
+
+def test_what_cannot_be_read_comes_back_with_a_reason(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    sql = "SELECT to_json(value) AS value FROM records"
+    world.launch(key, sql, lane, value_format="json", value_schema="a int")
+    lane.send(chunk_of(1, batch_of([b'{"a": 1}', b"no " + PRIVATE, b'{"a": 2}'])))
+    (outcome,) = lane.take(1)
+    assert [refusal.offset for refusal in outcome.refused] == [1]
+    assert PRIVATE.decode() not in outcome.refused[0].reason
+    assert [record.value for record in read(outcome)] == [b'{"a":1}', b'{"a":2}']
+
+
+def test_values_of_many_megabytes(world: World, lane: FakeLane, key: str) -> None:
+    world.launch(key, "SELECT * FROM records", lane)
+    values = [bytes([i]) * 8_000_000 for i in range(8)]
+    for i, value in enumerate(values):
+        lane.send(chunk_of(i, batch_of([b"small", value, b"small"], first=i * 3, codec=4)))
+    for value, outcome in zip(values, lane.take(8), strict=True):
+        assert [record.value for record in read(outcome)] == [b"small", value, b"small"]
+
+
+def test_a_single_record_does_not_wait_for_others(world: World, lane: FakeLane, key: str) -> None:
+    """Nor where a query holds Python functions, before which Spark collects rows as well."""
+    from pyspark.sql.functions import udf
+
+    world.spark.session.udf.register("twice", udf(_twice, "binary", useArrow=True))
+    world.launch(key, "SELECT * FROM records", lane)
+    for number in range(20):
+        lane.send(chunk_of(number, batch_of([b"v"], first=number)))
+        assert [record.offset for record in read(*lane.take(1))] == [number]
+
+
+def _twice(value: bytes | None) -> bytes | None:
+    return None if value is None else value * 2
+
+
+def test_a_lane_that_hangs_up_ends_its_stage_in_order(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    world.launch(key, "SELECT * FROM records", lane)
+    lane.send(chunk_of(1, batch_of([b"v"] * 5000)))  # nobody waits for what becomes of it
     lane.hang_up()
-    assert stage.ended() is None
+    lane.meet()
+    assert world.reasons(key) == [""]
+    lane.send(chunk_of(1, batch_of([b"v"])))
+    lane.take(1)
+    assert len({greeting.attempt for greeting in lane.greetings}) == 2
+
+
+def test_a_query_that_throws_is_there_again_soon_and_says_no_more_than_the_kind_of_error(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    world.launch(
+        key,
+        "SELECT encode(CAST(CAST(value AS int) AS string), 'UTF-8') AS value FROM records",
+        lane,
+        value_format="string",
+    )
+    lane.send(chunk_of(1, batch_of([b"1", b"12x3"])))
+    lane.until(lambda: lane.deaths == 1)
+    lane.meet()
+    (reason,) = world.reasons(key)
+    assert "CAST_INVALID_INPUT" in reason
+    assert "12x3" not in reason
+    lane.send(chunk_of(2, batch_of([b"7"])))
+    (outcome,) = lane.take(1)
+    assert [record.value for record in read(outcome)] == [b"7"]
+
+
+@pytest.mark.parametrize("end", ["source", "sink"])
+def test_a_worker_that_is_killed_comes_back(
+    world: World, lane: FakeLane, key: str, end: str
+) -> None:
+    world.launch(key, "SELECT * FROM records", lane)
+    os.kill(lane.process(end), signal.SIGKILL)
+    lane.until(lambda: lane.deaths == 1)
+    lane.meet()
+    lane.send(chunk_of(2, batch_of([b"7"])))
+    lane.take(1)
+    assert len(world.reasons(key)) == 1
+
+
+def test_a_stage_that_is_stopped_stays_away(world: World, lane: FakeLane, key: str) -> None:
+    world.launch(key, "SELECT * FROM records", lane)
+    world.stages.stop(key)
+    lane.until(lambda: lane.deaths == 1)
+    assert world.reasons(key) == []
+
+
+def test_z_nothing_of_records_and_secrets_is_in_spark_s_event_log(world: World) -> None:
+    """Runs last, over all that the others did."""
+    world.stages.stop_all()
+    world.spark.stop()
+    (log,) = world.log.iterdir()
+    content = log.read_bytes()
+    assert b"mapInArrow" in content or b"MapInArrow" in content
+    assert PRIVATE not in content
+    assert PEPPER.encode() not in content
+    assert SECRET.encode() not in content

@@ -10,21 +10,19 @@ from typing import Any, Protocol
 
 from causeway.errors import CausewayError
 from causeway.transform.rows import SECRETS
+from causeway.transform.session import STREAMING
 from causeway.transform.sink_worker import SinkWorker
 from causeway.transform.source_worker import SourceWorker
 from causeway.transform.worker import Lane
 
-_ROWS = 256
-# Without each of them rows stay where they are until more follow; see docs/decisions/0012.
+# For the context; without each of them rows stay where they are until more follow. What a session
+# needs for that is session.STREAMING.
 CONTEXT = {
     "spark.python.udf.pipelined.enabled": "true",
     "spark.buffer.size": "4096",
 }
-SESSION = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS),
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
-    "spark.sql.execution.python.udf.buffer.size": "4096",
-}
+_ROWS = int(STREAMING["spark.sql.execution.arrow.maxRecordsPerBatch"])
+_LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
@@ -49,17 +47,36 @@ def run_stage(
     nothing of what is in records."""
     from pyspark.sql.types import StructType
 
+    _quiet()
     given = prepared.input
     schema = StructType.fromDDL(given) if isinstance(given, str) else given
     secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
     lane = Lane(key, attempt, address, secret_variable)
+
+    def query(levels: int) -> Any:
+        source = SourceWorker(lane, secrets, push=levels * _ROWS)
+        return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
+
     try:
-        rows = session.range(0, 1, 1, 1)
-        rows = rows.mapInArrow(SourceWorker(lane, secrets, push=_ROWS), schema)
-        rows = prepared.apply(rows).mapInArrow(SinkWorker(lane), _DRAIN)
-        rows.write.format("noop").mode("overwrite").save()
+        rows = query(1)
+        plan = rows._jdf.queryExecution().executedPlan().toString()
+        if collecting := len(_LEVEL.findall(plan)):
+            rows = query(1 + collecting)
+        rows.mapInArrow(SinkWorker(lane), _DRAIN).write.format("noop").mode("overwrite").save()
     except Exception as error:
         raise CausewayError("transform", key, explain(error)) from None
+
+
+def _quiet() -> None:
+    """PySpark logs what it raises, and Spark's errors quote what is in records."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).addFilter(_nothing)
+
+
+def _nothing(_: object) -> bool:
+    return False
 
 
 def explain(error: Exception) -> str:

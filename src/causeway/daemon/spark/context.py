@@ -359,10 +359,10 @@ def _forget_gateway() -> None:
 def _complete(
     conf: Mapping[str, str], lanes: int | None, secret: str, staged: int = 0
 ) -> dict[str, str]:
-    local = {**_LOCAL_DEFAULTS, **(stages.LOCAL_DEFAULTS if staged else {})}
-    complete = {**_DEFAULTS, **(local if is_local(conf) else {}), **conf}
+    complete = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(conf) else {})}
     if staged:
-        complete |= stages.settings()
+        complete |= {**stages.DEFAULTS, **(stages.LOCAL_DEFAULTS if is_local(conf) else {})}
+    complete |= {**conf, **(stages.SETTINGS if staged else {})}
     if is_local(conf):
         slots = (lanes or 1) + staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))

@@ -26,16 +26,14 @@ _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched a
 # A lane that looks for the record that throws has its stage die for each half of a chunk.
 _QUICK = 32  # so often the first pause is not made longer
 _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
+# Spark's own errors quote what is in records.
+DEFAULTS = {"spark.log.level": "FATAL"}
 # Records go through the JVM here: it is worth to compile well what it runs for weeks.
 LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xms64m",
 }
-
-
-def settings() -> dict[str, str]:
-    """What Spark must be started with where there are transforms."""
-    return {**stage.CONTEXT, **stage.SESSION}
+SETTINGS = stage.CONTEXT  # whatever the file says
 
 
 class Stages:
