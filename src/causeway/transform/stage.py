@@ -10,18 +10,18 @@ from typing import Any, Protocol
 
 from causeway.errors import CausewayError
 from causeway.transform.rows import SECRETS
-from causeway.transform.session import STREAMING
+from causeway.transform.session import RUNNING
 from causeway.transform.sink_worker import SinkWorker
 from causeway.transform.source_worker import SourceWorker
 from causeway.transform.worker import Lane
 
 # For the context; without each of them rows stay where they are until more follow. What a session
-# needs for that is session.STREAMING.
+# needs for that is session.RUNNING.
 CONTEXT = {
     "spark.python.udf.pipelined.enabled": "true",
     "spark.buffer.size": "4096",
 }
-_ROWS = int(STREAMING["spark.sql.execution.arrow.maxRecordsPerBatch"])
+_ROWS = int(RUNNING["spark.sql.execution.arrow.maxRecordsPerBatch"])
 _LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
