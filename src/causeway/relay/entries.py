@@ -6,7 +6,7 @@ value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets"
         "last_timestamp": …, "gone_at": …, "written_at": …}
 key    {"offsets": "orders", "partition": 3}           its first outlet's; the key of another one's
                                                        has "to": [topic, partition] as well
-value  {"v": 1, "producer_id": …, "points": […], "first": …}       breaks of its offset map
+value  {"v": 1, "producer_id": …, "points": […], "since": …}       breaks of its offset map
 key    {"task": "checkpoints"}
 value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
 key    {"transform": "pii"}
@@ -85,14 +85,14 @@ class LeaseRecord:
 class OffsetMapRecord:
     """The breaks of one outlet's offset map, for its producer id's life. It may be old, or missing:
     the outlet's own pair is true, and what lies between can be looked up. `to`: the target
-    partition, None for a partition's first outlet. `first`: see OffsetMap."""
+    partition, None for a partition's first outlet. `since`: see OffsetMap."""
 
     topic: str
     partition: int
     producer_id: int
     points: tuple[Pair, ...]
     to: TopicPartition | None = None
-    first: bool = False
+    since: int | None = None
 
     @property
     def source(self) -> TopicPartition:
@@ -162,7 +162,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "v": VERSION,
             "producer_id": entry.producer_id,
             "points": offset_map.encode(entry.points),
-            "first": entry.first,
+            "since": entry.since,
         }
     elif isinstance(entry, TaskRecord):
         key = {"task": entry.name}
@@ -238,7 +238,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 producer_id=fields["producer_id"],
                 points=tuple(offset_map.decode(fields["points"])),
                 to=_to(name),
-                first=fields.get("first", False),  # older ones lack it
+                since=fields.get("since"),  # older ones lack it
             )
         if "task" in name:
             return TaskRecord(

@@ -62,10 +62,10 @@ class Span(NamedTuple):
 class OffsetMap:
     """Of one source partition and one target partition that it feeds. Not thread-safe.
 
-    `multiplied`: one source record may have become several. `first`: nothing of the source
-    partition lies in the target before the first point. `changed`: more than its end has moved
-    since the owner last set this to False. `rewinds`: how often what it had said of some offsets
-    was true no more.
+    `multiplied`: one source record may have become several. `since`: of the source offsets from
+    there on nothing went to the target before the first point; None: not known. `changed`: more
+    than its end has moved since the owner last set this to False. `rewinds`: how often what it had
+    said of some offsets was true no more.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class OffsetMap:
         *,
         most: int = MOST_POINTS,
         multiplied: bool = False,
-        first: bool = False,
+        since: int | None = None,
     ) -> None:
         self._points: list[Pair] = []
         self._most = most
         self._multiplied = multiplied
-        self.first = first
+        self.since = since
         self.rewinds = 0
         for point in points:
             self.add(point)
@@ -89,12 +89,6 @@ class OffsetMap:
     def points(self) -> Sequence[Pair]:
         """In order; the last one is how far the mirror has come."""
         return self._points
-
-    @property
-    def whole(self) -> bool:
-        """It reaches back to the mirror's very first record."""
-        points = self._points
-        return bool(points) and (self.first or points[0].target == points[0].sequence == 0)
 
     def add(self, point: Pair) -> None:
         """The mirror has come to `point`; what lies before the end of the map is old news."""
@@ -127,7 +121,8 @@ class OffsetMap:
         if len(points) < before:
             self.changed = True
             self.rewinds += 1
-            self.first &= bool(points)
+            if not points:
+                self.since = None
 
     def trim(self, log_start: int) -> None:
         """Forget what lies below the source's log start: nobody can ask for it."""
@@ -135,7 +130,7 @@ class OffsetMap:
         if first > 0:
             del self._points[:first]
             self.changed = True
-            self.first = False
+            self.since = None
 
     def place(self, source: int) -> int | Span | None:
         """The target offset of the first relayed record from source offset `source` or later.
@@ -150,7 +145,7 @@ class OffsetMap:
             return points[-1].target
         at = bisect_right(points, source, key=_SOURCE) - 1
         if at < 0:
-            return self.place(points[0].source) if self.whole else None
+            return self.place(points[0].source) if self._is_first_after(source) else None
         # What follows a stretch without records lies where the next one with records begins.
         while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
             at += 1
@@ -163,6 +158,12 @@ class OffsetMap:
         if source == span.start.source and not span.foreign:
             return span.start.target
         return span
+
+    def _is_first_after(self, source: int) -> bool:
+        """Whether what follows source offset `source` is the map's very first record."""
+        first = self._points[0]
+        whole = first.target == first.sequence == 0
+        return whole or (self.since is not None and source >= self.since)
 
     def _thin(self) -> None:
         """Drop a third of all: of the older three quarters, those with the closest neighbours."""

@@ -67,7 +67,7 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         replace(standing(3), written_at=1234),
         replace(LEASE, progress_lost=True, reached=7, written_at=1234),
         OFFSETS,
-        replace(OFFSETS, to=TopicPartition("A.paid", 1), first=True),
+        replace(OFFSETS, to=TopicPartition("A.paid", 1), since=17),
         TASK,
         replace(standing(3), gone_at=77, written_at=1234),
         replace(standing(3), transform="12ab", outlets=(outlet(), ROUTED), written_at=1234),

@@ -139,7 +139,7 @@ def _relay(draw: st.DrawFn, it: Mirror, *, multiplied: bool, foreign: bool) -> N
     pair = pair._replace(sequence=start)
     outlet = OutletState.of(_outlet(pair))
     it.most = draw(st.sampled_from([3, 6, 1000]))
-    it.known = OffsetMap([pair], most=it.most, multiplied=multiplied, first=True)
+    it.known = OffsetMap([pair], most=it.most, multiplied=multiplied, since=0)
     while left:
         count = draw(st.integers(1, len(left)))
         now, left = left[:count], left[count:]
@@ -181,7 +181,7 @@ def _report(draw: st.DrawFn, it: Mirror, outlet: OutletState, multiplied: bool) 
     trace = outlet.trace()
     if what == "another driver":
         points = decode(encode(it.known.points))
-        it.known = OffsetMap(points, most=it.most, multiplied=multiplied, first=True)
+        it.known = OffsetMap(points, most=it.most, multiplied=multiplied, since=0)
     for point in trace.breaks if what == "all" else ():
         it.known.add(point)
     it.known.reach(outlet.pair)
@@ -240,3 +240,17 @@ def test_one_dropped_and_one_doubled_are_not_two_that_stay() -> None:
     assert OffsetMap(points).place(1) == 1
     span = OffsetMap(points, multiplied=True).place(1)
     assert span == Span(*points), "it has to be looked up"
+
+
+def test_what_comes_before_the_first_record_of_an_outlet() -> None:
+    """It began to be fed at source offset 70, where others had written 30 records. Whether an
+    earlier transform fed it from below 50 is not known."""
+    points = [Pair(70, 30, 0), Pair(90, 50, 20)]
+    known = OffsetMap(points, since=50)
+    assert (known.place(69), known.place(50), known.place(49)) == (30, 30, None)
+    assert OffsetMap(points).place(69) is None
+    known.trim(80)
+    assert known.place(60) == 30, "the first point stays"
+    known = OffsetMap([*points, Pair(200, 300, 20)], since=50)
+    known.trim(100)
+    assert known.place(60) is None, "nobody remembers what was there"

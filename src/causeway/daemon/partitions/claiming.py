@@ -118,6 +118,7 @@ class Claimer:
             decisions = self._look_behind(decisions, places, alone_in_s, found)
         rows: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
+        never_fed: set[TopicPartition] = set()
         turns: list[tuple[MirroredTopic, GoByKey]] = []
         for topic, partition, decided in decisions:
             at = TopicPartition(topic.source, partition)
@@ -151,7 +152,10 @@ class Claimer:
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
                     begins.append((topic, partition, begin))
-        begun, turned = self._claim(begins, places), self._turn(turns, places)
+                    known_before = at in copied or self._leadership.progress_lost
+                    if progress is None and decided is begin and not known_before:
+                        never_fed.add(at)
+        begun, turned = self._claim(begins, places, never_fed), self._turn(turns, places)
         rows += [*begun, *turned]
         for row in rows:
             row.progress = routing.among_others(row.progress, led)
@@ -260,7 +264,9 @@ class Claimer:
         self,
         begins: Sequence[tuple[MirroredTopic, int, Begin]],
         places: Mapping[TopicPartition, Offsets],
+        never_fed: Collection[TopicPartition],
     ) -> list[Row]:
+        """`never_fed`: of these nothing has been mirrored before."""
         if not begins:
             return []
         producers = self._producers(sum(len(begin.targets) for _, _, begin in begins))
@@ -275,8 +281,9 @@ class Claimer:
                 self._link,
                 transform=self._transforms.identity_of(topic.source),
             )
-            begun = offset_maps_of(progress, {})
             first = progress.position
+            since = 0 if progress.source in never_fed else first
+            begun = offset_maps_of(progress, {}, since=since if progress.transform else None)
             rows.append(Row(topic=topic, progress=progress, first=first, maps=begun, begun=True))
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows

@@ -140,10 +140,17 @@ class Row:
 
     def grow(self, progress: Progress) -> list[Entry]:
         """It has more outlets in `progress`. What has to be written before a lane sends to them."""
-        known = offset_maps_of(progress, {}, before=self.progress.outlets)
+        known = offset_maps_of(progress, {}, since=self._since())
         self.progress = progress
         self.maps = {**known, **self.maps}
         return [progress, *self.map_records()]
+
+    def _since(self) -> int | None:
+        """The source offset from which on all was sent by this claim, as far as is known."""
+        first = self.maps.get(place_of(self.progress.outlets[0]))
+        if first is None or not first.points:
+            return None
+        return first.points[0].source if first.since is None else first.since
 
     @property
     def rewinds(self) -> int:
@@ -159,7 +166,7 @@ class Row:
                 producer_id=outlet.producer_id,
                 points=tuple(known.points),
                 to=place_of(outlet) if index else None,
-                first=known.first,
+                since=known.since,
             )
             for index, outlet in enumerate(self.progress.outlets)
             if (known := self.maps.get(place_of(outlet))) is not None
@@ -261,20 +268,19 @@ def offset_maps_of(
     progress: Progress,
     records: Mapping[TopicPartition | None, OffsetMapRecord],
     *,
-    before: Sequence[Outlet] | None = None,
+    since: int | None = None,
 ) -> Maps:
     """What is known of where its records went. `records`: what an earlier leader has left of that;
-    `before`: the outlets that the partition had until now, None where all were there. Empty where
-    offsets can't be mapped: keys decide, or there are no sequences."""
+    `since`: see OffsetMap, of those of which there is nothing. Empty where offsets can't be
+    mapped: keys decide, or there are no sequences."""
     if len(progress.outlets) > 1 and progress.transform is None:
         return {}
-    fed = None if before is None else {place_of(outlet) for outlet in before}
     return {
         place_of(outlet): _map_of(
             outlet,
             records.get(place_of(outlet) if index else None),
             multiplied=progress.transform is not None,
-            first=fed is not None and place_of(outlet) not in fed,
+            since=since,
         )
         for index, outlet in enumerate(progress.outlets)
         if outlet.producer_id >= 0
@@ -282,7 +288,7 @@ def offset_maps_of(
 
 
 def _map_of(
-    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, first: bool
+    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, since: int | None
 ) -> OffsetMap:
     if record is not None and record.producer_id != outlet.producer_id:
         record = None
@@ -290,7 +296,7 @@ def _map_of(
         () if record is None else record.points,
         most=_MOST_POINTS if multiplied else MOST_POINTS,
         multiplied=multiplied,
-        first=first if record is None else record.first,
+        since=since if record is None else record.since,
     )
     found.reach(outlet.pair)
     found.changed = False

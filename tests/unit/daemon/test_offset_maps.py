@@ -1,0 +1,100 @@
+"""Offset maps of partitions with one or several outlets, as a link keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causeway.daemon.partitions.registry import Feed, Registry
+from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay.messages import Outlet, Trace
+from causeway.relay.progress import Deletion, OffsetMapRecord
+from tests.unit.daemon.test_rows import outlet, row, says
+
+SOURCE = TopicPartition("orders", 0)
+OWN, PAID = TopicPartition("A.orders", 0), TopicPartition("A.paid", 2)
+
+
+def paid(pair: Pair, producer_id: int = 2) -> Outlet:
+    update = {"topic": "A.paid", "partition": 2, "producer_id": producer_id, "pair": pair}
+    return outlet(0).model_copy(update=update | {"routed": "paid"})
+
+
+def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
+    it = row(State.RUNNING)
+    it.progress = replace(it.progress, transform="12ab", outlets=outlets)
+    it.maps = offset_maps_of(it.progress, {}, since=since)
+    return it
+
+
+def hear(it: Row, *outlets: Outlet, traces: tuple[Trace, ...]) -> None:
+    said = says(State.RUNNING, 100)
+    update = {"outlets": outlets, "traces": traces}
+    it.hear(replace(said, report=said.report.model_copy(update=update)))
+
+
+def test_each_outlet_is_told_of_by_its_own_trace() -> None:
+    it = transformed(outlet(0), paid(Pair(10, 30, 0)))
+    mine, routed = outlet(0), paid(Pair(100, 36, 6))
+    mine = mine.model_copy(update={"pair": Pair(100, 40, 40)})
+    traces = (
+        Trace(breaks=(Pair(20, 8, 8),), newest=(99, 39)),
+        Trace(breaks=(Pair(50, 33, 3),), newest=(98, 35)),
+    )
+    hear(it, mine, routed, traces=traces)
+
+    assert it.maps[OWN].points == [Pair(0, 0, 0), Pair(20, 8, 8), Pair(100, 40, 40)]
+    assert it.maps[PAID].points == [Pair(10, 30, 0), Pair(50, 33, 3), Pair(100, 36, 6)]
+    assert it.newest == (99, 39), "for offset syncs: what the mirror itself has"
+    registry = Registry("A->B")
+    registry.add([it])
+    assert registry.place(Feed(SOURCE, PAID), [0, 100]) == {0: 30, 100: 36}
+    assert registry.end(Feed(SOURCE, PAID)) == 36
+    assert [m.target for m in registry.mirrored()] == [OWN]
+    assert [m.target for m in registry.fed()] == [OWN, PAID]
+
+    lost = (Trace(), Trace(resumed=Pair(50, 33, 3)))
+    hear(it, mine, paid(Pair(50, 33, 3)), traces=lost)
+    assert it.maps[PAID].points[-1] == Pair(50, 33, 3), "one outlet's target has lost some"
+    assert it.maps[OWN].points[-1] == Pair(100, 40, 40)
+    _, entries = registry.take_dirty()
+    assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} >= {PAID}
+
+
+def test_they_outlive_the_driver_and_are_valid_for_their_producer_ids() -> None:
+    it = transformed(outlet(0), paid(Pair(10, 30, 0)))
+    hear(it, outlet(0), paid(Pair(100, 36, 6)), traces=(Trace(), Trace()))
+    records = {record.to: record for record in it.map_records()}
+    assert records.keys() == {None, PAID}
+
+    again = offset_maps_of(it.progress, records)
+    assert {at: (m.points, m.since) for at, m in again.items()} == {
+        at: (m.points, m.since) for at, m in it.maps.items()
+    }
+    anew = replace(it.progress, outlets=(outlet(0), paid(Pair(100, 36, 0), producer_id=9)))
+    assert offset_maps_of(anew, records)[PAID].points == [Pair(100, 36, 0)]
+    by_key = replace(it.progress, transform=None)
+    assert offset_maps_of(by_key, records) == {}
+
+
+def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
+    """An earlier transform may have fed it, from below the claim."""
+    behind = outlet(0).model_copy(update={"pair": Pair(50, 20, 0)})
+    for since, known in ((0, 30), (50, None)):
+        it = transformed(behind, since=since)
+        entries = it.grow(replace(it.progress, outlets=(behind, paid(Pair(70, 30, 0)))))
+        assert entries[0] == it.progress
+        assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {None, PAID}
+        assert (it.maps[PAID].place(69), it.maps[PAID].place(50)) == (30, 30)
+        assert it.maps[PAID].place(49) == known
+
+
+def test_all_of_them_go_with_the_partition() -> None:
+    it = transformed(outlet(0), paid(Pair(10, 30, 0)))
+    registry = Registry("A->B")
+    registry.add([it])
+    entries = registry.set_aside([SOURCE])
+    assert [e for e in entries if isinstance(e, Deletion)] in (
+        [Deletion(source=SOURCE, of="offsets", to=to) for to in order]
+        for order in ((None, PAID), (PAID, None))
+    )
