@@ -33,7 +33,9 @@ class TransformKeys(Keys):
     python: Text | None = key(
         "python", None, "`module:function`: a function from DataFrame to DataFrame."
     )
-    rules: str | None = key("rules", None, "Rules for fields, in one list.")
+    rules: str | None = key(
+        "rules", None, "Rules for fields: see [their page](transform-rules.md)."
+    )
     rules_file: Text | None = key("rules.file", None, "A UTF-8 file that holds them.")
     value_format: Format | None = key(
         "value.format",

@@ -46,6 +46,10 @@ def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
 def _of_link(link: LinkSettings) -> Iterator[_Wanted]:
     control = link.control
     yield _Wanted(link.target_admin, link.progress_topic, f"progress of {link.name}")
+    for transform in link.transforms:
+        if transform.dead_letters is not None:
+            purpose = f"dead letters of {transform.name} of {link.name}, if there are any"
+            yield _Wanted(link.source_admin, transform.dead_letters, purpose)
     if control.emit_offset_syncs_enabled:
         on_source = control.offset_syncs_topic_location == "source"
         client = link.source_admin if on_source else link.target_admin

@@ -96,3 +96,16 @@ def test_what_is_switched_off_is_not_made(
 def test_offset_syncs_on_the_target(tmp_path: Path) -> None:
     found = planned(settings(tmp_path, "offset-syncs.topic.location = target"))
     assert ("B", "mm2-offset-syncs.A.internal", False) in found
+
+
+def test_dead_letters_stay_on_the_source(tmp_path: Path) -> None:
+    more = (
+        "A->B.topics = .*\nA->B.causeway.transforms = pii\n"
+        "A->B.causeway.transform.pii.topics = x\nA->B.causeway.transform.pii.sql = SELECT 1\n"
+        "A->B.causeway.transform.pii.on.error = dead-letter\n"
+        "A->B.causeway.transform.pii.dead.letter.topic = refused\n"
+    )
+
+    found = planned(settings(tmp_path, more))
+
+    assert [(alias, topic) for alias, topic, _ in found if "refused" in topic] == [("A", "refused")]
