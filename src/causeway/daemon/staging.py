@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from causeway.daemon.spark.stages import Stages
 
 _log = logging.getLogger("causeway.run")
+_DEATH_S = 3.0  # so long after a failed call a JVM may prove to be dead
 _TROUBLED_S = 60.0  # so long it is told why a stage has ended
 Prepare = Callable[[Any, TransformSettings], Any]
 
@@ -102,7 +103,7 @@ class Staging:
                 self._failure = error
                 return
             except Exception as error:
-                if spark is not self._spark or spark.death is not None:
+                if self._is_gone(spark):
                     return  # its successor checks the rest
                 _log.error("internal error", exc_info=error, extra={"transform": transform.name})
                 self._failure = CausewayError(
@@ -111,6 +112,15 @@ class Staging:
                 return
             self._checked.add(key)
             self._fleet.open([(transform.stage(), transform.settings.lanes)])
+
+    def _is_gone(self, spark: Spark) -> bool:
+        """Whether it has died, which shows a moment after its calls fail."""
+        until = time.monotonic() + _DEATH_S
+        while time.monotonic() < until:
+            if spark is not self._spark or spark.death is not None:
+                return True
+            time.sleep(0.05)
+        return False
 
     def _on_ended(self, key: str, reason: str) -> None:
         if reason:

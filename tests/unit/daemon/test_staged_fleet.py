@@ -259,6 +259,28 @@ def test_a_transform_that_cannot_be_used_ends_the_run_and_gets_no_partition(
     assert one.has() == {1, 2}
 
 
+def test_a_jvm_that_dies_over_a_check_leaves_it_to_the_next_one(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    dying, checked = Jvm(), threading.Event()
+
+    def prepare(session: Any, _: Any) -> None:
+        if not checked.is_set():
+            threading.Timer(0.1, lambda: setattr(dying, "death", "killed")).start()
+            checked.set()
+            raise OSError("connection refused")
+
+    staged = Staging([transform()], fleet, prepare)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00")])
+    staged.step(cast(Any, dying))
+    until(checked.is_set)
+    until(lambda: dying.death)
+    staged.step(cast(Any, dying))
+    staged.step(cast(Any, Jvm()))
+    until(one.has)
+
+
 def test_why_stages_fail_is_told_for_a_while(
     fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -86,6 +87,18 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
 def test_entries_survive_the_format(entry: Entry) -> None:
     key, value = progress.encode(entry, 1234)
     assert progress.decode(key, value) == entry
+
+
+def test_what_was_written_before_there_were_transforms_is_read() -> None:
+    key, value = progress.encode(standing(3), 1234)
+    assert value is not None
+    fields = json.loads(value)
+    del fields["transform"]
+    for each in fields["outlets"]:
+        del each["routed"]
+    assert progress.decode(key, json.dumps(fields).encode()) == replace(
+        standing(3), written_at=1234
+    )
 
 
 def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
