@@ -82,6 +82,15 @@ def test_another_transform_begins_behind_or_stops(before: str | None, now: str |
     assert "--adopt" in found.otherwise.reason
 
 
+def test_what_stopped_for_another_version_goes_on_by_the_earlier_one() -> None:
+    found = decide(TOPIC, 0, transformed(), BEGUN, LINK, NOBODY, transform="new")
+    assert isinstance(found, BeginBehind)
+    assert isinstance(found.otherwise, Stop)
+    stopped = transformed(state=State.STOPPED, reason=found.otherwise.reason)
+    again = decide(TOPIC, 0, stopped, BEGUN, LINK, NOBODY, transform="old")
+    assert again == GoOn(progress=stopped)
+
+
 def test_a_person_says_how_to_go_on_where_the_place_is_not_known() -> None:
     by_time = decide(TOPIC, 0, transformed(), replace(BEGUN, start=7), LINK, FROM, transform="new")
     adopting = decide(TOPIC, 0, transformed(), BEGUN, LINK, ADOPT, transform="new")

@@ -38,6 +38,7 @@ from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.progress import Progress
 
+_UNDER_WAY = "changed while records of the earlier version were under way"
 ACT = "start with --from TIMESTAMP or --adopt to go on"
 
 
@@ -200,9 +201,8 @@ def _begin_behind(
     else:
         what = "the transform" if progress.transform else "what was relayed"
         otherwise = Stop(
-            reason=f"{what} of {topic.source} changed while records of the earlier version were "
-            "under way: run once more with the earlier one, --until-caught-up, to end it in order, "
-            "or start with --from TIMESTAMP or --adopt"
+            reason=f"{what} of {topic.source} {_UNDER_WAY}: run once more with the earlier one, "
+            "--until-caught-up, to end it in order, or start with --from TIMESTAMP or --adopt"
         )
     return BeginBehind(progress=_with_ids(progress, topic), otherwise=otherwise)
 
@@ -263,7 +263,8 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
 
 
 def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
-    if progress.state is State.STOPPED:
+    # By the earlier version, what stopped only for a later one goes on.
+    if progress.state is State.STOPPED and _UNDER_WAY not in (progress.reason or ""):
         return progress.reason or "stopped"
     if anew := made_anew(progress, topic):
         return anew.format(progress.position)
