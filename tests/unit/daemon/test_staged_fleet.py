@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import TransformSettings
+from causeway.config.settings import RunSettings, TransformSettings
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes.fleet import Fleet
@@ -30,9 +30,8 @@ from causeway.relay.messages import (
     StageWanted,
     Transformed,
 )
-from tests.unit.daemon.test_fleet import Heard, Lane, assignment, fleet, heard, standing
+from tests.unit.daemon.test_fleet import Heard, Lane, assignment, standing
 
-__all__ = ["fleet", "heard"]
 PII = "A->B/pii@0123456789abcdef"
 KEY = ("A->B", "orders", 0)
 
@@ -41,6 +40,19 @@ KEY = ("A->B", "orders", 0)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleets, "GATHER_S", 0.0)
     monkeypatch.setattr(fleets, "REPORT_INTERVAL_S", 0.0)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def fleet(heard: Heard) -> Fleet:
+    """No lane falls silent here, however slow the machine is."""
+    fleet = Fleet(RunSettings(lease_s=600.0), {}, local=True)
+    fleet.attach("A->B", heard.hear, heard.wait)
+    return fleet
 
 
 def through(partition: int, stage: str = PII) -> Assignment:
