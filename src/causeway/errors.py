@@ -7,6 +7,7 @@
     ├── AuthorizationError        5   an ACL is missing
     ├── PrerequisiteError         6   Java, Spark or a package is missing or too old
     ├── PartitionsFailedError     7   the run ended with partitions that stopped or failed
+    ├── DecryptError              7   a key does not fit, or an encrypted text was changed
     ├── DivergedError             7   source and target no longer fit together; a person decides
     ├── BrokerError               8   a broker answered with another Kafka error code
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
@@ -114,6 +115,12 @@ class ProtocolError(CausewayError):
 
 
 class TooLargeError(ProtocolError):
+    exit_code = 7
+
+
+class DecryptError(CausewayError):
+    """A key does not fit, or what it is to decrypt was changed or moved. Holds nothing of it."""
+
     exit_code = 7
 
 

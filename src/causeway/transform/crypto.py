@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from causeway.errors import CausewayError
+from causeway.errors import DecryptError
 
 HEADER = "causeway-encrypted"
 PREFIX = "cw1:"
@@ -42,12 +42,6 @@ AES_BYTES = (16, 24, 32)
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"\[[0-9]+\]")
-
-
-class DecryptError(CausewayError):
-    """A field that the given keys cannot read, or that was changed. Holds no text of the field."""
-
-    exit_code = 7
 
 
 def is_hex(key: str) -> bool:

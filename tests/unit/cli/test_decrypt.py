@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +92,63 @@ def test_keys_that_are_none(
     assert run("--key-file", keys, "--input", "/nowhere/values") == 2
     monkeypatch.delenv("PII_KEY")
     assert run("--key-file", keys) == 2
+
+
+FILE = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+A->B.causeway.transforms = pii
+A->B.causeway.transform.pii.topics = customers
+A->B.causeway.transform.pii.value.format = json
+A->B.causeway.transform.pii.secret.pii_key_2 = ${env:PII_KEY}
+A->B.causeway.transform.pii.secret.pepper = no key of AES, but of a hash
+A->B.causeway.transform.pii.rules = encrypt value.$.a with pii_key_2
+"""
+
+
+@dataclass
+class Record:
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    key: bytes | None = b"k"
+    offset: int = 7
+    timestamp: int = 1
+
+
+def test_a_topic_with_the_keys_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PII_KEY", KEY)
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    box = TEXT.rpartition(":")[2]
+    records = [
+        Record(json.dumps({"a": TEXT}).encode(), [("h", b"\xff"), ("n", None)]),
+        Record(json.dumps({"a": box}).encode(), [("causeway-encrypted", b"pii_key_2 value.$.*")]),
+        Record(
+            base64.b64decode(WHOLE.rpartition(":")[2]),
+            [("causeway-encrypted", b"pii_key_2 value")],
+        ),
+        Record(None),
+    ]
+    asked = []
+
+    def read(client: Any, topic: str) -> Any:
+        asked.append((client.alias, topic))
+        return ((2, record) for record in records)
+
+    monkeypatch.setattr("causeway.cli.decrypt._records", read)
+    assert run(file, "--cluster", "B", "--topic", "A.customers") == 0
+    assert asked == [("B", "A.customers")]
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["value"] for one in found] == [{"a": "Ärger"}] * 3 + [None]
+    assert found[0]["headers"] == [["h", {"base64": "/w=="}], ["n", None]]
+    assert (found[0]["partition"], found[0]["offset"], found[0]["key"]) == (2, 7, "k")
+
+    records[:] = [Record(json.dumps({"b": TEXT}).encode())]
+    assert run(file, "--cluster", "B", "--topic", "A.customers") == 7
+    assert "value.$.b of A.customers-2 at offset 7" in capsys.readouterr().err
+    assert run(file, "--cluster", "C", "--topic", "A.customers") == 2
+    assert run(file, "--topic", "A.customers") == 2
