@@ -59,10 +59,10 @@ def test_exact_whatever_is_killed(
         "A->B.enabled = true",
         f"topics = {now}, {old}",
         "causeway.lease.ms = 3000",
-        "B.request.timeout.ms = 5000",
-        *lines(f"{now}", routed),
+        "B.producer.request.timeout.ms = 5000",
         "A->B.causeway.transforms = mixed, aged",
-        *lines(f"{old}", f"{routed}-old", "aged")[1:],
+        *lines(now, routed)[1:],
+        *lines(old, f"{routed}-old", "aged")[1:],
     )
     chance = random.Random(SEED)
     run = Running("run", file, directory=tmp_path)
@@ -74,13 +74,14 @@ def test_exact_whatever_is_killed(
             writing(source, now, 2, seed=SEED, pause_s=0.2) as writer,
             writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1, pause_s=0.2),
         ):
-            await_transformed(source, now, target, f"A.{now}", f"A.{routed}")
+            await_until(lambda: _holds(target, f"A.{routed}-old"), 300, "transformed records")
             until = time.monotonic() + FIRE_S
             while time.monotonic() < until:
                 act = chance.choice([act for act in ACTS if act not in done[-2:]])
                 done.append(act)
+                workers = await_until(run.workers, 120, "workers")
                 if act == "worker":
-                    _signal(chance.choice(await_until(run.workers, 120, "workers")))
+                    _signal(chance.choice(workers))
                 elif act == "jvm":
                     for process in run.processes():
                         if _is_java(process):
@@ -102,6 +103,10 @@ def test_exact_whatever_is_killed(
     assert writer.written > 500
     for topic, other in mirrors:
         assert_transformed(source, topic, target, f"A.{topic}", other)
+
+
+def _holds(target: KafkaTools, topic: str) -> bool:
+    return target.partition_count(topic) is not None and sum(target.offsets(topic).values()) > 0
 
 
 def _end(run: Running, act: str) -> None:
