@@ -239,10 +239,10 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
         (row,) = run(session, settings(f"SELECT {projection} FROM records"), values(b"v"))
         return None if row._reason is None else str(row._reason)
 
-    assert reason("-1 AS `partition`") == "its partition is negative"
+    assert reason("-1 AS `partition`") == "its partition is negative, or too large"
     assert reason("'a b' AS topic") == "its topic is no legal name"
     assert reason("CAST(NULL AS STRING) AS topic") is None
-    assert reason("-5 AS timestamp") == "its timestamp is null, or before 1970"
+    assert reason("-5 AS timestamp") == "its timestamp is null, or before 1970, or too late"
     nameless = "array(struct(CAST(NULL AS STRING) AS key, 'x' AS value)) AS headers"
     assert reason(nameless) == "a header has no key"
 
@@ -505,3 +505,32 @@ def test_rules_that_tokenise_go_through_python(session: Any) -> None:
     assert card != "4111111111111111"
     assert found[1].value is None
     assert found[2]._reason is not None
+
+
+_DIGITS = "CAST(value AS INT)"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT CAST({_DIGITS} AS STRING) AS value FROM records",
+        f"SELECT * FROM records WHERE {_DIGITS} >= 0",
+        f"SELECT key AS key, CAST(line AS STRING) AS value FROM records "
+        f"LATERAL VIEW OUTER explode(array({_DIGITS})) AS line",
+        f"SELECT CAST(explode(array({_DIGITS})) AS STRING) AS value FROM records",
+        f"WITH read AS (SELECT *, {_DIGITS} AS n FROM records) "
+        "SELECT CAST(n + 1 AS STRING) AS value FROM read WHERE n >= 0",
+        f"SELECT value AS value, CAST({_DIGITS} AS BIGINT) * 1000000000000000 AS timestamp "
+        "FROM records",
+        f"SELECT value AS value, {_DIGITS} * 2147483648L AS `partition` FROM records",
+    ],
+    ids=["projected", "condition", "lateral", "explode", "nested", "timestamp", "partition"],
+)
+def test_a_record_on_which_the_query_throws_is_refused_and_no_other(session: Any, sql: str) -> None:
+    """The job goes on; the reason says nothing of the record."""
+    rows = values(b"0", b"SECRET-7", b"99999", b"0")
+    found = run(session, settings(sql, value_format="string"), rows)
+    reasons = {row.offset: row._reason for row in found}
+    assert reasons[0] is None
+    assert reasons[3] is None
+    assert reasons[1] == "the transform fails on it"

@@ -80,9 +80,8 @@ class Catalyst:
         self._logical = getattr(jvm, f"{_CATALYST}.plans.logical")
         literal = self._expressions.Literal
         self.true = literal.TrueLiteral()
-        self._zero = literal.create(
-            0, getattr(jvm, "org.apache.spark.sql.types.DataTypes").IntegerType
-        )
+        self._types = getattr(jvm, "org.apache.spark.sql.types.DataTypes")
+        self._zero = literal.create(0, self._types.IntegerType)
 
     def seq(self, nodes: Sequence[Any]) -> Any:
         python = getattr(self._jvm, "org.apache.spark.api.python.PythonUtils")
@@ -97,6 +96,26 @@ class Catalyst:
     def null_unless(self, condition: Node, expression: Node) -> Node:
         null = self._expressions.Literal.create(None, expression.dataType())
         return self.if_(condition, expression, null)
+
+    def text(self, value: str) -> Node:
+        return self._expressions.Literal.create(value, self._types.StringType)
+
+    def tried(self, expressions: Sequence[Node]) -> Node:
+        """A struct of what they evaluate to; null where one of them throws."""
+        fields = [part for one in expressions for part in (self.text("_"), one)]
+        return self._expressions.TryEval(self._expressions.CreateNamedStruct(self.seq(fields)))
+
+    def field(self, struct: Node, at: int) -> Node:
+        return self._expressions.GetStructField(struct, at, self.none())
+
+    def is_null(self, expression: Node) -> Node:
+        return self._expressions.IsNull(expression)
+
+    def is_not_null(self, expression: Node) -> Node:
+        return self._expressions.IsNotNull(expression)
+
+    def either(self, one: Node, other: Node) -> Node:
+        return self._expressions.Or(one, other)
 
     def all_of(self, conditions: Sequence[Node]) -> Node:
         first, *others = conditions
@@ -114,6 +133,12 @@ class Catalyst:
         return self._expressions.Alias(
             expression, attribute.name(), attribute.exprId(), nothing, none, nothing
         )
+
+    def named(self, expression: Node, name: str) -> Node:
+        """`expression` as a new attribute."""
+        none, nothing = self.none(), self.seq([])
+        fresh = self._expressions.NamedExpression.newExprId()
+        return self._expressions.Alias(expression, name, fresh, nothing, none, nothing)
 
     def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
         """As `udf`, of another function and arguments."""

@@ -27,6 +27,7 @@ NAMES = ("key", "value", "headers", "timestamp", "topic", "partition")
 _WHOLE_NUMBERS = {"tinyint", "smallint", "int", "bigint"}
 _NESTED = {"struct", "array", "map", "variant"}
 _TEXT = {"string", "binary", "void"}
+_LAST_TIME = 2**63 // 1000 - 1  # ms, that Spark can express in µs
 _TOPIC = "^[a-zA-Z0-9._-]{1,249}$"
 
 
@@ -186,11 +187,11 @@ def _encoded(one: Projected) -> Column:
             entries = sf.map_entries(column) if isinstance(type_, MapType) else column
             return sf.coalesce(entries, sf.array()).cast(DataType.fromDDL(HEADERS_TYPE))
         case "timestamp" if isinstance(type_, IntegralType):
-            return sf.timestamp_millis(column)
+            return sf.timestamp_millis(sf.when(column.between(0, _LAST_TIME), column))
         case "timestamp":
             return column.cast("timestamp")
         case "partition":
-            return column.cast("int")
+            return column.try_cast("int")
     return column.cast("string")
 
 
@@ -205,10 +206,13 @@ def _wrong(one: Projected) -> tuple[Column, str] | None:
             nameless = sf.exists(column, lambda header: header["key"].isNull() | header.isNull())
             return sf.coalesce(nameless, sf.lit(False)), "a header has no key"
         case "timestamp":
-            early = _encoded(one) < sf.timestamp_millis(sf.lit(0).cast("bigint"))
-            return column.isNull() | early, "its timestamp is null, or before 1970"
+            time = _encoded(one)
+            early = time < sf.timestamp_millis(sf.lit(0).cast("bigint"))
+            return time.isNull() | early, "its timestamp is null, or before 1970, or too late"
         case "topic":
             return ~column.rlike(_TOPIC), "its topic is no legal name"
         case "partition":
-            return column < 0, "its partition is negative"
+            number = column.try_cast("int")
+            wrong = column.isNotNull() & (number.isNull() | (number < 0))
+            return wrong, "its partition is negative, or too large"
     return None

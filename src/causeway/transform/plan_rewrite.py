@@ -7,13 +7,26 @@
 
 `live`: a record that is not refused. `whole`: that has a value, too, is no tombstone. What reads
 `value` is not asked of tombstones, unless the query itself says `value IS NULL` or IS NOT NULL.
+
+What throws would end the job, and Spark would show what it threw, with what stands in the record,
+in its log, its pages and its event log. So each step is tried first, and a record on which it
+throws is refused from there on:
+
+    Project(a, __tried.0 AS c, …, __live AND __tried IS NOT NULL AS __live)
+    └ Project(*, try(struct(IF(live, f(b), NULL))) AS __tried)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from causeway.transform.catalyst import Catalyst, Node, conjuncts, each, id_of, name
+from causeway.transform.formats import HIDDEN
 from causeway.transform.refusals import Facts
 from causeway.transform.udfs import guarded
+
+THROWS = "the transform fails on it"
+_TRIED = "__tried"
 
 
 class Rewriter:
@@ -26,17 +39,14 @@ class Rewriter:
         self._facts = facts
         self._records = records
         self._hidden = hidden
-        by_name = {str(column.name()): column for column in hidden}
-        self._live, self._whole = by_name["__live"], by_name["__whole"]
         self._tables: dict[int, Node] = {}
 
     def rewrite(self, node: Node) -> Node:
         match name(node):
             case "Project":
-                columns = [self._guarded(column) for column in each(node.projectList())]
-                return self._to.project([*columns, *self._hidden], self.rewrite(node.child()))
+                return self._project(node)
             case "Filter":
-                return self._to.filter(self._passing(node), self.rewrite(node.child()))
+                return self._filter(node)
             case "Generate":
                 return self._generate(node)
             case "SubqueryAlias" | "View" | "PipeOperator":
@@ -49,13 +59,76 @@ class Rewriter:
             case _:
                 return self._records
 
+    def _attribute(self, wanted: str) -> Node:
+        """A hidden column, as the steps so far have left it."""
+        return next(column for column in self._hidden if str(column.name()) == wanted)
+
+    @property
+    def _live(self) -> Node:
+        return self._attribute("__live")
+
+    @property
+    def _whole(self) -> Node:
+        return self._attribute("__whole")
+
+    def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
+        """`child` with one column more, what they evaluate to; and that column."""
+        tried = self._to.named(self._to.tried(expressions), _TRIED)
+        return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
+
+    def _judged(self, tried: Node) -> list[Node]:
+        """The hidden columns, where `tried` may have thrown; from here on they stand for them."""
+        worked = self._to.is_not_null(tried)
+        columns = []
+        for column in self._hidden:
+            match str(column.name()):
+                case "__live" | "__whole" as shown:
+                    judged = self._to.named(self._to.all_of([column, worked]), shown)
+                case "__reason":
+                    why = self._to.if_(worked, column, self._to.text(THROWS))
+                    judged = self._to.named(why, "__reason")
+                case _:
+                    judged = column
+            columns.append(judged)
+        self._hidden = [
+            column.toAttribute() if name(column) == "Alias" else column for column in columns
+        ]
+        return columns
+
+    def _project(self, node: Node) -> Node:
+        child = self.rewrite(node.child())
+        columns = list(each(node.projectList()))
+        made = [
+            column
+            for column in columns
+            if name(column) == "Alias" and name(column.child()) != "AttributeReference"
+        ]
+        if not made:
+            return self._to.project([*columns, *self._hidden], child)
+        child, tried = self._try([self._guarded(column) for column in made], child)
+        fields = {
+            id_of(column): self._to.with_children(column, [self._to.field(tried, at)])
+            for at, column in enumerate(made)
+        }
+        kept = [fields.get(id_of(column), column) for column in columns]
+        return self._to.project([*kept, *self._judged(tried)], child)
+
+    def _filter(self, node: Node) -> Node:
+        child = self.rewrite(node.child())
+        before = [one for one in each(child.output()) if str(one.name()) not in HIDDEN]
+        child, tried = self._try([self._passing(node)], child)
+        threw = self._to.is_null(tried)
+        child = self._to.filter(self._to.either(threw, self._to.field(tried, 0)), child)
+        return self._to.project([*before, *self._judged(tried)], child)
+
     def _table(self, node: Node) -> Node:
         table = self._tables[int(node.cteId())]
+        child = self.rewrite(table)
         columns = [
             here if id_of(here) == id_of(there) else self._to.alias(there, here)
             for there, here in zip(each(table.output()), each(node.output()), strict=True)
         ]
-        return self._to.project([*columns, *self._hidden], self.rewrite(table))
+        return self._to.project([*columns, *self._hidden], child)
 
     def _calls(self, expression: Node, condition: Node) -> Node:
         """With user-defined functions asked only where `condition` holds: Spark calls them for each
@@ -77,11 +150,8 @@ class Rewriter:
         return self._whole if self._facts.of_record(expression) else self._live
 
     def _guarded(self, column: Node) -> Node:
-        if name(column) != "Alias" or name(column.child()) == "AttributeReference":
-            return column
         condition = self._condition(column.child())
-        child = self._calls(column.child(), condition)
-        return self._to.with_children(column, [self._to.null_unless(condition, child)])
+        return self._to.null_unless(condition, self._calls(column.child(), condition))
 
     def _passing(self, node: Node) -> Node:
         conditions = []
@@ -96,10 +166,18 @@ class Rewriter:
         condition = self._condition(generator)
         collection = self._calls(collection, condition)
         safe_collection = self._to.null_unless(condition, collection)
-        safe = self._to.with_children(generator, [safe_collection, *others])
+        before = list(each(child.output()))
+        child, tried = self._try([safe_collection], child)
+        judged = {str(one.name()): one for one in self._judged(tried)}
+        child = self._to.project(
+            [*(judged.get(str(one.name()), one) for one in before), tried], child
+        )
+        collection = self._to.field(tried, 0)
+        safe = self._to.with_children(generator, [collection, *others])
         if name(generator) == "JsonTuple":  # always makes one row
             return self._to.generate(node, safe, child, outer=False)
         if not node.outer():
+            condition = self._condition(generator)
             some = self._to.has_elements(collection)
             child = self._to.filter(self._to.if_(condition, some, self._to.true), child)
         return self._to.generate(node, safe, child, outer=True)
