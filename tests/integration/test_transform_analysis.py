@@ -517,7 +517,7 @@ _DIGITS = "CAST(value AS INT)"
         f"SELECT * FROM records WHERE {_DIGITS} >= 0",
         f"SELECT key AS key, CAST(line AS STRING) AS value FROM records "
         f"LATERAL VIEW OUTER explode(array({_DIGITS})) AS line",
-        f"SELECT CAST(explode(array({_DIGITS})) AS STRING) AS value FROM records",
+        f"SELECT explode(array(CAST({_DIGITS} AS STRING))) AS value FROM records",
         f"WITH read AS (SELECT *, {_DIGITS} AS n FROM records) "
         "SELECT CAST(n + 1 AS STRING) AS value FROM read WHERE n >= 0",
         f"SELECT value AS value, CAST({_DIGITS} AS BIGINT) * 1000000000000000 AS timestamp "
