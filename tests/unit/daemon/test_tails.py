@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -82,6 +83,20 @@ def test_in_the_midst_of_a_batch(pool: ThreadPoolExecutor) -> None:
     target.append(1, 2**31 - 2, 4)
     tails = Tails(cast(Cluster, target), pool)
     assert tails.look({ONE: outlet(1, 0, 0)}, {AT: 8}, 1, 60) == {ONE: 6}
+
+
+def test_an_answer_about_what_has_moved_on_meanwhile_is_none(pool: ThreadPoolExecutor) -> None:
+    target = Target(Log())
+    target.append(2, 0, 4)
+    tails = Tails(cast(Cluster, target), pool)
+    release = threading.Event()
+    pool.submit(release.wait, 60)
+    assert tails.look({ONE: outlet(1, 0, 0)}, {AT: 4}, 1, 0) == {}, "it takes its time"
+
+    target.append(1, 0, 3)
+    release.set()
+    assert tails.look({ONE: outlet(1, 7, 3)}, {AT: 7}, 1, 60) == {}
+    assert tails.look({ONE: outlet(1, 7, 3)}, {AT: 7}, 1, 60) == {ONE: 7}
 
 
 def test_what_cannot_be_read_is_not_told(pool: ThreadPoolExecutor) -> None:

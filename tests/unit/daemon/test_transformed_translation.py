@@ -133,17 +133,19 @@ def test_a_lane_is_asked_for_what_only_it_can_count() -> None:
     assert asked.target == AT
 
 
-def test_until_a_lane_answers_there_is_an_earlier_place_or_none() -> None:
-    fed = Fed({ONE: points((0, 0, 0), (10, 7, 7))})
+def test_until_a_lane_answers_there_is_an_earlier_place() -> None:
+    fed = Fed({ONE: points((0, 0, 0), (3, 2, 2), (10, 7, 7))})
     lane = Lane(CausewayError("look up", "one-0", "no lane has it now", retriable=True))
     it = translator(fed, lane)
     (place,) = it.translate({ONE: [4]}).places[Feed(ONE, AT)].values()
-    assert place.target is None
+    assert (place.target, place.certain) == (2, False)
     assert "no lane has it now" in (place.note or "")
     assert it.unfinished
 
 
-def test_where_nothing_follows_up_to_the_end_of_a_stretch() -> None:
+def test_where_nothing_follows_up_to_the_end_of_a_stretch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The next record may lie behind those of others, and is looked for where the next stretch
     begins; where there is none, the place moves on with the map."""
     fed = Fed({ONE: points((0, 0, 0), (10, 7, 7))})
@@ -152,10 +154,14 @@ def test_where_nothing_follows_up_to_the_end_of_a_stretch() -> None:
     place = it.translate({ONE: [9]}).places[Feed(ONE, AT)][9]
     assert place == Place(7, mirrored=False)
 
-    fed.maps[ONE].add(Pair(12, 30, 7))
-    fed.maps[ONE].add(Pair(14, 33, 10))
-    assert it.translate({ONE: [9]}).places[Feed(ONE, AT)][9] == Place(30)
-    assert len(lane.asked) == 1
+    def find_start(sought: Sought, *_: object) -> dict[int, int]:
+        assert list(sought.offsets) == [10]
+        return {10: 31}
+
+    monkeypatch.setattr("causeway.relay.lookup.find_start", find_start)
+    fed.maps[ONE].add(Pair(14, 40, 10))
+    assert it.translate({ONE: [9]}).places[Feed(ONE, AT)][9] == Place(31)
+    assert len(lane.asked) == 1, "which record it is was known"
 
 
 def test_a_partition_without_a_commit_counts_from_where_its_log_begins() -> None:

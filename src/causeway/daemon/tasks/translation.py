@@ -221,7 +221,7 @@ class Translator:
                 elif offset in known.places:
                     place = Place(known.places[offset])
                 else:
-                    place = self._not_found(told.get((stretch.at, offset)), earlier)
+                    place = self._not_found(told.get((stretch.at, offset)), earlier, stretch)
                 found[stretch.at][offset] = place
 
     def _reading(self, stretch: _Stretch, offset: int) -> list[Future[Answer]]:
@@ -264,9 +264,9 @@ class Translator:
         nearest = known.nearest(offsets)
         return [start if each is None else max(start, known.places[each]) for each in nearest]
 
-    def _not_found(self, told: Answer | None, earlier: int) -> Place:
+    def _not_found(self, told: Answer | None, earlier: int, stretch: _Stretch) -> Place:
         if isinstance(told, CausewayError):
-            return self._not_now(told)
+            return self._not_now(told, earlier if stretch.transformed else None)
         if told is not None:
             return self._fall_back(earlier, "the logs no longer tell its exact place")
         self.unfinished = True
@@ -298,9 +298,9 @@ class Translator:
         except CausewayError as error:
             return error  # of one partition, on which the others do not wait
 
-    def _not_now(self, error: CausewayError) -> Place:
+    def _not_now(self, error: CausewayError, earlier: int | None = None) -> Place:
         self.unfinished |= error.retriable
-        return self._fall_back(None, f"its place cannot be looked up: {error}")
+        return self._fall_back(earlier, f"its place cannot be looked up: {error}")
 
     def _fall_back(self, target: int | None, note: str) -> Place:
         self.fallbacks += 1
