@@ -57,6 +57,26 @@ def record(offset: int, value: bytes | None, **columns: Any) -> dict[str, Any]:
     return {**row, "key": b"k", "value": value, "headers": [("h", b"\xff")], **columns}
 
 
+def _twice(records: Any, arrow: bool) -> Any:
+    from pyspark.sql.functions import udf
+
+    twice = udf(lambda value: value * 2, "binary", useArrow=arrow)
+    return records.withColumn("value", twice("value"))
+
+
+def twice_by_arrow(records: Any) -> Any:
+    return _twice(records, True)
+
+
+def twice_pickled(records: Any) -> Any:
+    return _twice(records, False)
+
+
+def twice_twice(records: Any) -> Any:
+    """In two nodes of the plan, as they pass rows to Python in two ways."""
+    return _twice(_twice(records, True), False)
+
+
 def values(*found: bytes | None) -> list[dict[str, Any]]:
     return [record(offset, value) for offset, value in enumerate(found)]
 

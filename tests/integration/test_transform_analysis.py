@@ -442,7 +442,6 @@ def test_a_function_from_data_frame_to_data_frame(session: Any) -> None:
 @pytest.mark.usefixtures("functions")
 def test_user_defined_functions_are_asked_about_records_only(session: Any) -> None:
     transform = settings(python="my_functions:user_defined", value_format="string")
-    assert prepare(session, transform).python_evaluations > 1
     rows = [
         *values(b" ax", b"b", None),
         record(3, b"\xff"),
@@ -496,7 +495,6 @@ def test_rules_that_tokenise_go_through_python(session: Any) -> None:
         value_format="json",
         secrets={"k": "00112233445566778899aabbccddeeff"},
     )
-    assert prepare(session, transform).python_evaluations == 1
     texts = [b'{"card": "4111111111111111"}', None, b"no JSON"]
     found = run(session, transform, values(*texts))
     card = json.loads(found[0].value)["card"]

@@ -48,7 +48,7 @@ class World:
         self.ended: list[tuple[str, str]] = []
         self.stages = Stages(self.spark, lambda *said: self.ended.append(said), prepare)
 
-    def launch(self, key: str, sql: str, lane: FakeLane, **fields: Any) -> None:
+    def launch(self, key: str, sql: str | None, lane: FakeLane, **fields: Any) -> None:
         secrets = {"pepper": Secret(PEPPER)}
         topics = compile_patterns("t")
         transform = TransformSettings(
@@ -174,19 +174,23 @@ def test_values_of_many_megabytes(world: World, lane: FakeLane, key: str) -> Non
         assert [record.value for record in read(outcome)] == [b"small", value, b"small"]
 
 
-def test_a_single_record_does_not_wait_for_others(world: World, lane: FakeLane, key: str) -> None:
-    """Nor where a query holds Python functions, before which Spark collects rows as well."""
-    from pyspark.sql.functions import udf
-
-    world.spark.session.udf.register("twice", udf(_twice, "binary", useArrow=True))
-    world.launch(key, "SELECT * FROM records", lane)
-    for number in range(20):
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        ({"sql": "SELECT * FROM records"}, b"v"),
+        ({"python": "tests.harness.transforms:twice_by_arrow"}, b"vv"),
+        ({"python": "tests.harness.transforms:twice_pickled"}, b"vv"),
+        ({"python": "tests.harness.transforms:twice_twice"}, b"vvvv"),
+    ],
+)
+def test_a_single_record_does_not_wait_for_others(
+    world: World, lane: FakeLane, key: str, transform: dict[str, str], said: bytes
+) -> None:
+    """Nor where a query holds Python functions, before and behind which Spark collects rows too."""
+    world.launch(key, transform.get("sql"), lane, python=transform.get("python"))
+    for number in range(8):
         lane.send(chunk_of(number, batch_of([b"v"], first=number)))
-        assert [record.offset for record in read(*lane.take(1))] == [number]
-
-
-def _twice(value: bytes | None) -> bytes | None:
-    return None if value is None else value * 2
+        assert [(one.offset, one.value) for one in read(*lane.take(1))] == [(number, said)]
 
 
 def test_a_lane_that_hangs_up_ends_its_stage_in_order(

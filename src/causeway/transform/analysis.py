@@ -10,13 +10,13 @@ import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.transform import formats, outputs
-from causeway.transform.catalyst import Catalyst, Node, Place, each, evaluations
+from causeway.transform.catalyst import Catalyst, Node, Place, each
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.refusals import Facts, Problem, examine
@@ -42,8 +42,6 @@ class Prepared:
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
-    `python_evaluations`: how many times on their way rows go through Python workers, for
-    user-defined functions; at each, rows wait for an Arrow batch to fill up.
     """
 
     input: StructType
@@ -55,7 +53,6 @@ class Prepared:
     _plan: Node = field(repr=False)
     _view: Node = field(repr=False)
     _found: Mapping[str, outputs.Projected] = field(repr=False)
-    python_evaluations: int = 0
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Rows as `rows.OUTPUT`, of rows as `input`, in their order, markers where they were. The
@@ -106,11 +103,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     if facts.problems:
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)
-    prepared = Prepared(given, replaces, text, own, both, facts, plan, base, found)
-    if not facts.calls_python:
-        return prepared
-    ran = prepared.apply(own.createDataFrame([], given))._jdf.queryExecution().executedPlan()
-    return replace(prepared, python_evaluations=evaluations(ran))
+    return Prepared(given, replaces, text, own, both, facts, plan, base, found)
 
 
 def _require_spark() -> None:

@@ -65,12 +65,6 @@ def conjuncts(condition: Node) -> list[Node]:
     return conjuncts(condition.left()) + conjuncts(condition.right())
 
 
-def evaluations(executed: Node) -> int:
-    """How many nodes of an executed plan call user-defined functions in Python."""
-    here = name(executed) in ("ArrowEvalPython", "BatchEvalPython")
-    return here + sum(evaluations(child) for child in each(executed.children()))
-
-
 class Catalyst:
     """Constructors of plans and expressions."""
 

@@ -23,6 +23,9 @@ CONTEXT = {
 }
 _ROWS = int(RUNNING["spark.sql.execution.arrow.maxRecordsPerBatch"])
 _LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions
+# Arrow batches of markers that such a node may hold: until its two buffers of 4096 bytes are full,
+# the one to Python and the one back, with rows as small as a marker's.
+_HELD = 32
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
@@ -61,7 +64,7 @@ def run_stage(
         rows = query(1)
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
-            rows = query(1 + collecting)
+            rows = query(1 + _HELD * collecting)
         rows.mapInArrow(SinkWorker(lane), _DRAIN).write.format("noop").mode("overwrite").save()
     except Exception as error:
         raise CausewayError("transform", key, explain(error)) from None
