@@ -26,7 +26,9 @@ Tree = dict[str, Any]
 Way = tuple[str, ...]
 _OWN_PROVIDERS = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 _WIDTH = 100
-_BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
+_BREAKS = re.compile("[\n\r\x85\u2028\u2029\ufeff]")
+# What begins and ends with more than blanks, but for one line end: written line by line.
+_BLOCK = re.compile("[^\\s][^\r\x85\u2028\u2029\ufeff]*[^\\s]\n?")
 
 
 def to_yaml(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
@@ -277,9 +279,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    if _BREAKS.search(text):
-        style = '"'  # else they would be read as \n
+    style = None
+    if "\n" in text and _BLOCK.fullmatch(text):
+        style = "|"
+    elif _BREAKS.search(text):
+        style = '"'  # else they would be read as \n, or not at all
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
