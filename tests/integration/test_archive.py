@@ -143,9 +143,10 @@ def test_a_topic_that_holds_other_records_is_refused(
     with pytest.raises(DivergedError, match="--into-existing"):
         archived.restore()
     assert len(contents(target, topic)[0]) == 1
-    (done,) = archived.restore(into_existing=True)
-    assert not done.compared
-    assert len(contents(target, topic)[0]) == 2
+    for _ in range(2):
+        (done,) = archived.restore(into_existing=True)
+        assert not done.compared
+        assert len(contents(target, topic)[0]) == 2
 
 
 def test_a_run_that_ended_before_its_manifest_does_not_count_and_one_after_it_does(
@@ -187,8 +188,8 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the second of three chunks: once when its rows wait for their commit, once in the midst of
-    the commits of its transactions, once before the topic has its own settings back."""
+    """Before the second of three chunks, and before the topic has its settings back. What a kill
+    in the midst of a chunk leaves is seen in test_archive_command.py and test_spark_sink.py."""
     topic = prefix + "resumed"
     source.create_topic(topic, 3, config=KEPT)
     source.produce(topic, some_records(270))
@@ -197,10 +198,12 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
     monkeypatch.setattr(restore, "_LEAST_OFFSETS", 1)
     write = restore._Work._write
 
-    def ended_in_second(self: restore._Work, name: str, chunk: restore.Chunk) -> None:
+    def ended_in_second(
+        self: restore._Work, name: str, chunk: restore.Chunk, foreign: bool
+    ) -> None:
         if chunk.number == 1:
             raise KeyboardInterrupt
-        write(self, name, chunk)
+        write(self, name, chunk, foreign)
 
     with monkeypatch.context() as patch:
         patch.setattr(restore._Work, "_write", ended_in_second)

@@ -242,6 +242,17 @@ def test_rows_that_move_between_tasks_are_refused_not_doubled(
     assert values(target, harness.name) == numbers(3, 4)
 
 
+def test_a_mark_that_a_mirror_has_translated_is_refused(
+    harness: Harness, target: KafkaTools
+) -> None:
+    harness.writer().commit([harness.task(0, [1])], 0)
+    group = ledger.task_name(ledger.write_name(harness.name), 0)
+    assert target.group_offsets(group) == {(harness.name, 0): 1}
+    target.commit_group(group, {(harness.name, 0): 9})
+    with pytest.raises(DivergedError, match="translated"):
+        harness.task(0, [2], batch=1)
+
+
 def test_an_aborted_batch_leaves_nothing_open(harness: Harness, target: KafkaTools) -> None:
     harness.writer().abort([harness.task(0, [1, 2]), None], 0)
     assert values(target, harness.name) == []

@@ -138,20 +138,21 @@ class _Work:
         self._cluster, self._file, self._alias = cluster, file, alias
         self._archive_id, self._say = archive_id, say
 
-    def _name(self, topic: str) -> str:
+    def _name(self, topic: str, foreign: bool) -> str:
         """Of the write; as long as an id may be, whatever the topic's name."""
-        return f"restore-{hashlib.sha256(f'{self._archive_id} {topic}'.encode()).hexdigest()[:32]}"
+        named = hashlib.sha256(f"{self._archive_id} {topic}".encode()).hexdigest()[:32]
+        return f"{'add' if foreign else 'restore'}-{named}"
 
-    def _begun(self, topic: str) -> int | None:
+    def _begun(self, topic: str, foreign: bool) -> int | None:
         """The chunk that was being committed last."""
         from causeway.spark import ledger
 
-        name = ledger.write_name(self._name(topic))
+        name = ledger.write_name(self._name(topic, foreign))
         mark = ledger.marks(self._cluster, [name]).get(name)
         return None if mark is None else mark.batch
 
     def holds_others(self, topic: str) -> bool:
-        """Whether the topic is there, with records, and no restore of this archive has begun."""
+        """Whether the topic is there, with records that were no restore's of this archive."""
         found = self._cluster.metadata([topic]).topics[topic]
         if found.error is not None:
             if isinstance(found.error, BrokerError) and (
@@ -166,7 +167,9 @@ class _Work:
                 topic,
                 f"it has {len(found.partitions)} partitions on {self._alias}, and had {wanted}",
             )
-        if self._begun(topic) is not None:
+        if self._begun(topic, foreign=True) is not None:
+            return True
+        if self._begun(topic, foreign=False) is not None:
             return False
         tps = [TopicPartition(topic, index) for index in found.partitions]
         starts = self._cluster.list_offsets(tps, EARLIEST)
@@ -181,14 +184,14 @@ class _Work:
 
     def restore(self, topic: str, replication_factor: int, foreign: bool) -> Restored:
         chunks = list(chunks_of(self._manifests, topic))
-        begun = self._begun(topic)
+        begun = self._begun(topic, foreign)
         if not foreign:
             self._make(topic, replication_factor)
         left = [chunk for chunk in chunks if begun is None or chunk.number >= begun]
         if begun is not None:
             self._say(f"{topic}: goes on at chunk {begun + 1} of {len(chunks)}")
         for chunk in left:
-            self._write(topic, chunk)
+            self._write(topic, chunk, foreign)
             self._say(f"{topic}: {chunk.number + 1} of {len(chunks)} chunks")
         records = sum(
             share.records
@@ -243,7 +246,7 @@ class _Work:
     def _archived(self, topic: str, run: int) -> Any:
         return self._spark.read.schema(COLUMNS).parquet(*self._files(topic, run))
 
-    def _write(self, topic: str, chunk: Chunk) -> None:
+    def _write(self, topic: str, chunk: Chunk, foreign: bool) -> None:
         from pyspark.sql import functions as f
 
         # Two bounds for all partitions, which Parquet's statistics know; then each one's own.
@@ -270,7 +273,7 @@ class _Work:
             .option("config", str(self._file.absolute()))
             .option("cluster", self._alias)
             .option("topic", topic)
-            .option("id", self._name(topic))
+            .option("id", self._name(topic, foreign))
             .option("batch", str(chunk.number))
             .option("kafka.compression.type", "zstd")
             .save()

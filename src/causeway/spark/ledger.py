@@ -11,7 +11,9 @@ Before the driver commits the first transaction of a batch it notes, in the grou
 and how many tasks it has: rows that were in a task which is missing, or empty, when the batch is
 written again would otherwise be doubled by the task that has them now.
 
-Groups without members forget offsets after the brokers' `offsets.retention.minutes` (a week).
+Groups without members forget offsets after the brokers' `offsets.retention.minutes` (a week). Their
+names begin with `__`, so that mirrors leave them alone: a mark is true of its own cluster only. One
+that was translated all the same is found out, since its note has the batch, too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.groups import Committed
 from causeway.wire.transactions import Transaction
 
-PREFIX = "causeway-spark"
+PREFIX = "__causeway-spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ def task_name(write: str, task: int) -> str:
 
 
 def marks(cluster: Cluster, names: Collection[str]) -> dict[str, Mark]:
-    """The mark of each group that has one. Raises CausewayError."""
+    """The mark of each group that has one. Raises CausewayError: DivergedError for one that is no
+    mark of this cluster's."""
     found: dict[str, Mark] = {}
     if not names:
         return found
@@ -56,7 +59,15 @@ def marks(cluster: Cluster, names: Collection[str]) -> dict[str, Mark]:
             raise offsets
         if offsets:  # the same for each topic that was written to
             last = max(offsets.values(), key=lambda committed: committed.offset)
-            found[name] = Mark(batch=last.offset - 1, note=last.metadata)
+            batch, _, note = last.metadata.partition(" ")
+            if batch != str(last.offset - 1):
+                raise DivergedError(
+                    "read",
+                    f"the offsets of group {name} on {cluster}",
+                    "they are not what was committed with them: a mirror has translated them",
+                    remedy="delete the group, and leave groups that begin with __ out of mirrors",
+                )
+            found[name] = Mark(batch=last.offset - 1, note=note)
     return found
 
 
@@ -64,14 +75,14 @@ def mark(
     cluster: Cluster, transaction: Transaction, batch: int, digest: str, topics: Iterable[str]
 ) -> None:
     """Part of `transaction`, in the group of its name. Raises CausewayError."""
-    committed = Committed(offset=batch + 1, metadata=digest)
+    committed = Committed(offset=batch + 1, metadata=f"{batch} {digest}")
     places = {TopicPartition(topic, 0): committed for topic in topics}
     transactions.commit_offsets(cluster, transaction, transaction.id, places)
 
 
 def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Iterable[str]) -> None:
     """Raises CausewayError."""
-    committed = Committed(offset=batch + 1, metadata=str(tasks))
+    committed = Committed(offset=batch + 1, metadata=f"{batch} {tasks}")
     places = {TopicPartition(topic, 0): committed for topic in topics}
     result = cluster.commit_offsets({write: places})[write]
     for error in [result] if isinstance(result, CausewayError) else result.values():
@@ -86,7 +97,7 @@ def check_same(write: str, batch: int, before: str, now: str) -> None:
             "write",
             f"batch {batch} of {write} again",
             f"a task has other rows ({now}) than those it had written before ({before})",
-            remedy="a query must give the same rows in the same tasks when it runs again: no "
+            remedy="a query must give the same rows to the same tasks when it runs again: no "
             "random numbers, no present time, the same number of shuffle partitions",
         )
 

@@ -53,6 +53,8 @@ class _Writing:
     def __init__(self, options: Options, schema: StructType) -> None:
         self._raw = dict(options)
         self._options = write_options(self._raw)
+        # A write without a name is never done again, only tasks of it are.
+        self._marks = True
         check_columns(schema, self._options.topic)
         self._timed = "timestamp" in schema.fieldNames()
 
@@ -68,7 +70,7 @@ class _Writing:
         with self._open() as cluster:
             name = ledger.task_name(write, task)
             own = transactions.begin(cluster, name, self._options.transaction_timeout_ms)
-            before = ledger.marks(cluster, [name]).get(name)
+            before = ledger.marks(cluster, [name]).get(name) if self._marks else None
             digest = Digest()
             if before is not None and before.batch >= batch:
                 for one in _chain(first, batches):
@@ -86,7 +88,8 @@ class _Writing:
                         for row in rows(one):
                             digest.add(row, self._timed)
                             outbox.put(row)
-                ledger.mark(cluster, own, batch, str(digest), outbox.topics)
+                if self._marks:
+                    ledger.mark(cluster, own, batch, str(digest), outbox.topics)
             except BaseException:
                 with suppress(CausewayError):  # the next attempt, or the broker in time, does it
                     transactions.end(cluster, own, commit=False)
@@ -107,23 +110,31 @@ class _Writing:
             return
         write, batch = done[0].write, done[0].batch
         with self._open() as cluster:
-            filled = {message.task for message in done if message.rows}
-            try:
-                ledger.check_none_missing(cluster, write, batch, filled, len(messages))
-                if open_ones:
-                    topics = {topic for message in open_ones for topic in message.topics}
-                    ledger.note_batch(cluster, write, batch, len(messages), sorted(topics))
-            except CausewayError:
-                _end_each(cluster, open_ones, commit=False)
-                raise
+            if self._marks:
+                try:
+                    self._note(cluster, done, len(messages))
+                except CausewayError:
+                    _end_each(cluster, open_ones, commit=False)
+                    raise
             errors = _end_each(cluster, open_ones, commit=True)
         if errors:
             raise PartitionsFailedError(
                 "commit",
                 f"batch {batch} of {write}",
                 f"{len(errors)} of {len(open_ones)} transactions were not: {errors[0]}",
-                remedy="write the batch again, under the same name: what is there stays as it is",
+                remedy="run it again: what is there is not written again"
+                if self._marks
+                else "the others' rows are there; option id names a write that can be completed",
             )
+
+    def _note(self, cluster: Cluster, done: Sequence[Written], tasks: int) -> None:
+        """Raises CausewayError where the batch must not be committed."""
+        write, batch = done[0].write, done[0].batch
+        filled = {message.task for message in done if message.rows}
+        ledger.check_none_missing(cluster, write, batch, filled, tasks)
+        topics = {topic for message in done for topic in message.topics}
+        if topics:
+            ledger.note_batch(cluster, write, batch, tasks, sorted(topics))
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         done = [message for message in messages if isinstance(message, Written)]
@@ -158,6 +169,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
+        self._marks = self._options.id is not None
         self._name = ledger.write_name(self._options.id or uuid.uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
