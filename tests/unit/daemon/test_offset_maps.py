@@ -89,6 +89,15 @@ def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
         assert it.maps[PAID].place(49) == known
 
 
+def test_what_rules_make_of_a_partition_needs_no_look_up() -> None:
+    """They keep the number of records, or drop some; then as many as offsets are all of them."""
+    it = transformed(outlet(0))
+    for several in (True, False):
+        known = offset_maps_of(it.progress, {}, multiplied=several)[OWN]
+        known.reach(Pair(10, 10, 10))
+        assert (known.place(4) == 4) is not several
+
+
 def test_all_of_them_go_with_the_partition() -> None:
     it = transformed(outlet(0), paid(Pair(10, 30, 0)))
     registry = Registry("A->B")

@@ -133,7 +133,8 @@ class Claimer:
                 case GoOn(progress=before):
                     # However it ended last time: DONE was another run's end.
                     anew = replace(before, state=State.WAITING, reason=None)
-                    known = offset_maps_of(anew, maps.get(at, {}))
+                    several = self._transforms.may_multiply(at.topic)
+                    known = offset_maps_of(anew, maps.get(at, {}), multiplied=several)
                     rows.append(
                         Row(
                             topic=topic,
@@ -283,7 +284,12 @@ class Claimer:
             )
             first = progress.position
             since = 0 if progress.source in never_fed else first
-            begun = offset_maps_of(progress, {}, since=since if progress.transform else None)
+            begun = offset_maps_of(
+                progress,
+                {},
+                since=since if progress.transform else None,
+                multiplied=self._transforms.may_multiply(topic.source),
+            )
             rows.append(Row(topic=topic, progress=progress, first=first, maps=begun, begun=True))
         _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
         return rows

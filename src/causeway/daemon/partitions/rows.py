@@ -269,17 +269,18 @@ def offset_maps_of(
     records: Mapping[TopicPartition | None, OffsetMapRecord],
     *,
     since: int | None = None,
+    multiplied: bool = True,
 ) -> Maps:
     """What is known of where its records went. `records`: what an earlier leader has left of that;
-    `since`: see OffsetMap, of those of which there is nothing. Empty where offsets can't be
-    mapped: keys decide, or there are no sequences."""
+    `since`: see OffsetMap, of those of which there is nothing; `multiplied`: see there, where they
+    are transformed. Empty where offsets can't be mapped: keys decide, or there are no sequences."""
     if len(progress.outlets) > 1 and progress.transform is None:
         return {}
     return {
         place_of(outlet): _map_of(
             outlet,
             records.get(place_of(outlet) if index else None),
-            multiplied=progress.transform is not None,
+            multiplied=multiplied and progress.transform is not None,
             since=since,
         )
         for index, outlet in enumerate(progress.outlets)

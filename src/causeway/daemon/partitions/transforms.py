@@ -71,6 +71,11 @@ class Transforms:
         transform = self.of(topic)
         return None if transform is None else transform.identity
 
+    def may_multiply(self, topic: str) -> bool:
+        """Whether several records may come of one. Rules keep each record, and only it."""
+        transform = self.of(topic)
+        return transform is not None and transform.settings.rules is None
+
 
 def _identify() -> Identify:
     # Nobody needs it, nor what it imports, where there are no transforms.

@@ -67,13 +67,15 @@ def wanted(
     target's, a group that has committed on one of them has read nothing of those on which it has
     not."""
     offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+    together: dict[str, set[TopicPartition]] = defaultdict(set)
+    for feeding in shared.values():
+        for at in feeding:
+            together[at.topic].add(at)
     for commits in followed.commits.values():
         for at, committed in commits.items():
             offsets[at].add(committed.offset)
-    topics = {at.topic for at in offsets}
-    for feeding in shared.values():
-        for at in feeding:
-            if at.topic in topics:
+        for topic in {at.topic for at in commits} & together.keys():
+            for at in together[topic] - commits.keys():
                 offsets[at].add(EARLIEST)
     return offsets
 
