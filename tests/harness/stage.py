@@ -18,7 +18,7 @@ from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import Record, build, records_of
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class FakeLane:

@@ -25,6 +25,6 @@ RUNNING: Mapping[str, str] = {
     # Without each of these rows stay where they are until more follow.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
-    "spark.sql.execution.python.udf.buffer.size": "4096",
+    "spark.sql.execution.python.udf.buffer.size": "64",
 }
 SESSION: Mapping[str, str] = {**MEANING, **RUNNING}

@@ -19,13 +19,12 @@ from causeway.transform.worker import Lane
 # needs for that is session.RUNNING.
 CONTEXT = {
     "spark.python.udf.pipelined.enabled": "true",
-    "spark.buffer.size": "4096",
+    "spark.buffer.size": "64",
 }
 _ROWS = int(RUNNING["spark.sql.execution.arrow.maxRecordsPerBatch"])
 _LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions
-# Arrow batches of markers that such a node may hold: until its two buffers of 4096 bytes are full,
-# the one to Python and the one back, with rows as small as a marker's.
-_HELD = 32
+# Arrow batches of markers that such a node may hold, with buffers as small as ours.
+_HELD = 2
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
