@@ -32,13 +32,11 @@ _ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at le
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
-    `push`: marker rows that push all before them through; `warm_up`: rows of markers that go ahead,
-    for the JVM to compile what it runs."""
+    `push`: marker rows that push all before them through."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
-    warm_up: int = 0
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -52,12 +50,11 @@ class SourceWorker:
             setup = frames.pop(0)
             assert isinstance(setup, Setup)
             rows = Rows({name: setup.secrets[name] for name in self.secrets})
-            for _ in range(0, self.warm_up, self.push):
-                yield rows.markers(self.push)
+            markers = rows.markers(self.push)
             while True:
                 yield from self._through(rows, frames)
                 if not (frames := connection.receive()):
-                    yield rows.markers(self.push)
+                    yield markers
                     while not (frames := connection.wait(None)):
                         pass
         except ConnectionError:

@@ -27,6 +27,7 @@ _LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for
 _HELD = 2
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_WORKER_ENDED = "Python worker exited unexpectedly"
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
 
@@ -84,7 +85,11 @@ def _nothing(_: object) -> bool:
 def explain(error: Exception) -> str:
     """One line for a failed job: the class of the error and no more, as messages quote records."""
     text = str(error)
-    for pattern in (_ERROR_CLASS, _PYTHON_ERROR, _JAVA_ERROR):
+    if (found := _ERROR_CLASS.search(text)) is not None:
+        return found[1]
+    if _WORKER_ENDED in text:
+        return "a Python worker ended unexpectedly"
+    for pattern in (_PYTHON_ERROR, _JAVA_ERROR):
         if found := pattern.search(text):
             return found[1]
     return type(error).__name__

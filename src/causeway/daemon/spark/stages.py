@@ -93,7 +93,7 @@ class Stages:
             if launched.stopped.is_set():
                 return
             self._on_ended(launched.key, reason)
-            healthy = not reason or time.monotonic() - began > _HEALTHY_S
+            healthy = time.monotonic() - began > _HEALTHY_S
             failures = 0 if healthy else failures + 1
             if failures <= _QUICK:
                 pause = _BACKOFF_S[0]
