@@ -180,23 +180,19 @@ def test_a_changed_transform_goes_on_behind_its_predecessor_or_stops(
     say("one")
     with Running("run", version(1), directory=tmp_path) as run:
         await_heard(20)
-        assert run.stop() == 0, run.log
-    say("two")
-    with Running("run", version(2), directory=tmp_path) as run:
-        await_heard(40)
         run.kill()
-    expected = [f"v1 one {n}" for n in range(20)] + [f"v2 two {n}" for n in range(20)]
+    expected = [f"v1 one {n}" for n in range(20)]
     assert heard() == expected
 
-    ended = causeway("run", version(3), "--until-caught-up", timeout_s=PATIENCE_S)
+    ended = causeway("run", version(2), "--until-caught-up", timeout_s=PATIENCE_S)
     assert ended.code != 0
     assert "run once more with the earlier one" in ended.err
     assert heard() == expected, "nothing is lost, doubled or let through by it"
 
+    run_to_end(version(1))
+    say("two")
     run_to_end(version(2))
-    say("three")
-    run_to_end(version(3))
-    assert heard() == [*expected, *(f"v3 three {n}" for n in range(20))]
+    assert heard() == [*expected, *(f"v2 two {n}" for n in range(20))]
 
 
 def await_routed(source: KafkaTools, topic: str, target: KafkaTools, prefix: str) -> None:
