@@ -50,6 +50,7 @@ def test_each_outlet_is_told_of_by_its_own_trace() -> None:
     registry.add([it])
     assert registry.place(Feed(SOURCE, PAID), [0, 100]) == {0: 30, 100: 36}
     assert registry.end(Feed(SOURCE, PAID)) == 36
+    assert registry.transforms
     assert [m.target for m in registry.mirrored()] == [OWN]
     assert [m.target for m in registry.fed()] == [OWN, PAID]
 

@@ -43,6 +43,8 @@ class Logs:
 class Fed:
     """A registry: the outlets at AT by source partition, and their maps."""
 
+    transforms = True
+
     def __init__(self, maps: dict[TopicPartition, OffsetMap]) -> None:
         self.maps = maps
         self.before_listing: Callable[[], None] = lambda: None

@@ -52,6 +52,8 @@ NO_LEADER = BrokerError("fetch", "orders-0", code=5, name="LEADER_NOT_AVAILABLE"
 class Mapped:
     """A registry of two partitions whose source has gaps between offsets 0 and 10."""
 
+    transforms = False
+
     def __init__(self, *, exclusive: bool = True) -> None:
         self.exclusive = exclusive
         self.rewinds = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -311,22 +311,19 @@ class Registry:
 
     def mirrored(self) -> list[Mirrored]:
         """The partitions whose keys don't decide where they go, with their first outlets."""
-        return [
-            _mirrored(row, progress, progress.outlets[0])
-            for row in self._all().values()
-            if row.is_mapped
-            for progress in (row.progress,)
-        ]
+        return [_mirrored(row, known, known.outlets[0]) for row, known in self._mapped()]
 
     def fed(self) -> list[Mirrored]:
         """The same with all their outlets."""
-        return [
-            _mirrored(row, progress, outlet)
-            for row in self._all().values()
-            if row.is_mapped
-            for progress in (row.progress,)
-            for outlet in progress.outlets
-        ]
+        return [_mirrored(row, known, at) for row, known in self._mapped() for at in known.outlets]
+
+    def _mapped(self) -> Iterator[tuple[Row, Progress]]:
+        return ((row, row.progress) for row in self._all().values() if row.is_mapped)
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it has partitions that are transformed; no others share target partitions."""
+        return any(row.progress.transform is not None for row in self._all().values())
 
     def are_placed(self) -> bool:
         """Whether each partition's place is known, or why it is not."""

@@ -92,7 +92,7 @@ class Translator:
 
     def shared(self) -> dict[TopicPartition, set[TopicPartition]]:
         """See Translation."""
-        return shared_by(self._registry.fed())
+        return shared_by(self._registry.fed()) if self._registry.transforms else {}
 
     def translate(self, wanted: Wanted) -> Translation:
         """A place for each source offset (or EARLIEST) in `wanted`; partitions that go by key
@@ -150,7 +150,7 @@ class Translator:
                     stretch = _Stretch(at, version, place, partition.transformed)
                     stretches[stretch].append(offset)
         self._look_up(mirrored, stretches, found)
-        shared = shared_by(fed)
+        shared = shared_by(fed) if any(each.transformed for each in fed) else {}
         ours = {at: partition for at, partition in mirrored.items() if at.target in shared}
         self._look_behind(ours, ends, term, found)
         for at in mirrored.keys() & found.keys():
