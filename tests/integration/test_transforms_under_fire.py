@@ -1,4 +1,5 @@
-"""A link with a transform killed again and again: driver, JVM, lanes, both workers of a stage.
+"""A link with transforms killed again and again: driver, JVM, lanes, both workers of a stage, and
+the target's broker.
 
 The transform drops, multiplies, routes and rewrites; both of its targets must come out exact, for
 records of now and for records of years ago, whose producers the target forgets within a second.
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.integration
 FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "30"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 FOREVER = {"retention.ms": "-1"}
-ACTS = ("all", "driver", "jvm", "worker", "worker", "worker", "stop")
+ACTS = ("all", "driver", "jvm", "worker", "worker", "worker", "broker", "stop")
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def test_exact_whatever_is_killed(
     mirrors = ((now, f"A.{routed}"), (old, f"A.{routed}-old"))
     try:
         with (
-            writing(source, now, 2, seed=SEED, pause_s=0.2) as writer,
-            writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1, pause_s=0.2),
+            writing(source, now, 2, seed=SEED, pause_s=1.0) as writer,
+            writing(source, old, 2, timestamp=YEARS_AGO, seed=SEED + 1, pause_s=1.0),
         ):
             await_until(lambda: _holds(target, f"A.{routed}-old"), 300, "transformed records")
             until = time.monotonic() + FIRE_S
@@ -82,6 +83,9 @@ def test_exact_whatever_is_killed(
                 workers = await_until(run.workers, 120, "workers")
                 if act == "worker":
                     _signal(chance.choice(workers))
+                elif act == "broker":
+                    forgetful.kill()
+                    forgetful.restart()
                 elif act == "jvm":
                     for process in run.processes():
                         if _is_java(process):
