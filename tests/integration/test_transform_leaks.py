@@ -1,0 +1,152 @@
+"""What a transform takes away is nowhere but on the source.
+
+It is looked for, byte by byte, in the target's logs on disk, in all that was printed, on Spark's
+pages and in its event log.
+
+Among the records are some that cannot be parsed and some on which a query throws.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.running import Running, mm2_file
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+_PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/")
+_API = ("jobs", "stages?details=true", "sql?details=true&planDescription=true", "environment")
+
+
+def test_no_byte_of_a_marked_field_leaves(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    marked, pepper = f"Marked{uuid.uuid4().hex}", f"Pepper{uuid.uuid4().hex}"
+    ruled, queried = prefix + "ruled", prefix + "queried"
+    source.create_topics([ruled, queried], 1)
+    good = [_customer(number, f"{marked}-{number}") for number in range(100)]
+    for topic in (ruled, queried):
+        source.produce(topic, [*good[:50], f'{{"name": "{marked}'.encode(), *good[50:]])
+    source.produce(queried, [_customer(f"{marked}", "none"), *good])
+    events = tmp_path / "events"
+    events.mkdir()
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        "A->B.causeway.transforms = rules, query",
+        f"A->B.causeway.transform.rules.topics = {ruled}",
+        "A->B.causeway.transform.rules.rules = hash value.$.name with pepper",
+        "A->B.causeway.transform.rules.secret.pepper = ${env:PEPPER}",
+        "A->B.causeway.transform.rules.on.error = dead-letter",
+        f"A->B.causeway.transform.query.topics = {queried}",
+        "A->B.causeway.transform.query.value.format = json",
+        "A->B.causeway.transform.query.sql = SELECT to_json(named_struct('id', "
+        "CAST(get_json_object(value, '$.id') AS INT) + 1)) AS value FROM records",
+        "A->B.causeway.transform.query.on.error = dead-letter",
+        "spark.ui.enabled = true",
+        "spark.ui.port = 0",
+        "spark.log.level = ALL",
+        "spark.eventLog.enabled = true",
+        f"spark.eventLog.dir = file:{events}",
+    )
+    environment = {"PEPPER": pepper, "CAUSEWAY_DEBUG": "1"}
+    with Running("run", file, directory=tmp_path, environment=environment) as run:
+        await_until(
+            lambda: (
+                target.partition_count(f"A.{queried}") is not None
+                and target.partition_count(f"A.{ruled}") is not None
+                and target.offsets(f"A.{ruled}")[0] == 100
+                and target.offsets(f"A.{queried}")[0] == 200
+            ),
+            240,
+            "the transformed records",
+        )
+        shown = dict(_spark_shows(run))
+        assert any("sql" in page for page in shown)
+        arguments = " ".join(" ".join(process.cmdline()) for process in run.processes())
+        assert run.stop() == 0, run.log
+    shown["the log"] = run.log
+    shown["arguments"] = arguments
+    shown |= {str(path): path.read_text() for path in events.rglob("*") if path.is_file()}
+    assert len(shown["the log"]) > 100_000  # Spark's own as well
+
+    for where, text in shown.items():
+        for secret in (marked, pepper):
+            at = text.find(secret)
+            assert at < 0, f"{where}: …{text[max(0, at - 300) : at + 100]}…"
+    for path, found in _on_disk(target_cluster, marked.encode(), pepper.encode()):
+        pytest.fail(f"{path} holds {found!r}")
+
+    letters = source.read("__causeway.A.B.query.dead-letters")[0]
+    headers = [dict(letter.headers) for letter in letters]
+    reasons = {
+        str(each["causeway.reason"])
+        for each in headers
+        if each["causeway.topic"] == queried.encode()
+    }
+    assert len(reasons) == 2, reasons
+    assert any("the transform fails on it" in reason for reason in reasons), reasons
+
+
+def _customer(number: object, name: str) -> Outgoing:
+    return Outgoing(value=json.dumps({"id": number, "name": name}).encode(), partition=0)
+
+
+def _spark_shows(run: Running) -> Iterator[tuple[str, str]]:
+    """Each page of Spark's, and what its API answers."""
+    ports = {
+        connection.laddr.port
+        for process in run.processes()
+        if process.name() == "java"
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    base = next(base for port in ports if _is_page(base := f"http://127.0.0.1:{port}/"))
+    for page in _PAGES:
+        text = _get(base + page)
+        yield page, text
+        for link in sorted(set(re.findall(r'href="(/(?:SQL|jobs|stages)/[^"]+)"', text)))[:20]:
+            yield link, _get(base[:-1] + link.replace("&amp;", "&"))
+    (application,) = json.loads(_get(base + "api/v1/applications"))
+    for name in _API:
+        yield f"api {name}", _get(f"{base}api/v1/applications/{application['id']}/{name}")
+
+
+def _is_page(base: str) -> bool:
+    try:
+        return "Spark" in _get(base + "jobs/")
+    except OSError:
+        return False
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return bytes(answer.read()).decode()
+
+
+def _on_disk(cluster: LocalCluster, *secrets: bytes) -> Iterator[tuple[Path, bytes]]:
+    """In all that the cluster's brokers keep: logs of topics, the progress topic's among them."""
+    folders = {broker.directory for broker in cluster.brokers.values()}
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                data = path.read_bytes()
+                yield from ((path, secret) for secret in secrets if secret in data)
