@@ -13,6 +13,7 @@ import pytest
 from causeway.config.settings import RegistrySettings, Secret, TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
+from causeway.transform import rules
 from causeway.transform.identity import identity
 
 TRANSFORM = TransformSettings(
@@ -29,7 +30,7 @@ TRANSFORM = TransformSettings(
     "change",
     [
         {"sql": "SELECT key FROM records"},
-        {"sql": None, "rules": "drop value.email"},
+        {"sql": None, "rules": "drop value.$.email"},
         {"key_format": "string"},
         {"value_format": "string"},
         {"key_schema": "a int"},
@@ -55,6 +56,15 @@ def test_what_decides_what_comes_out_changes_it(change: dict[str, object]) -> No
 )
 def test_what_does_not_decide_it_changes_nothing(change: dict[str, object]) -> None:
     assert identity(replace(TRANSFORM, **change), {}) == identity(TRANSFORM, {})  # type: ignore[arg-type]
+
+
+def test_rules_that_become_another_query_are_another_transform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ruled = replace(TRANSFORM, sql=None, rules="drop value.$.email")
+    before = identity(ruled, {})
+    monkeypatch.setattr(rules, "to_sql", lambda _: "SELECT 1")
+    assert identity(ruled, {}) != before
 
 
 def test_sql_settings_count_others_and_those_that_are_overruled_do_not() -> None:
