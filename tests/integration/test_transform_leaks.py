@@ -13,6 +13,7 @@ import re
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -133,7 +134,7 @@ def _spark_shows(run: Running) -> Iterator[tuple[str, str]]:
 def _is_page(base: str) -> bool:
     try:
         return "Spark" in _get(base + "jobs/")
-    except OSError:
+    except (OSError, HTTPException):
         return False
 
 
