@@ -66,6 +66,7 @@ def test_no_byte_of_a_marked_field_leaves(
         "spark.ui.port = 0",
         "spark.log.level = ALL",
         "spark.eventLog.enabled = true",
+        "spark.eventLog.compress = false",
         f"spark.eventLog.dir = file:{events}",
     )
     environment = {"PEPPER": pepper, "CAUSEWAY_DEBUG": "1"}
