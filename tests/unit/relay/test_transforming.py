@@ -15,6 +15,7 @@ from causeway.relay.lane import transforming
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.chunks import Piece, Work
 from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
+from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.target import next_batch
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
@@ -91,6 +92,9 @@ class _Lane:
 
     def offer(self, _: Flow, outlet: OutletState) -> None:
         self.offered.append(outlet)
+
+    def fetch_no_more(self, _: Flow) -> None:
+        pass
 
     def cluster(self, key: str) -> str:
         return key
@@ -298,3 +302,23 @@ def test_recovery_sees_what_lanes_send(stops: bool) -> None:
         for parts in series(lane.flow.assignment, iter([_batch(0, 1, 2, 3)]))
     ]
     assert found == [[None, 0], [1, None], *([] if stops else [[3, None]])]
+
+
+def test_a_flow_that_leaves_sends_what_it_was_led_to_and_ends_at_one_place() -> None:
+    """There another version of its transform can begin, whatever came back for which outlet."""
+    lane = _Lane(None, _outlet("A.t", 3), _outlet("A.eu", 3, routed="eu"))
+    lane.send(_batch(0, 1), upto=2)
+    lane.send(_batch(2, 3), upto=4)
+    lane.stage.answer(Output(None, None, _batch(0)), Output("eu", None, _batch(1)))
+    relay = object.__new__(Relay)
+    relay._connections = cast(Any, lane)
+    lane.flow.leave()
+    relay.let_go(lane.flow)
+    assert lane.stage.works == []
+    for number, outlet in enumerate(lane.flow.outlets):
+        assert lane.flow.report().position < 2
+        sent = outlet.sent(next_batch(outlet, 1_000_000))
+        outlet.unanswered -= 1
+        outlet.acknowledged(sent, 40 + number)
+    report = lane.flow.report(final=True)
+    assert [outlet.pair for outlet in report.outlets] == [Pair(2, 41, 1), Pair(2, 42, 1)]

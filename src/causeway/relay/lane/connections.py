@@ -114,14 +114,17 @@ class Connections:
                 self._open_target(target_key, flow)
 
     def detach(self, flow: Flow) -> None:
-        """Fetch `flow` no more."""
-        for source in self._sources.values():
-            source.remove(flow)
+        """Fetch and send nothing of `flow` any more."""
+        self.fetch_no_more(flow)
         for waiting in self._opening.values():
             waiting.pop(flow, None)
         for target in self._targets.values():
             for outlet in flow.outlets:
                 target.withdraw(outlet)
+
+    def fetch_no_more(self, flow: Flow) -> None:
+        for source in self._sources.values():
+            source.remove(flow)
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send."""

@@ -276,7 +276,8 @@ class Flow:
         return sum(outlet.unanswered for outlet in self.outlets)
 
     def leave(self) -> None:
-        """From now on nothing new is sent, and what waits to be sent never will be."""
+        """From now on nothing new is sent, and what waits to be sent never will be; but see
+        Relay.let_go for what is transformed."""
         self.settle()
         self.leaving = True
 
@@ -294,9 +295,10 @@ class Flow:
         """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
         lies between was dropped, so the statement stays true and recovery has less to read.
 
-        Not of one that leaves: its outlets are idle because what they had to send was let go.
+        Not of one that leaves: its outlets are idle because what they had to send was let go, unless
+        a transform had led it to them.
         """
-        if self.state is not State.RUNNING or self.leaving:
+        if self.state is not State.RUNNING or (self.leaving and self.on_the_way is None):
             return
         for outlet in self.outlets:
             if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.through:

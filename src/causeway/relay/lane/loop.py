@@ -189,7 +189,8 @@ class Lane:
         )
 
     def _is_quiet(self, flow: Flow) -> bool:
-        return flow.unanswered == 0 and not flow.recovering
+        sent = not any(outlet.pending or outlet.unanswered for outlet in flow.outlets)
+        return sent and not flow.recovering
 
     # -- one turn of the loop ---------------------------------------------------------------------
 

@@ -98,8 +98,14 @@ class Relay:
                 self._places.stop(flow, str(error))
 
     def let_go(self, flow: Flow) -> None:
-        """Fetch and send nothing more of it."""
-        self._places.pause(flow)
+        """Fetch nothing more of it, and send nothing. What a transform has led to its outlets goes
+        out, so that they all end at one place: there another transform can begin."""
+        if flow.on_the_way is not None and flow.state is State.RUNNING:
+            self._connections.fetch_no_more(flow)
+            flow.on_the_way.stage.cancel(flow)
+            flow.on_the_way.forget()
+        else:
+            self._places.pause(flow)
 
     def look_for(self, message: Lookup, flow: Flow) -> Look | None:
         """What finds the places that `message` asks for, in a helper's thread; None where `flow`
