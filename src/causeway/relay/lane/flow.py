@@ -295,8 +295,8 @@ class Flow:
         """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
         lies between was dropped, so the statement stays true and recovery has less to read.
 
-        Not of one that leaves: its outlets are idle because what they had to send was let go, unless
-        a transform had led it to them.
+        Not of one that leaves: its outlets are idle because what they had to send was let go,
+        unless a transform had led it to them.
         """
         if self.state is not State.RUNNING or (self.leaving and self.on_the_way is None):
             return
