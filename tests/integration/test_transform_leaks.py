@@ -21,7 +21,7 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import Running, mm2_file
+from tests.harness.running import Running, arguments_of, mm2_file
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -83,7 +83,7 @@ def test_no_byte_of_a_marked_field_leaves(
         )
         shown = dict(_spark_shows(run))
         assert any("sql" in page for page in shown)
-        arguments = " ".join(" ".join(process.cmdline()) for process in run.processes())
+        arguments = " ".join(map(arguments_of, run.processes()))
         assert run.stop() == 0, run.log
     shown["the log"] = run.log
     shown["arguments"] = arguments
