@@ -84,3 +84,84 @@ def test_a_filter_and_a_mask_beside_a_topic_that_is_relayed(
                     assert len(value["name"]) == 64
         print(json.dumps(status_of(file), indent=1, default=str)[:3000])
         assert run.stop() == 0, run.log
+
+
+FUNCTION = """
+from pyspark.sql import functions as sf
+
+
+def loud(records):
+    @sf.udf("string")
+    def upper(value):
+        if "poison" in value:
+            raise ValueError(value)
+        return value.upper()
+
+    return records.select(upper("value").alias("value"))
+"""
+
+
+def test_the_one_record_on_which_a_function_throws_is_found(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """It kills the whole stage. Its partition stops right before it, or it becomes a dead letter;
+    all others go on."""
+    stops, letters = prefix + "stops", prefix + "letters"
+    source.create_topics([stops, letters], 2)
+    values = [b"v%d" % number for number in range(300)]
+    for topic in (stops, letters):
+        for partition in (0, 1):
+            poisoned = [*values[:200], b"poison me", *values[200:]] if partition else values
+            source.produce(
+                topic, [Outgoing(value=value, partition=partition) for value in poisoned]
+            )
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        "A->B.causeway.transforms = stops, letters",
+        *(
+            f"A->B.causeway.transform.{name}.{key} = {value}"
+            for name, topic in (("stops", stops), ("letters", letters))
+            for key, value in (
+                ("topics", topic),
+                ("value.format", "string"),
+                ("python", "mine:loud"),
+            )
+        ),
+        "A->B.causeway.transform.letters.on.error = dead-letter",
+        f"A->B.causeway.transform.letters.dead.letter.topic = {prefix}refused",
+    )
+    with Running("run", file, directory=tmp_path, environment={"PYTHONPATH": str(tmp_path)}) as run:
+
+        def stopped() -> str:
+            found = status_of(file)["A->B"]["partitions"]
+            return next((p["reason"] for p in found if p["state"] == "stopped"), "")
+
+        reason = await_until(stopped, 240, "the poisoned partition stops")
+        assert f"refuses the record at offset 200 of {stops}-1" in reason
+        await_until(lambda: target.offsets(f"A.{letters}") == {0: 300, 1: 300}, 240, "all others")
+        assert target.offsets(f"A.{stops}") == {0: 300, 1: 200}
+        assert run.stop() == 0, run.log
+    assert "poison" not in run.log
+    upper = [value.upper() for value in values]
+    for topic, count in ((stops, 200), (letters, 300)):
+        found = target.read(f"A.{topic}")
+        assert [record.value for record in found[0]] == upper
+        assert [record.value for record in found[1]] == upper[:count]
+    (letter,) = source.read(f"{prefix}refused")[0]
+    assert letter.value == b"poison me"
+    assert dict(letter.headers) == {
+        "causeway.topic": letters.encode(),
+        "causeway.partition": b"1",
+        "causeway.offset": b"200",
+        "causeway.transform": b"letters",
+        "causeway.reason": b"the transform fails on it",
+    }
