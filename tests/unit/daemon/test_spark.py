@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from causeway.daemon.spark import archive, java
 from causeway.daemon.spark import context as spark
-from causeway.errors import PrerequisiteError
+from causeway.errors import ConfigError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
 
 
@@ -50,6 +51,22 @@ def test_executors_get_the_key_under_a_name_that_spark_redacts() -> None:
     (name,) = [name for name, value in conf.items() if value == "the key"]
     assert name == f"spark.executorEnv.{SECRET_VARIABLE}"
     assert re.search(spark._REDACTED, name)
+
+
+def test_lanes_leave_the_cores_of_a_cluster_that_stages_need() -> None:
+    conf = {"spark.master": "spark://h:7077"}
+    for cores, staged, lanes in ((8, 0, 8), (8, 2, 6), (2, 2, 1)):
+        one = spark.Spark(conf, None, "k", on_lane_ended=lambda *_: None, staged=staged)
+        one._context = SimpleNamespace(defaultParallelism=cores)
+        assert one.lanes == lanes
+
+
+def test_a_cluster_with_too_few_cores_for_stages_is_refused() -> None:
+    conf = {"spark.master": "spark://h:7077", "spark.cores.max": "8"}
+    spark.Spark(conf, 8, "k", on_lane_ended=lambda *_: None)
+    spark.Spark(conf, 6, "k", on_lane_ended=lambda *_: None, staged=2)
+    with pytest.raises(ConfigError, match=r"spark\.cores\.max.*8 cores are too few"):
+        spark.Spark(conf, 7, "k", on_lane_ended=lambda *_: None, staged=2)
 
 
 KILLED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.

@@ -113,7 +113,7 @@ class Spark:
         # Only beside options of our own: what the file says of the JVM stands as it is.
         self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
         self._java_options = java_options
-        self._lanes = lanes
+        self._lanes, self._staged = lanes, staged
         self._secret = secret
         self._on_lane_ended = on_lane_ended
         self._context: Any = None
@@ -216,13 +216,13 @@ class Spark:
 
     @property
     def lanes(self) -> int:
-        """How many lanes may run now; on a cluster it grows with its executors."""
+        """How many may run now; on a cluster, what its executors by now leave beside stages."""
         if self._lanes is not None:
             return self._lanes
         now = time.monotonic()
         if now - self._counted_at > _COUNT_S:
             self._counted_at = now
-            self._cores = max(1, int(self._context.defaultParallelism))
+            self._cores = max(1, int(self._context.defaultParallelism) - self._staged)
         return self._cores
 
     @property
@@ -369,6 +369,7 @@ def _complete(
         # Fewer slots than lanes would leave lanes waiting for ever.
         complete["spark.master"] = f"local[{slots},{retries[1]}]" if retries else f"local[{slots}]"
     else:
+        stages.check_cores(conf, lanes or 1, staged)
         complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
     return complete
 

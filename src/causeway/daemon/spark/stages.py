@@ -10,11 +10,11 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 from causeway.relay.control import SECRET_VARIABLE
 from causeway.transform import stage
 
@@ -34,6 +34,19 @@ LOCAL_DEFAULTS = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xms64m",
 }
 SETTINGS = stage.CONTEXT  # whatever the file says
+
+
+def check_cores(conf: Mapping[str, str], lanes: int, staged: int) -> None:
+    """Raises ConfigError where a cluster's application can't have a core for each lane and each of
+    `staged` stages: these would wait for ever."""
+    most = conf.get("spark.cores.max", "")
+    if staged and most.isdigit() and int(most) < lanes + staged:
+        raise ConfigError(
+            "start Spark",
+            "spark.cores.max",
+            f"{most} cores are too few for {lanes} lanes and {staged} stages of transforms",
+            remedy="raise it, or lower causeway.lanes",
+        )
 
 
 class Stages:
