@@ -205,7 +205,8 @@ def test_a_place_without_an_outlet_is_wanted_from_its_first_record_on() -> None:
         messages.Want(topic="us", partition=1, offset=1),
     )
     (doubt,) = lane.doubts
-    assert "eu-3, us-1" in str(doubt)
+    assert "2 more target partitions" in str(doubt)
+    assert "eu" not in str(doubt), "a name that a query made may be anything of a record"
     assert not doubt.failure
     assert _sent(lane.flow.outlets[0]) == []
 

@@ -130,8 +130,9 @@ class Transforming:
         wants = _wants(flow.assignment, known, outputs)
         if wants:
             flow.wants = wants
-            names = ", ".join(f"{want.topic}-{want.partition}" for want in wants)
-            self._doubt(flow, Doubt(f"waits for the target of {names}", failure=False))
+            # Unnamed: until the driver has looked at them, names may be anything of a record.
+            reason = f"waits for {len(wants)} more target partitions that its transform leads to"
+            self._doubt(flow, Doubt(reason, failure=False))
             return False
         batches = [output.batch for output in outputs]
         if must_wait(flow, batches, time.monotonic()):
