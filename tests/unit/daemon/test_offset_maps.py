@@ -85,9 +85,21 @@ def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
         it = transformed(behind, since=since)
         entries = it.grow(replace(it.progress, outlets=(behind, paid(Pair(70, 30, 0)))))
         assert entries[0] == it.progress
-        assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {None, PAID}
+        assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {PAID}
         assert (it.maps[PAID].place(69), it.maps[PAID].place(50)) == (30, 30)
         assert it.maps[PAID].place(49) == known
+
+
+def test_a_map_that_was_rewound_is_written_with_the_outlet_that_comes() -> None:
+    """The next leader must not find it as it was before."""
+    it = transformed(outlet(0))
+    far, back = (
+        outlet(0).model_copy(update={"pair": p}) for p in (Pair(90, 40, 40), Pair(20, 8, 8))
+    )
+    hear(it, far, traces=(Trace(breaks=(Pair(20, 8, 8),)),))
+    hear(it, back, traces=(Trace(resumed=Pair(20, 8, 8)),))
+    entries = it.grow(replace(it.progress, outlets=(back, paid(Pair(70, 30, 0)))))
+    assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {None, PAID}
 
 
 def test_what_rules_make_of_a_partition_needs_no_look_up() -> None:

@@ -55,6 +55,7 @@ def places_behind(
         )
         for topic, progress in changed
     ]
+    known = {progress.source: progress for _, progress in changed}
     places: dict[TopicPartition, Behind | CausewayError | None] = {}
     for at, answer in recover(requests, sides.source, sides.target).items():
         if isinstance(answer, DivergedError):
@@ -62,11 +63,10 @@ def places_behind(
         elif isinstance(answer, CausewayError):
             places[at] = answer
         else:
-            progress = next(progress for _, progress in changed if progress.source == at)
             starts = {outlet.pair.source for outlet in answer.outlets}
             ends = {
                 TopicPartition(before.topic, before.partition): after.end
-                for before, after in zip(progress.outlets, answer.outlets, strict=True)
+                for before, after in zip(known[at].outlets, answer.outlets, strict=True)
             }
             places[at] = Behind(start=starts.pop(), ends=ends) if len(starts) == 1 else None
     return places

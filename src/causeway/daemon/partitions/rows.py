@@ -142,8 +142,11 @@ class Row:
         """It has more outlets in `progress`. What has to be written before a lane sends to them."""
         known = offset_maps_of(progress, {}, since=self._since())
         self.progress = progress
+        new = known.keys() - self.maps.keys()
         self.maps = {**known, **self.maps}
-        return [progress, *self.map_records()]
+        # With many outlets, all maps for each that is new would be much to write.
+        rewound = self.rewinds != self.rewinds_written
+        return [progress, *(each for each in self.map_records() if rewound or each.to in new)]
 
     def _since(self) -> int | None:
         """The source offset from which on all was sent by this claim, as far as is known."""
