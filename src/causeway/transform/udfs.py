@@ -33,7 +33,8 @@ def guarded(udf: Any) -> Any:
 
     function, type_ = _unpickled(udf)
     guard = {_SERIES: _of_series, _ARRAYS: _of_arrays}.get(int(udf.evalType()), _of_values)
-    return _wrap_function(SparkContext._active_spark_context, guard(function), type_)
+    asked = guard(_discreet(function))
+    return _wrap_function(SparkContext._active_spark_context, asked, type_)
 
 
 def _unpickled(udf: Any) -> tuple[Callable[..., Any], Any]:
@@ -48,6 +49,23 @@ def _unpickled(udf: Any) -> tuple[Callable[..., Any], Any]:
         found = CPickleSerializer().loads(found.value)
     function, type_ = found
     return function, type_
+
+
+class FunctionError(Exception):
+    """A user's function failed. It says with which exception, and nothing of what that said, which
+    may quote the record: Spark shows it in its log, its pages and its event log."""
+
+
+def _discreet(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def asked(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except Exception as error:
+            raised = type(error).__name__
+        raise FunctionError(raised)
+
+    return asked
 
 
 def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,9 +84,18 @@ def _of_series(function: Callable[..., Any]) -> Callable[..., Any]:
             **{name: arg[are_records] for name, arg in named.items()},
         )
         kept.index = are_records.index[are_records]
-        return kept.reindex(are_records.index)
+        return _exact(kept).reindex(are_records.index)
 
     return asked
+
+
+def _exact(kept: Any) -> Any:
+    """A series, or a frame of them, whose integers stay such where others are missing: pandas would
+    make floats of them, which do not hold them all."""
+    if hasattr(kept, "columns"):
+        whole = [name for name, dtype in kept.dtypes.items() if dtype.kind in "iu"]
+        return kept.astype(dict.fromkeys(whole, object))
+    return kept.astype(object) if kept.dtype.kind in "iu" else kept
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,6 +108,8 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
             *(arg.filter(are_records) for arg in args),
             **{name: arg.filter(are_records) for name, arg in named.items()},
         )
+        if len(kept) != pc.sum(are_records, min_count=0).as_py():
+            raise FunctionError("another number of values than it was asked for")
         places = pc.cumulative_sum(are_records.cast(pa.int64()))
         places = pc.if_else(are_records, pc.subtract(places, 1), pa.scalar(None, pa.int64()))
         return kept.take(places)
