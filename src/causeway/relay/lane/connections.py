@@ -125,6 +125,9 @@ class Connections:
     def fetch_no_more(self, flow: Flow) -> None:
         for source in self._sources.values():
             source.remove(flow)
+        for key, waiting in self._opening.items():
+            if isinstance(key, SourceKey):
+                waiting.pop(flow, None)
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send."""
