@@ -241,6 +241,9 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
 
     assert reason("-1 AS `partition`") == "its partition is negative, or too large"
     assert reason("'a b' AS topic") == "its topic is no legal name"
+    assert reason("concat('a', chr(10)) AS topic") == "its topic is no legal name"
+    assert reason("'..' AS topic") == "its topic is no legal name"
+    assert reason("'..a' AS topic") is None
     assert reason("CAST(NULL AS STRING) AS topic") is None
     assert reason("-5 AS timestamp") == "its timestamp is null, or before 1970, or too late"
     nameless = "array(struct(CAST(NULL AS STRING) AS key, 'x' AS value)) AS headers"

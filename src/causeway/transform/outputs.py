@@ -28,7 +28,7 @@ _WHOLE_NUMBERS = {"tinyint", "smallint", "int", "bigint"}
 _NESTED = {"struct", "array", "map", "variant"}
 _TEXT = {"string", "binary", "void"}
 _LAST_TIME = 2**63 // 1000 - 1  # ms, that Spark can express in µs
-_TOPIC = "^[a-zA-Z0-9._-]{1,249}$"
+_TOPIC = r"^(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class Rows:
         part = records[start:stop]
         count = stop - start
         times = np.array([record.timestamp for record in part], np.int64)
-        odd_times = np.abs(times) >= _TIMES
+        odd_times = (times >= _TIMES) | (times <= -_TIMES)
         reasons: list[str | None] | None = None
         if odd_times.any():
             reasons = [NOT_A_TIME if odd else None for odd in odd_times]

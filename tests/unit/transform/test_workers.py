@@ -121,6 +121,9 @@ def test_what_cannot_be_a_row_says_why() -> None:
     late = PlainRecord(1, 2**62, None, b"v", [])
     rows, _ = Rows({}).of(chunk_of(1, batch_of([bad, late, b"fine"])))
     assert rows.column(REASON).to_pylist() == [NOT_A_NAME, NOT_A_TIME, None]
+    early = PlainRecord(0, -(2**63), None, b"v", [])
+    rows, _ = Rows({}).of(chunk_of(1, batch_of([early])))
+    assert rows.column(REASON).to_pylist() == [NOT_A_TIME]
     garbage = batch_of([b"a", b"b"], first=5)._replace(payload=b"\xff" * 10)
     rows, mark = Rows({}).of(chunk_of(1, garbage))
     assert rows.column(REASON).to_pylist() == [NOT_A_BATCH] * 2
