@@ -17,7 +17,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
@@ -25,6 +25,7 @@ from causeway.daemon import processes
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
+from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
 from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
@@ -46,10 +47,6 @@ REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
 REBALANCE_S = 10.0
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
-
-
-Sink = Callable[[Sequence[Standing]], None]
-OnWaiting = Callable[[Collection[Key]], None]
 
 
 class Fleet:
@@ -74,7 +71,7 @@ class Fleet:
         self._tracked: dict[Key, Tracked] = {}
         self._waiting: dict[Key, None] = {}
         self._lanes: dict[LaneConnection, Lane] = {}
-        self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
+        self._sinks = Sinks()
         self._homes = Homes()
         self._expected = 0
         self._gathering_until = 0.0
@@ -89,7 +86,7 @@ class Fleet:
         """`sink` hears all reports of the link's partitions, `on_waiting` which of them lost their
         lane. Both are called with the fleet's lock held: they must be quick and not call back."""
         with self._lock:
-            self._sinks[link] = (sink, on_waiting)
+            self._sinks.attach(link, sink, on_waiting)
 
     def add(self, assignments: Iterable[Assignment]) -> None:
         """Has these relayed from now on, by whichever lane."""
@@ -184,7 +181,7 @@ class Fleet:
             elif isinstance(message, Drained):
                 lane.over = True
                 lost = self._release(lane)
-            self._tell(standings, lost)
+            self._sinks.tell(standings, lost)
             self._place()
             self._changed.notify_all()
 
@@ -194,7 +191,7 @@ class Fleet:
             lane.closed = True
             self.lookups.lost(connection)
             lost = self._release(lane) if self._is_over(lane) else []
-            self._tell((), lost)
+            self._sinks.tell((), lost)
             self._gathering_until = time.monotonic() + GATHER_S
             self._place()
             self._changed.notify_all()
@@ -229,7 +226,7 @@ class Fleet:
                     lane.connection.drop()
                     if lane.process is not None:
                         processes.kill(lane.pid, lane.process)  # it holds a slot of this machine
-            self._tell((), lost)
+            self._sinks.tell((), lost)
             self._place()
             if now >= self._rebalance_at and not self._draining:
                 self._rebalance_at = now + REBALANCE_S
@@ -398,17 +395,3 @@ class Fleet:
         for lane, keys in revoked.items():
             _log.info("move partitions", extra={"from_lane": lane.number, "count": len(keys)})
             lane.connection.send(Revoke(keys=tuple(keys)))
-
-    def _tell(self, standings: Sequence[Standing], lost: Collection[Key]) -> None:
-        by_link: dict[str, list[Standing]] = {}
-        for standing in standings:
-            by_link.setdefault(standing.report.link, []).append(standing)
-        waiting: dict[str, list[Key]] = {}
-        for key in lost:
-            waiting.setdefault(key[0], []).append(key)
-        for link, heard in by_link.items():
-            if link in self._sinks:
-                self._sinks[link][0](heard)
-        for link, keys in waiting.items():
-            if link in self._sinks:
-                self._sinks[link][1](keys)
