@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from causeway.relay.lane.chunks import BLAMED, THROWS, WINDOW_CHUNKS, Chunks, Piece, Work
+from causeway.relay.lane.chunks import (
+    BLAMED,
+    HANGS,
+    THROWS,
+    WINDOW_CHUNKS,
+    Chunks,
+    Loss,
+    Piece,
+    Work,
+)
 from causeway.transform.channel import Chunk, Outcome
 from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
@@ -43,7 +52,9 @@ def _outcome(chunk: Chunk) -> Outcome:
     return Outcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
 
 
-def _run(chunks: Chunks, kills: Callable[[Chunk], bool], most: int = 1000) -> int:
+def _run(
+    chunks: Chunks, kills: Callable[[Chunk], bool], most: int = 1000, how: Loss = "died"
+) -> int:
     """A stage that dies whenever `kills` a chunk; how often it did."""
     deaths = 0
     for _ in range(most):
@@ -52,7 +63,7 @@ def _run(chunks: Chunks, kills: Callable[[Chunk], bool], most: int = 1000) -> in
             return deaths
         for chunk in sent:
             if kills(chunk):
-                chunks.lost()
+                chunks.lost(how)
                 deaths += 1
                 break
             chunks.answered(_outcome(chunk))
@@ -133,6 +144,48 @@ def test_a_kill_or_two_at_the_wrong_moment_blames_no_record() -> None:
     assert _run(chunks, lambda _: next(kills, False)) == 3
     assert heard.upto == [1]
     assert heard.refused == []
+
+
+def test_a_record_on_which_stages_hang_is_told_from_one_that_throws() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 100))
+    _run(chunks, lambda chunk: _holds(chunk, 17), how="hung")
+    (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
+    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, HANGS)]
+    assert heard.upto[-1] == 100
+    assert chunks.size == 0
+
+
+def test_hangs_and_deaths_are_not_added_up() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    losses: tuple[Loss, ...] = ("died", "died", "hung", "died", "hung")
+    for how in losses:
+        (sent,) = chunks.to_send()
+        if not sent.batches:  # first it shows that it works
+            chunks.answered(_outcome(sent))
+            list(chunks.to_send())
+        chunks.lost(how)
+    _run(chunks, lambda _: False)
+    assert heard.upto == [1]
+    assert heard.refused == []
+
+
+def test_a_stage_that_may_not_have_had_a_chunk_blames_no_record() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 2))
+    kills = iter([True, *[False, True] * 10 * BLAMED])
+    _run(chunks, lambda _: next(kills, False), how="gone")
+    assert heard.upto == [2]
+    assert heard.refused == []
+
+
+def test_what_cannot_be_unpacked_is_blamed_as_a_whole() -> None:
+    chunks, heard = Chunks(), _Heard()
+    garbage = _batch(5, 3)._replace(payload=b"\xff" * 10)
+    chunks.submit(Work(heard, "t", 0, 8, (garbage,), heard.pieces.append))
+    _run(chunks, lambda chunk: _holds(chunk, 5))
+    assert heard.refused == [5, 6, 7]
 
 
 def test_nobody_hears_of_what_was_cancelled() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
+from causeway.relay.lane import stages
 from causeway.relay.lane.chunks import Piece, Work
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stage, Stages
@@ -150,6 +151,34 @@ def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
     loop.until(lambda: heard)
     assert [batch.first for chunk in new.chunks for batch in chunk.batches] == [0]
     assert old.chunks == []
+
+
+def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: _Loop) -> None:
+    """As where Spark tries a task again before the end of the first try is seen here."""
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    old = _Workers(stage.address, "1")
+    loop.until(lambda: stage.ready)
+    new = _Workers(stage.address, "1")
+    loop.until(lambda: not old.alive)
+    _submit(stage, 0, heard)
+    loop.until(lambda: heard)
+    assert [batch.first for chunk in new.chunks for batch in chunk.batches] == [0]
+
+
+def test_who_waits_for_a_busy_stage_waits_on(loop: _Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "CALL_S", 0.2)
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    found: list[object] = []
+    _submit(stage, 0, heard)
+    loop.helpers.submit(lambda: stage.call("t", 0, 20, [_batch(10)]), lambda a: found.append(a))
+    loop.until(lambda: stage.size > _batch(0).size)
+    stage._answered_at = time.monotonic() + 60.0  # others are answered all the while
+    until = time.monotonic() + 0.5
+    loop.until(lambda: time.monotonic() > until)
+    assert found == []
+    _Workers(stage.address, "1")
+    loop.until(lambda: found)
+    assert isinstance(found[0], list)
 
 
 def test_strangers_are_shut_out(loop: _Loop) -> None:

@@ -13,7 +13,7 @@ from causeway.model import Pair, State
 from causeway.relay import messages
 from causeway.relay.lane import transforming
 from causeway.relay.lane.arrivals import Doubt
-from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay.lane.chunks import HANGS, Piece, Work
 from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.target import next_batch
@@ -254,6 +254,29 @@ def test_dead_letters_are_written_before_anything_behind_them_goes_on() -> None:
     assert _sent(outlet) == [0, 2, 3]
     assert lane.flow.through == 4
     assert lane.stopped == []
+
+
+def test_a_record_on_which_stages_hang_stops_the_partition_and_is_no_dead_letter() -> None:
+    lane = _Lane("letters")
+    lane.send(_batch(7), upto=8)
+    lane.stage.answer(refused=(Refusal(7, HANGS),))
+    assert lane.jobs == []
+    (reason,) = lane.stopped
+    assert f"offset 7 of t-3: {HANGS}" in reason
+    assert lane.flow.through == 7
+
+
+def test_recovery_takes_no_record_on_which_stages_hang_for_refused() -> None:
+    lane = _Lane("letters")
+
+    def call(topic: str, partition: int, following: int, batches: list[Batch]) -> list[Any]:
+        return [Piece(Outcome(0, (), (Refusal(0, HANGS),)), following, batches, 0, True)]
+
+    lane.stage.call = call  # type: ignore[attr-defined]
+    series = transforming.series_of(lane.flow)
+    with pytest.raises(CausewayError) as raised:
+        list(series(lane.flow.assignment, iter([_batch(0)])))
+    assert raised.value.retriable
 
 
 def test_letters_that_cannot_be_written_hold_the_partition() -> None:

@@ -6,7 +6,8 @@
                        through; the one that kills it alone is halved, down to a single record
 
 A stage dies of many things, so a record is blamed only when it has killed BLAMED stages by itself,
-each of which had just worked.
+each of which had just worked. One on which stages hang is found likewise. It may be treated another
+time, when all is well, so it is no dead letter: see HANGS.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome, Refusal
 from causeway.wire.batches import Batch
 from causeway.wire.records import split
@@ -24,6 +26,9 @@ WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64
 BLAMED = 3
 THROWS = "the transform fails on it"
+HANGS = "the transform gives no answer on it"  # always stops the partition
+# Of a stage: "hung" gave no answer in time; "gone" is one that may not have had the chunk at all.
+Loss = Literal["died", "hung", "gone"]
 
 
 class Piece(NamedTuple):
@@ -50,6 +55,7 @@ class Work:
     take: Callable[[Piece], None] | None
     last: bool = True
     deaths: int = 0
+    hangs: int = 0
     size: int = -1  # of a half, its share of the whole's
     records: int = field(init=False)
 
@@ -128,11 +134,11 @@ class Chunks:
         else:
             self._finish(work, outcome)
 
-    def lost(self) -> None:
+    def lost(self, how: Loss = "died") -> None:
         """The stage is gone, and what was under way with it."""
         under_way = [work for work in self._under_way.values() if work is not None]
         self._under_way.clear()
-        alone = len(under_way) == 1 and bool(self._suspects) and self._works
+        alone = len(under_way) == 1 and bool(self._suspects) and self._works and how != "gone"
         self._works = False
         for work in under_way:
             if work.take is None:
@@ -140,24 +146,29 @@ class Chunks:
                 self._size -= work.size
         under_way = [work for work in under_way if work.take is not None]
         if alone and under_way:
-            self._blame(under_way[0])
+            self._blame(under_way[0], hung=how == "hung")
             return
         self._suspects.update(under_way)
         self._waiting.extendleft(reversed(under_way))
 
-    def _blame(self, work: Work) -> None:
+    def _blame(self, work: Work, *, hung: bool) -> None:
         self._suspects.discard(work)
-        if work.records > 1:
-            halves = _halves(work)
+        if work.records > 1 and (halves := _halves(work)):
             self._suspects.update(halves)
             self._waiting.extendleft(reversed(halves))
             return
-        work.deaths += 1
-        if work.deaths < BLAMED:
+        work.hangs += hung
+        work.deaths += not hung
+        if max(work.deaths, work.hangs) < BLAMED:
             self._suspects.add(work)
             self._waiting.appendleft(work)
             return
-        refused = tuple(Refusal(batch.first, THROWS) for batch in work.batches if batch.records)
+        reason = THROWS if work.deaths >= BLAMED else HANGS
+        refused = tuple(
+            Refusal(batch.source_offset(at), reason)
+            for batch in work.batches
+            for at in range(batch.records)
+        )
         self._finish(work, Outcome(0, (), refused, work.records))
 
     def _finish(self, work: Work, outcome: Outcome) -> None:
@@ -168,6 +179,7 @@ class Chunks:
 
 
 def _halves(work: Work) -> list[Work]:
+    """None of what cannot be unpacked."""
     batches = work.batches
     if len(batches) > 1:
         middle = len(batches) // 2
@@ -175,8 +187,11 @@ def _halves(work: Work) -> list[Work]:
     else:
         (batch,) = batches
         middle = batch.records // 2
-        first = (split(batch, 0, middle),)
-        second = (split(batch, middle, batch.records),)
+        try:
+            first = (split(batch, 0, middle),)
+            second = (split(batch, middle, batch.records),)
+        except ProtocolError:
+            return []
     share = work.size // 2
     return [
         replace(work, next=second[0].first, batches=first, size=share, last=False),

@@ -19,7 +19,7 @@ from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
-from causeway.relay.lane.chunks import Chunks, Piece, Work
+from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
 from causeway.relay.lane.helpers import Helpers
 from causeway.transform.channel import Frame, Greeting, Outcome, Setup
 from causeway.transform.sealed import Connection, path_of
@@ -27,7 +27,7 @@ from causeway.wire.batches import Batch
 
 GREETING_S = 10.0
 ANSWER_S = 300.0  # a chunk that takes longer is taken for one that hangs
-CALL_S = 120.0
+CALL_S = 120.0  # without any answer, be it to others who were first
 UNSENT_BYTES = 4 * 1024 * 1024
 
 
@@ -55,6 +55,7 @@ class Stage:
         self._attempt = ""
         self._masks: dict[Connection, int] = {}
         self._answer_due = 0.0
+        self._answered_at = 0.0
         self._calls: set[Future[list[Piece]]] = set()
         self._closed = False
         selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -99,11 +100,14 @@ class Stage:
             self.submit(Work(future, topic, partition, next, tuple(batches), take))
 
         self._helpers.post(start)
-        try:
-            return future.result(CALL_S)
-        except FutureTimeoutError:
-            self._helpers.post(partial(self.cancel, future))
-            raise self._error(f"no answer in {CALL_S:.0f} s") from None
+        while True:
+            try:
+                return future.result(CALL_S)
+            except FutureTimeoutError:
+                if time.monotonic() - self._answered_at < CALL_S:
+                    continue
+                self._helpers.post(partial(self.cancel, future))
+                raise self._error(f"no answer in {CALL_S:.0f} s") from None
 
     def _error(self, cause: str) -> CausewayError:
         return CausewayError("transform", self.spec.name, cause, retriable=True)
@@ -116,7 +120,7 @@ class Stage:
         if not self._chunks.busy:
             self._answer_due = now + ANSWER_S
         elif now > self._answer_due:
-            self._lose()
+            self._lose("hung")
         self._pump()
         for connection, mask in self._masks.items():
             wanted = selectors.EVENT_READ
@@ -169,7 +173,8 @@ class Stage:
         if connection in self._strangers:
             self._greet(connection, frame)
         elif isinstance(frame, Outcome) and connection is self._ends.get("sink"):
-            self._answer_due = time.monotonic() + ANSWER_S
+            self._answered_at = time.monotonic()
+            self._answer_due = self._answered_at + ANSWER_S
             self._chunks.answered(frame)
             self._pump()
         else:
@@ -179,8 +184,8 @@ class Stage:
         if not isinstance(frame, Greeting) or frame.stage != self.spec.key:
             raise ValueError("a stranger")
         del self._strangers[connection]
-        if frame.attempt != self._attempt:
-            self._lose()
+        if frame.attempt != self._attempt or frame.end in self._ends:
+            self._lose("gone")
             self._attempt = frame.attempt
         self._ends[frame.end] = connection
         connection.send(Setup(dict(self.spec.secrets), self.spec.registry))
@@ -207,8 +212,10 @@ class Stage:
         if connection in self._ends.values():
             self._lose()
 
-    def _lose(self) -> None:
+    def _lose(self, how: Loss = "died") -> None:
         ends, self._ends = self._ends, {}
+        if "source" in ends and ends["source"].unsent:
+            how = "gone"
         self._attempt = ""
         try:  # what it still said
             for frame in ends["sink"].receive() if "sink" in ends else ():
@@ -218,7 +225,7 @@ class Stage:
             pass
         for connection in ends.values():
             self._drop(connection)
-        self._chunks.lost()
+        self._chunks.lost(how)
 
 
 class Stages:
