@@ -249,9 +249,11 @@ def test_dead_letters_are_written_before_anything_behind_them_goes_on() -> None:
     assert _sent(outlet) == []
     assert lane.flow.through == 0
     assert not lane.flow.idle
+    assert lane.flow.pending_bytes == sum(_batch(*o).size for o in ((0, 1, 2), (3,)))
     ((_, written),) = lane.jobs
     written(None)
     assert _sent(outlet) == [0, 2, 3]
+    assert lane.flow.pending_bytes == outlet.pending_bytes
     assert lane.flow.through == 4
     assert lane.stopped == []
 

@@ -185,8 +185,9 @@ class OutletState:
 
 @dataclass(slots=True, eq=False)
 class OnTheWay:
-    """What of a flow is in its stage, or came from there and is not with its outlets yet. `halt`:
-    why the flow stops once all before has been relayed. `writing`: dead letters are."""
+    """What of a flow is in its stage, or came from there and is not with its outlets yet; `size`:
+    what was fetched of that, in bytes. `halt`: why the flow stops once all before has been relayed.
+    `writing`: dead letters are."""
 
     stage: Stage
     chunks: int = 0
@@ -199,6 +200,12 @@ class OnTheWay:
     @property
     def idle(self) -> bool:
         return not self.chunks and not self.pieces
+
+    def take(self) -> Piece:
+        """The first piece: it goes to the outlets, and counts there."""
+        piece = self.pieces.popleft()
+        self.size -= piece.size
+        return piece
 
     def forget(self) -> None:
         self.chunks = self.size = 0

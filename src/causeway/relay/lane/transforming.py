@@ -74,7 +74,6 @@ class Transforming:
         on_the_way = flow.on_the_way
         assert on_the_way is not None
         on_the_way.chunks -= piece.last
-        on_the_way.size -= piece.size
         on_the_way.pieces.append(piece)
         self._pass_on(flow, on_the_way)
 
@@ -86,7 +85,7 @@ class Transforming:
             if piece.outcome.refused and letters is not None and not _hangs(piece):
                 self._write_letters(flow, on_the_way, piece, letters)
                 return
-            on_the_way.pieces.popleft()
+            on_the_way.take()
             if not self._put(flow, on_the_way, piece):
                 return
         self.look(flow)
@@ -114,7 +113,7 @@ class Transforming:
                 self._doubt(flow, Doubt(f"its dead letters could not be written: {answer}"))
                 return
             on_the_way.writing = False
-            on_the_way.pieces.popleft()
+            on_the_way.take()
             if self._put(flow, on_the_way, piece):
                 self._pass_on(flow, on_the_way)
 
