@@ -28,6 +28,7 @@ _HELD = 2
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _WORKER_ENDED = "Python worker exited unexpectedly"
+_FUNCTION_ERROR = re.compile(r"\bFunctionError: (\w+)")  # says no more than a class, see udfs
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
 
@@ -85,6 +86,8 @@ def _nothing(_: object) -> bool:
 def explain(error: Exception) -> str:
     """One line for a failed job: the class of the error and no more, as messages quote records."""
     text = str(error)
+    if (found := _FUNCTION_ERROR.search(text)) is not None:
+        return found[1]
     if (found := _ERROR_CLASS.search(text)) is not None:
         return found[1]
     if _WORKER_ENDED in text:

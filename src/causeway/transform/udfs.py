@@ -109,7 +109,7 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
             **{name: arg.filter(are_records) for name, arg in named.items()},
         )
         if len(kept) != pc.sum(are_records, min_count=0).as_py():
-            raise FunctionError("another number of values than it was asked for")
+            raise FunctionError("LengthError")
         places = pc.cumulative_sum(are_records.cast(pa.int64()))
         places = pc.if_else(are_records, pc.subtract(places, 1), pa.scalar(None, pa.int64()))
         return kept.take(places)

@@ -95,6 +95,10 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
     [
         ("x [CAST_INVALID_INPUT] The value 'Al' of STRING", "CAST_INVALID_INPUT"),
         ("Traceback …\nModuleNotFoundError: No module named 'Al'", "ModuleNotFoundError"),
+        (
+            "Traceback …\ncauseway.transform.udfs.FunctionError: ValueError\n at x.Y [AL]",
+            "ValueError",
+        ),
         ("caused by java.io.IOException: 'Al'", "IOException"),
         (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed): 'Al'",
