@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     BinaryType,
     ByteType,
@@ -37,11 +36,13 @@ _MASK = 2**64 - 1
 
 
 class Row(NamedTuple):
-    """One record and where it is to go; None: by the option, by the key."""
+    """One record and where it is to go; None: by the option, by the key. `timed`: its time is its
+    own, not the present one."""
 
     topic: str | None
     partition: int | None
     record: PlainRecord
+    timed: bool = False
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
@@ -77,7 +78,7 @@ def rows(batch: pa.RecordBatch) -> Iterator[Row]:
                 column = column.cast(pa.binary())
         elif pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-            column = pc.cast(pc.floor(pc.divide(column.cast(pa.float64()), 1000)), pa.int64())
+            return [None if us is None else us // 1000 for us in column.to_pylist()]
         found: list[object] = column.to_pylist()
         return found
 
@@ -86,7 +87,7 @@ def rows(batch: pa.RecordBatch) -> Iterator[Row]:
     for topic, partition, timestamp, key, value, headers in zip(*columns, strict=True):
         moment = now if timestamp is None else timestamp
         record = PlainRecord(0, moment, key, value, _headers(headers) if headers else [])
-        yield Row(topic, partition, record)
+        yield Row(topic, partition, record, timestamp is not None)
 
 
 def _headers(found: object) -> list[tuple[str, bytes | None]]:
@@ -109,15 +110,15 @@ class Digest:
         self.count = 0
         self.total = 0
 
-    def add(self, row: Row, timed: bool) -> None:
-        """`timed`: whether its time is its own; the present one differs each time."""
+    def add(self, row: Row) -> None:
+        """Without the present time, which differs each time."""
         record = row.record
         check = zlib.crc32(record.key or b"", 1 if record.key is None else 0)
         check = zlib.crc32(record.value or b"", check ^ (record.value is None))
         if record.headers:
             check = zlib.crc32(repr(record.headers).encode(errors="surrogateescape"), check)
-        if timed or row.topic or row.partition is not None:
-            where = f"{record.timestamp if timed else ''} {row.topic} {row.partition}"
+        if row.timed or row.topic or row.partition is not None:
+            where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
             check = zlib.crc32(where.encode(), check)
         self.count += 1
         # Spread to 64 bits, so that what two records lose and gain does not cancel out.

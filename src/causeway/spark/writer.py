@@ -56,7 +56,6 @@ class _Writing:
         # A write without a name is never done again, only tasks of it are.
         self._marks = True
         check_columns(schema, self._options.topic)
-        self._timed = "timestamp" in schema.fieldNames()
 
     def _open(self) -> Cluster:
         return Cluster(connection(self._raw, "write"))
@@ -75,7 +74,7 @@ class _Writing:
             if before is not None and before.batch >= batch:
                 for one in _chain(first, batches):
                     for row in rows(one):
-                        digest.add(row, self._timed)
+                        digest.add(row)
                 if before.batch == batch:
                     ledger.check_same(write, batch, before.note, str(digest))
                 return Written(
@@ -86,7 +85,7 @@ class _Writing:
                 with outbox.open():
                     for one in _chain(first, batches):
                         for row in rows(one):
-                            digest.add(row, self._timed)
+                            digest.add(row)
                             outbox.put(row)
                 if self._marks:
                     ledger.mark(cluster, own, batch, str(digest), outbox.topics)

@@ -59,7 +59,7 @@ parts = st.none() | st.binary(max_size=3)
 some_rows = st.lists(
     st.builds(
         lambda topic, partition, time, key, value: Row(
-            topic, partition, PlainRecord(0, time, key, value, [])
+            topic, partition, PlainRecord(0, time, key, value, []), True
         ),
         st.none() | st.sampled_from("ab"),
         st.none() | st.integers(0, 1),
@@ -71,10 +71,10 @@ some_rows = st.lists(
 )
 
 
-def digest(of: list[Row], timed: bool = True) -> str:
+def digest(of: list[Row]) -> str:
     found = Digest()
     for row in of:
-        found.add(row, timed)
+        found.add(row)
     return str(found)
 
 
@@ -86,6 +86,18 @@ def test_a_digest_tells_rows_apart_and_not_their_order(one: list[Row], other: li
 
 
 def test_the_present_time_is_no_part_of_a_digest() -> None:
+    """Also where the rows have a column for it."""
     now, later = (Row(None, None, PlainRecord(0, t, b"k", b"v", [])) for t in (1, 2))
-    assert digest([now], timed=False) == digest([later], timed=False)
-    assert digest([now]) != digest([later])
+    assert digest([now]) == digest([later])
+    assert digest([now._replace(timed=True)]) != digest([later._replace(timed=True)])
+    batch = pa.record_batch(
+        {"value": ["v", "v"], "timestamp": pa.array([None, 0], pa.timestamp("us", "UTC"))}
+    )
+    assert [row.timed for row in rows(batch)] == [False, True]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62)))
+def test_times_are_exact_however_far_away(moments: list[int]) -> None:
+    times = pa.array(moments, pa.timestamp("us", "UTC"))
+    found = rows(pa.record_batch({"value": ["v"] * len(moments), "timestamp": times}))
+    assert [row.record.timestamp for row in found] == [moment // 1000 for moment in moments]
