@@ -34,6 +34,7 @@ from causeway.spark.log import read_range
 from causeway.spark.options import Options, connection, read_options
 from causeway.spark.ranges import Offsets, Range
 from causeway.wire.cluster import Cluster
+from causeway.wire.deadline import Deadline
 from causeway.wire.offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -92,14 +93,15 @@ class BatchReader(_Reading, DataSourceReader):  # type: ignore[misc]
         options = self._options
         with self._open() as cluster:
             tps = ranges.partitions_of(cluster, options)
-            tps = [tp for tp in tps if all(_may_hold(tp, one) for one in self._filters)]
+            # Of all of them: options name each partition, whatever the query filters.
             start = ranges.resolved(cluster, tps, options.start, options)
             end = ranges.resolved(cluster, tps, options.end, options)
+            tps = [tp for tp in tps if all(_may_hold(tp, one) for one in self._filters)]
             after = _earliest_time(self._filters)
             if after is not None:
                 found = ranges.looked_up(cluster, tps, after, options.read_committed)
                 start = {
-                    tp: max(at, found[tp]) if found[tp] >= 0 else at for tp, at in start.items()
+                    tp: max(start[tp], found[tp]) if found[tp] >= 0 else start[tp] for tp in tps
                 }
         whole = [_narrowed(Range(tp=tp, start=start[tp], end=end[tp]), self._filters) for tp in tps]
         parts = ranges.split(whole, options.min_partitions)
@@ -208,14 +210,39 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 name="UNKNOWN_TOPIC_OR_PARTITION",
                 remedy="set option failOnDataLoss to false to go on with what is left",
             )
-        # Never back: a leader that was elected a moment ago may not know its end yet.
-        ends = {tp: max(at, begun[tp]) for tp, at in ends.items()}
+        short = {tp: begun[tp] for tp, at in ends.items() if at < begun[tp]}
+        if short and self._options.fail_on_data_loss:
+            self._await_ends(short)
+        ends |= short  # never back
         if isinstance(limit, ReadMaxRows):
             ends = ranges.limited(begun, ends, limit.max_rows)
         most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
         if most_bytes is not None and not isinstance(limit, ReadAllAvailable):
             ends = ranges.limited_by_bytes(cluster, begun, ends, most_bytes)
         return _nested({tp: at for tp, at in begun.items() if tp in gone and self._most} | ends)
+
+    def _await_ends(self, least: Offsets) -> None:
+        """A leader that was elected a moment ago may not know its end yet. Raises BrokerError where
+        the log goes on to end before `least`: what comes up to there would never be read."""
+        cluster = self._driver()
+
+        def look() -> None:
+            found = ranges.looked_up(cluster, least, LATEST, self._options.read_committed)
+            for tp, at in found.items():
+                if at < least[tp]:
+                    raise BrokerError(
+                        "read",
+                        str(tp),
+                        f"it was read up to offset {least[tp]}, and its log ends at {at} by now:"
+                        " it was cut off, or made anew",
+                        code=-1,
+                        name="BEHIND",
+                        retriable=True,
+                        remedy="begin with another checkpoint; with option failOnDataLoss = false"
+                        " a stream goes on once the log is past that offset",
+                    )
+
+        cluster.retry(Deadline(cluster.timeout_s), look)
 
     def _ends(self) -> Offsets:
         cluster = self._driver()
