@@ -203,6 +203,14 @@ def test_a_mask_keeps_a_number_a_number(session: Any) -> None:
     assert json.loads(row.value)["a"] == -1000000  # the sign is a character, too
 
 
+def test_what_an_address_would_keep_whole_is_masked_whole(session: Any) -> None:
+    texts = ["a@b.c", "@ada", "ada", "x\ny@b@c\n"]
+    documents = [json.dumps({"a": text}) for text in texts]
+    rows = apply(session, "mask value.$.a keep domain", *documents)
+    found = [json.loads(row.value)["a"] for row in rows]
+    assert found == ["*@b.c", "@***", "***", "*\n*@*@c\n"]
+
+
 @pytest.mark.parametrize(
     ("text", "month"),
     [

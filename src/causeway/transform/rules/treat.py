@@ -19,6 +19,7 @@ from causeway.transform.rules.sql import let, literal
 
 _NUMBER = "{type} IN ('BIGINT', 'DOUBLE') OR {type} LIKE 'DECIMAL%'"
 _LETTERS, _DIGITS = r"\p{L}\p{M}", r"\p{N}"
+_DOMAIN = r"(?s)(?<=.)@[^@]*\z"
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
 _ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?\z"
@@ -59,7 +60,8 @@ def mask_text(mask: Mask, text: str) -> str:
         return f"regexp_replace({part}, {literal(_masked_class(mask))}, {_replacement(mask.char)})"
 
     if mask.domain:
-        domain = f"regexp_extract({text}, '@[^@]*$', 0)"
+        # With nothing before the @ all would be kept.
+        domain = f"regexp_extract({text}, {literal(_DOMAIN)}, 0)"
         local = f"left({text}, length({text}) - length({domain}))"
         return f"concat({masked(local)}, {domain})"
     kept = mask.first + mask.last
