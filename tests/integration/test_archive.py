@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from causeway.config.mm2 import load_mm2
-from causeway.errors import DivergedError
+from causeway.errors import DivergedError, PrerequisiteError
 from causeway.operate import archive, restore
-from causeway.operate.archive_store import Store
+from causeway.operate.archive_store import Manifest, Store
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.spark_session import spark_session
 
@@ -178,6 +178,44 @@ def test_a_run_that_ended_before_its_manifest_does_not_count_and_one_after_it_do
     source.produce(topic, some_records(30, first=60))
     assert archived.archive().records == 30
     assert shared_spark.read.parquet(str(archived.path)).count() == 90
+    assert not list(archived.path.glob("_causeway/staging/*"))
+
+
+def test_nobody_takes_away_what_another_run_is_about_to_add(
+    archived: Archive,
+    shared_spark: Any,
+    source: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second run, of a slower first one's number: once it looks at the archive only, as a restore
+    does too, and once it is the first to add."""
+    topic = prefix + "twice"
+    source.create_topic(topic, 3, config=KEPT)
+    source.produce(topic, some_records(30))
+    add = Store.add
+
+    def after(what: Callable[[], object]) -> None:
+        def wait(self: Store, manifest: Manifest) -> None:
+            monkeypatch.setattr(Store, "add", add)
+            what()
+            add(self, manifest)
+
+        monkeypatch.setattr(Store, "add", wait)
+
+    def look() -> None:
+        store = Store(shared_spark, str(archived.path))
+        store.settle(store.manifests())
+
+    after(look)
+    assert archived.archive().records == 30
+    assert shared_spark.read.parquet(str(archived.path)).count() == 30
+    source.produce(topic, some_records(30, first=30))
+    after(archived.archive)
+    with pytest.raises(PrerequisiteError, match="one process at a time"):
+        archived.archive()
+    assert archived.archive().number is None
+    assert shared_spark.read.parquet(str(archived.path)).count() == 60
     assert not list(archived.path.glob("_causeway/staging/*"))
 
 

@@ -3,12 +3,13 @@
     PATH/topic=orders/day=2026-11-22/00000001-….parquet    records, day by their time (UTC)
     PATH/_causeway/archive.json                             the archive's id
     PATH/_causeway/manifests/00000001.json                  what run 1 added: offsets, files, …
-    PATH/_causeway/staging/00000001/topic=…/day=…/…         its files, until the manifest is there
+    PATH/_causeway/staging/00000001-…/topic=…/day=…/…       its files, until the manifest is there
 
 A run is part of the archive once its manifest is there, which appears whole or not at all. Its
 files are moved to their places after that, by whoever opens the archive next if need be. Spark
 passes over what begins with `_`, so who reads PATH as Parquet sees whole runs, but for moments.
-One process at a time may add to an archive.
+One process at a time may add to an archive; where two do, the first one's run counts and the other
+is told. Nobody takes away what another stages.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from causeway.model import TopicPartition
 
 _VERSION = 1
 _META = "_causeway"
+_STAGING = f"{_META}/staging"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class Store:
     def __init__(self, spark: Any, path: str) -> None:
         """Raises PrerequisiteError where no file system knows such a path."""
         self._jvm = spark._jvm
+        self._own = uuid.uuid4().hex
         self.path = path.rstrip("/")
         try:
             root = self._at("")
@@ -123,11 +126,17 @@ class Store:
         return found
 
     def staging(self, number: int) -> str:
-        return self.at(f"{_META}/staging/{number:08d}")
+        """Where this process, and no other, puts the files of a run that is to be."""
+        return self.at(self._staging(number))
+
+    def _staging(self, number: int) -> str:
+        return f"{_STAGING}/{number:08d}-{self._own}"
 
     def staged_files(self, number: int) -> dict[str, str]:
         """Each file of a run that is not counted yet: where it lies, and its place to be."""
-        base = f"{_META}/staging/{number:08d}"
+        return self._staged(self._staging(number), number)
+
+    def _staged(self, base: str, number: int) -> dict[str, str]:
         found = {}
         for topic in self._names(base):
             for day in self._names(f"{base}/{topic}"):
@@ -136,22 +145,24 @@ class Store:
                         found[f"{base}/{topic}/{day}/{name}"] = f"{topic}/{day}/{number:08d}-{name}"
         return found
 
-    def clear_staging(self) -> None:
-        """Of runs that did not come to their manifest."""
-        self._fs.delete(self._at(f"{_META}/staging"), True)
-
     def add(self, manifest: Manifest) -> None:
         """From here on the run counts."""
         self._publish(f"{_META}/manifests/{manifest.number:08d}.json", manifest.dumps())
 
     def settle(self, manifests: list[Manifest]) -> None:
-        """Moves the files of runs that count to their places, where that was not done."""
-        for manifest in manifests:
-            for source, target in self.staged_files(manifest.number).items():
+        """Moves the files of runs that count to their places, where that was not done, and clears
+        away what else was staged under their numbers."""
+        counted = {f"{one.number:08d}": one for one in manifests}
+        for name in self._names(_STAGING):
+            manifest = counted.get(name.partition("-")[0])
+            if manifest is None:
+                continue  # of a run that may be under way: it is not known to have ended
+            base = f"{_STAGING}/{name}"
+            for source, target in self._staged(base, manifest.number).items():
                 if target in manifest.files:
                     self._fs.mkdirs(self._at(target).getParent())
                     self._rename(source, target)
-        self.clear_staging()
+            self._fs.delete(self._at(base), True)
 
     # -- files
 
