@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from causeway.wire.offsets import EARLIEST, LATEST
 
 Say = Callable[[str], None]
 _OFFSETS_A_TASK = 2_000_000
+_HADOOP_UMASK = 0o022
 # Read back, to be compared with what was written.
 _CONTENT = "unix_micros(timestamp), key IS NULL, key, value IS NULL, value, headers"
 DIGEST = f"sum(cast(xxhash64(`offset`, {_CONTENT}) AS DECIMAL(38, 0)))"
@@ -58,7 +60,11 @@ def spark_session(settings: Settings) -> Iterator[Any]:
     from causeway.relay.control import new_secret
 
     lanes = wanted_lanes(settings.spark, None)
-    conf = {"spark.python.daemon.module": "pyspark.daemon", "spark.task.maxFailures": "4"}
+    conf = {
+        "spark.python.daemon.module": "pyspark.daemon",
+        "spark.task.maxFailures": "4",
+        **_file_modes(),
+    }
     master = str(settings.spark.get("spark.master", "local[*]"))
     if master.startswith("local"):
         conf |= {"spark.master": f"local[{lanes or 1},4]", "spark.driver.memory": "1g"}
@@ -80,6 +86,17 @@ def spark_session(settings: Settings) -> Iterator[Any]:
         yield session
     finally:
         spark.stop()
+
+
+def _file_modes() -> dict[str, str]:
+    """Hadoop's file systems ask their own setting, not the process: where its umask is stricter,
+    what is written is for no more to read than whatever else the user writes."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    strict = mask & ~_HADOOP_UMASK
+    return (
+        {"spark.hadoop.fs.permissions.umask-mode": f"{mask | _HADOOP_UMASK:03o}"} if strict else {}
+    )
 
 
 def archive(

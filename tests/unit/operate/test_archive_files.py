@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import TopicPartition
-from causeway.operate import restore
+from causeway.operate import archive, restore
 from causeway.operate.archive_store import ArchivedTopic, Manifest, Share, ends
 
 
@@ -53,3 +56,18 @@ def test_chunks_hold_each_offset_once_in_order_and_stay_when_the_archive_grows(
         assert place == at[partition]
     grown = [*manifests, manifest(9, {p: (at[p], at[p] + n) for p, n in more.items()})]
     assert list(restore.chunks_of(grown, "t"))[: len(found)] == found
+
+
+@pytest.mark.parametrize(
+    ("umask", "hadoop"), [(0o022, None), (0o002, None), (0o077, "077"), (0o027, "027"), (7, "027")]
+)
+def test_an_archive_is_for_no_more_to_read_than_the_umask_has_it(
+    umask: int, hadoop: str | None
+) -> None:
+    before = os.umask(umask)
+    try:
+        found = archive._file_modes()
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    assert found.get("spark.hadoop.fs.permissions.umask-mode") == hadoop
