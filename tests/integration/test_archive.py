@@ -130,6 +130,14 @@ def test_what_comes_back_is_what_was_there(
     archived.restore()
     assert sum(map(len, target.read(topic).values())) == before, "it can be run again"
     assert "counts and digests" in archived.said[-1]
+    target.delete_topic(topic)
+    target.create_topic(topic, 3)
+    target.produce(topic, [b"somebody else's"])
+    with pytest.raises(DivergedError, match="--into-existing"):
+        archived.restore()
+    archived.path = archived.path / "nowhere"
+    with pytest.raises(PrerequisiteError, match="there is none"):
+        archived.restore()
 
 
 def test_a_topic_that_holds_other_records_is_refused(

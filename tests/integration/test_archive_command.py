@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.integration
 def test_a_restore_that_is_killed_and_run_again_gives_each_record_once(
     source: KafkaTools, target: KafkaTools, prefix: str, tmp_path: Path
 ) -> None:
-    """Killed while it has records in the target's log that are not committed yet. Then a topic that
-    somebody else has written to, and options that cannot be used."""
+    """Killed while it has records in the target's log that are not committed yet. What restores and
+    archives refuse is seen in test_archive.py, without a Spark for each."""
     topic, path = prefix + "t", tmp_path / "archive"
     source.create_topic(topic, 2)
     source.produce(
@@ -34,9 +35,15 @@ def test_a_restore_that_is_killed_and_run_again_gives_each_record_once(
         f"clusters = A, B\nA->B.enabled = true\nA->B.topics = {topic}\nspark.master = local[2]\n"
         f"A.bootstrap.servers = {source.bootstrap}\nB.bootstrap.servers = {target.bootstrap}\n"
     )
-    done = causeway("archive", file, "--to", path)
+    before = os.umask(0o077)
+    try:
+        done = causeway("archive", file, "--to", path)
+    finally:
+        os.umask(before)
     assert done.code == 0, done.err
     assert "60,000 records" in done.out or "60000 records" in done.out
+    for each in path.rglob("*"):
+        assert each.stat().st_mode & 0o077 == 0, f"{each} is for others to read"
     arguments = ["restore", str(file), "--from", str(path), "--cluster", "B"]
     with (tmp_path / "restore.log").open("w") as log:
         running = subprocess.Popen(
@@ -62,10 +69,4 @@ def test_a_restore_that_is_killed_and_run_again_gives_each_record_once(
     assert "counts and digests of each partition agree" in done.out
     target.await_transactions(topic)
     assert target.digests(topic, read_committed=True) == source.digests(topic)
-    target.delete_topic(topic)
-    target.create_topic(topic, 2)
-    target.produce(topic, [b"somebody else's"])
-    done = causeway(*arguments)
-    assert (done.code, "--into-existing" in done.err) == (7, True)
-    assert causeway("restore", file, "--from", tmp_path / "x", "--cluster", "B").code == 6
     assert causeway("archive", file, "--to", path, "--cluster", "C").code == 2
