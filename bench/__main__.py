@@ -6,8 +6,9 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,19 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bench import groups, latency, report, results, soak, start, throughput
+from bench import groups, latency, many, report, results, smt, soak, start, throughput, transforms
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged
-from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES
+from bench.systems import (
+    CAUSEWAY,
+    CAUSEWAY_QUIET,
+    CAUSEWAY_SQL,
+    MM2,
+    MM2_SMT,
+    MM2_TUNED,
+    TITLES,
+    VARIANTS,
+)
 from causeway.errors import CausewayError
 
 _HERE = Path(__file__).parent
@@ -31,7 +41,8 @@ Measure = Callable[[Stage, str, Say], Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """`rounds`: how often each system is measured, unless told otherwise. `uncounted`: rounds
-    before these, in which the brokers' Java machines compile what this work needs of them."""
+    before these, in which the brokers' Java machines compile what this work needs of them.
+    `systems`: what is measured, if not what was asked for."""
 
     name: str
     title: str
@@ -39,7 +50,7 @@ class Workload:
     measure: Measure
     rounds: int = 3
     uncounted: int = 0
-    alone: bool = False  # Causeway's own promise, without a peer
+    systems: Sequence[str] = ()
 
 
 def workloads(*, quick: bool) -> list[Workload]:
@@ -66,7 +77,7 @@ def workloads(*, quick: bool) -> list[Workload]:
             settings={"intervals": "1 s"},
             measure=lambda stage, name, say: groups.measure(stage, name, crowd, say),
             rounds=1,
-            alone=True,
+            systems=[CAUSEWAY],
         ),
         Workload(
             name="latency",
@@ -77,7 +88,61 @@ def workloads(*, quick: bool) -> list[Workload]:
             ),
             rounds=2,
         ),
+        *_transforms(quick=quick),
     ]
+
+
+def _transforms(*, quick: bool) -> Iterator[Workload]:
+    """What is beside MirrorMaker 2's plain copy is measured once for all of them."""
+    systems = {
+        "transform-copy": [MM2, MM2_TUNED, CAUSEWAY, CAUSEWAY_QUIET],
+        "transform-filter": [CAUSEWAY, MM2_SMT],
+        "transform-mask": [CAUSEWAY, CAUSEWAY_SQL, MM2_SMT],
+        "transform-aes": [CAUSEWAY],
+    }
+    for name, title in transforms.TITLES.items():
+        shape = transforms.SHAPE_OF[name].shortened(_QUICK_FACTOR if quick else 1)
+        yield Workload(
+            name=name,
+            title=title,
+            settings={"backlog": f"{shape.backlog:,} records", "warm-up": f"{shape.warm_up:,}"},
+            measure=partial(_transform, shape, 1 if quick else 3),
+            rounds=1,
+            systems=systems[name],
+        )
+    yield Workload(
+        name="transform-latency",
+        title=f"latency at {latency.PER_S} records/s, one field masked, one hashed",
+        settings={},
+        measure=lambda stage, name, say: transforms.measure_latency(
+            stage, name, say, warm_up_s=3 if quick else 20, measured_s=5 if quick else 60
+        ),
+        rounds=1,
+        systems=[CAUSEWAY],
+    )
+    yield Workload(
+        name="transform-first",
+        title="from the start to the first transformed record",
+        settings={},
+        measure=transforms.measure_first,
+        rounds=1 if quick else 3,
+        systems=[CAUSEWAY],
+    )
+    count, each = (3, 4) if quick else (50, 10)
+    yield Workload(
+        name="transform-many",
+        title=f"{count} transforms on {count * each} topics in one link",
+        settings={},
+        measure=lambda stage, name, say: many.measure(stage, name, count, each, say),
+        rounds=1,
+        systems=[CAUSEWAY],
+    )
+
+
+def _transform(
+    shape: Shape, settle_s: float, stage: Stage, name: str, say: Say
+) -> throughput.Throughput:
+    return transforms.measure_throughput(stage, name, shape, say, settle_s=settle_s)
 
 
 def _throughput(shape: Shape, *, settle_s: float) -> Workload:
@@ -104,7 +169,7 @@ def _soak(minutes: float) -> Workload:
         settings={},
         measure=lambda stage, name, say: soak.measure(stage, name, minutes, say),
         rounds=1,
-        alone=True,
+        systems=[CAUSEWAY],
     )
 
 
@@ -144,16 +209,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(
     stage: Stage, workload: Workload, systems: Sequence[str], rounds: int | None
 ) -> results.Entry:
-    measured: dict[str, list[Any]] = {name: [] for name in systems}
-    if workload.alone:
-        measured = {CAUSEWAY: []}
-    count = workload.rounds if workload.alone else rounds or workload.rounds
+    chosen = workload.systems or systems
+    if MM2_SMT in chosen and (cause := smt.missing()):
+        _narrator(workload.name)(f"without {VARIANTS[MM2_SMT]}: {cause}")
+        chosen = [name for name in chosen if name != MM2_SMT]
+    measured: dict[str, list[Any]] = {name: [] for name in chosen}
+    count = rounds or workload.rounds
     for number in range(-workload.uncounted, count):
         # The brokers get faster with use: each system goes first as often as the other.
         order = list(measured) if number % 2 == 0 else list(reversed(measured))
         for name in order:
             which = f"round {number + 1}" if number >= 0 else "uncounted"
-            say = _narrator(f"{workload.name}, {TITLES[name]}, {which}")
+            say = _narrator(f"{workload.name}, {(TITLES | VARIANTS)[name]}, {which}")
             figures = workload.measure(stage, name, say)
             if number >= 0:
                 measured[name].append(figures)
@@ -169,9 +236,8 @@ def _narrator(subject: str) -> Say:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "--only", metavar="NAMES", help="json,1kb,small,partitions,first,groups,latency"
-    )
+    names = ",".join(workload.name for workload in workloads(quick=True))
+    parser.add_argument("--only", metavar="NAMES", help=names)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it all work?")
     parser.add_argument("--rounds", type=int, help="how often each system is measured")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="also watch memory so long")

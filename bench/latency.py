@@ -7,12 +7,12 @@ reader of the source, beside those of the target, shows how much of it is not th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.stage import Stage
-from bench.stream import Listener, Sender
+from bench.stage import Run, Stage
+from bench.stream import BYTES, Form, Listener, Sender
 from bench.systems import system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
@@ -53,14 +53,26 @@ class Latency:
 
 
 def measure(
-    stage: Stage, name: str, say: Say, *, warm_up_s: float = 20.0, measured_s: float = 60.0
+    stage: Stage,
+    name: str,
+    say: Say,
+    *,
+    warm_up_s: float = 20.0,
+    measured_s: float = 60.0,
+    form: Form = BYTES,
+    keys: Callable[[Run], Mapping[str, str]] | None = None,
 ) -> Latency:
+    """`form`: of the records; `keys`: more of the system's file."""
     with stage.run("latency", _PARTITIONS) as run, ExitStack() as stack:
-        mirror = stack.enter_context(system(name, stage, run, _QUICK))
+        more = keys(run) if keys else None
+        mirror = stack.enter_context(system(name, stage, run, _QUICK, flow=more))
         meter = stack.enter_context(Meter(mirror.roots, stage.broker_pids, interval_s=_MEMORY_S))
         say(f"starting, and warming up with {PER_S} records/s")
-        sender = Sender(stage.source.bootstrap, run.topic, _PARTITIONS, per_s=PER_S, size=_SIZE)
-        stack.enter_context(sender)
+        sender = stack.enter_context(
+            Sender(
+                stage.source.bootstrap, run.topic, _PARTITIONS, per_s=PER_S, size=_SIZE, form=form
+            )
+        )
         one = dict.fromkeys(range(_PARTITIONS), 1)
         stage.watch(run).await_ends(one, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
         time.sleep(warm_up_s)
@@ -70,7 +82,9 @@ def measure(
             (stage.target.bootstrap, run.mirrored, True),
         ]
         listeners = [
-            stack.enter_context(Listener(where, topic, _PARTITIONS, read_committed=committed))
+            stack.enter_context(
+                Listener(where, topic, _PARTITIONS, read_committed=committed, form=form)
+            )
             for where, topic, committed in places
         ]
         time.sleep(2.0)  # their first answers are late

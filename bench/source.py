@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
@@ -20,7 +21,9 @@ _TRANSACTION_S = 800  # brokers allow 900
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """One kind of data. `records` gives (key, value) pairs to take in turn; `producer` are
-    librdkafka's settings; `backlog` and `warm_up` count records over all partitions."""
+    librdkafka's settings; `backlog` and `warm_up` count records over all partitions. `survives`
+    tells which records arrive, `known` makes the last value of a partition, which does, of a
+    text by which it is known again."""
 
     name: str
     title: str
@@ -30,6 +33,8 @@ class Shape:
     backlog: int
     warm_up: int
     partitions: int = 4
+    survives: Callable[[bytes], bool] = lambda _: True
+    known: Callable[[bytes], bytes] = lambda text: text
 
     def shortened(self, factor: int) -> Shape:
         return replace(self, backlog=self.backlog // factor, warm_up=self.warm_up // factor)
@@ -75,14 +80,24 @@ SHAPES = (
 )
 
 
+def known_flight(text: bytes) -> bytes:
+    """A flight from Newark that has `text` for its destination."""
+    _, value = _flights()[0]
+    return json.dumps({**json.loads(value), "dest": text.decode()}).encode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """`counts`: records a partition; `last`: the value of each one's last; `size`: bytes of keys
-    and values."""
+    """`counts`: records a partition that will arrive; `last`: what each one's last value is known
+    by; `size`: bytes of keys and values."""
 
     counts: Mapping[int, int]
     last: Mapping[int, bytes]
     size: int
+
+    def ends(self, values: Mapping[int, bytes | None]) -> bool:
+        """Whether `values` are the partitions' last."""
+        return all(text in (values.get(partition) or b"") for partition, text in self.last.items())
 
 
 class Backlog:
@@ -112,14 +127,20 @@ class Backlog:
         """Begin a transaction and write `count` records into it, in turn over the partitions.
         Returns once they are all in the log."""
         producer, topic, records = self._producer, self._topic, self._records
-        partitions, kinds = self._shape.partitions, len(records)
+        shape, partitions, kinds = self._shape, self._shape.partitions, len(records)
+        survives = [shape.survives(value) for _, value in records]
         producer.begin_transaction()
         size = 0
+        counts = dict.fromkeys(range(partitions), 0)
         last: dict[int, bytes] = {}
         for number in range(count):
             key, value = records[number % kinds]
             if number >= count - partitions:  # known again when they are read back
-                value = last[number % partitions] = b"%032x" % secrets.randbits(128)
+                text = last[number % partitions] = b"%032x" % secrets.randbits(128)
+                value = shape.known(text)
+                counts[number % partitions] += 1
+            else:
+                counts[number % partitions] += survives[number % kinds]
             size += len(value) + (len(key) if key else 0)
             while True:
                 try:
@@ -130,11 +151,7 @@ class Backlog:
             if number % 1000 == 0:
                 producer.poll(0)
         producer.flush(_TRANSACTION_S)
-        return Written(
-            counts={p: len(range(p, count, partitions)) for p in range(partitions)},
-            last=last,
-            size=size,
-        )
+        return Written(counts=counts, last=last, size=size)
 
     def commit(self) -> float:
         """Make it all readable. Returns time.monotonic() from just before; raises if a record could

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
-from bench.stage import Stage
+from bench.stage import Run, Stage
 from bench.systems import system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
@@ -29,15 +29,27 @@ class Start:
     usage: Usage
 
 
-def measure(stage: Stage, name: str, partitions: int, records_each: int, say: Say) -> Start:
+def measure(
+    stage: Stage,
+    name: str,
+    partitions: int,
+    records_each: int,
+    say: Say,
+    *,
+    value: bytes = _VALUE,
+    keys: Callable[[Run], Mapping[str, str]] | None = None,
+    arrives: Callable[[bytes | None], bool] = lambda found: found == _VALUE,
+) -> Start:
+    """`value`: of each record; `keys`: more of the system's file; `arrives` tells whether that is
+    what must come of it."""
     workload = "first" if partitions == 1 else "partitions"
     with stage.run(workload, partitions) as run:
         total = partitions * records_each
         say(f"writing {total:,} records to {partitions:,} partitions")
-        write(stage.source.bootstrap, run.topic, partitions, records_each)
+        write(stage.source.bootstrap, run.topic, partitions, records_each, value)
         target = stage.watch(run)
         wanted = dict.fromkeys(range(partitions), records_each)
-        mirror = system(name, stage, run)
+        mirror = system(name, stage, run, flow=keys(run) if keys else None)
         with Meter(mirror.roots, stage.broker_pids) as meter:
             say("starting")
             meter.start()
@@ -53,7 +65,7 @@ def measure(stage: Stage, name: str, partitions: int, records_each: int, say: Sa
                 )
                 usage = meter.stop(seconds=seen.at - begun)
                 found = target.last_values({p: seen.ends[p] for p in list(wanted)[:50]})
-                if set(found.values()) != {_VALUE}:
+                if not all(map(arrives, found.values())):
                     raise CausewayError(
                         "measure", name, "the target does not hold what was written"
                     )
@@ -61,11 +73,13 @@ def measure(stage: Stage, name: str, partitions: int, records_each: int, say: Sa
         return Start(partitions=partitions, records=total, usage=usage)
 
 
-def write(bootstrap: str, topic: str, partitions: int, records_each: int) -> None:
+def write(
+    bootstrap: str, topic: str, partitions: int, records_each: int, value: bytes = _VALUE
+) -> None:
     """So many small records to each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
     for partition in range(partitions):
         for _ in range(records_each):
-            producer.produce(topic, _VALUE, partition=partition)
+            producer.produce(topic, value, partition=partition)
     if producer.flush(_TIMEOUT_S):
         raise CausewayError("write to", topic, "not all records were acknowledged")

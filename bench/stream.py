@@ -6,6 +6,8 @@ import struct
 import threading
 import time
 from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -15,18 +17,47 @@ _STAMP = struct.Struct(">qq")  # number, time.monotonic_ns() at the send
 _TIMEOUT_S = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Values of records, with a number and the time of the send: `pack` makes one of some `size`
+    bytes."""
+
+    pack: Callable[[int, int, int], bytes]
+    unpack: Callable[[bytes], tuple[int, int]]
+
+
+def _pack(number: int, sent: int, size: int) -> bytes:
+    return _STAMP.pack(number, sent) + b"x" * (size - _STAMP.size)
+
+
+def _unpack(value: bytes) -> tuple[int, int]:
+    number, sent = _STAMP.unpack_from(value)
+    return number, sent
+
+
+BYTES = Form(_pack, _unpack)
+
+
 class Sender:
     """Sends `per_s` records a second of `size` bytes, in turn over the partitions, until closed.
     Each goes out at once (no linger) and at its due time, whatever became of the ones before."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, per_s: float, size: int
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        per_s: float,
+        size: int,
+        form: Form = BYTES,
     ) -> None:
         self.sent = 0
         self._topic = topic
         self._partitions = partitions
         self._interval_s = 1 / per_s
-        self._filler = b"x" * max(0, size - _STAMP.size)
+        self._size = size
+        self._form = form
         self._failure: str | None = None
         self._closed = threading.Event()
         self._producer = Producer(
@@ -52,10 +83,10 @@ class Sender:
     def _send(self) -> None:
         due = time.monotonic()
         while not self._closed.is_set():
-            stamp = _STAMP.pack(self.sent, time.monotonic_ns())
+            value = self._form.pack(self.sent, time.monotonic_ns(), self._size)
             self._producer.produce(
                 self._topic,
-                stamp + self._filler,
+                value,
                 partition=self.sent % self._partitions,
                 on_delivery=self._delivered,
             )
@@ -73,8 +104,15 @@ class Listener:
     """Reads a topic from its end on, and keeps for each record how old it was when it came."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, read_committed: bool
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        read_committed: bool,
+        form: Form = BYTES,
     ) -> None:
+        self._form = form
         self.numbers = array("q")
         self.latencies_ns = array("q")
         self._closed = threading.Event()
@@ -119,6 +157,6 @@ class Listener:
                 return
             value = message.value()
             assert value is not None
-            number, sent = _STAMP.unpack_from(value)
+            number, sent = self._form.unpack(value)
             self.numbers.append(number)
             self.latencies_ns.append(now - sent)

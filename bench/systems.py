@@ -17,11 +17,20 @@ CAUSEWAY = "causeway"
 MM2 = "mm2"
 MM2_TUNED = "mm2-tuned"
 MM2_EXACTLY_ONCE = "mm2-exactly-once"
+# Variants of single workloads, which say what they are.
+CAUSEWAY_SQL = "causeway-sql"
+CAUSEWAY_QUIET = "causeway-quiet"
+MM2_SMT = "mm2-smt"
 TITLES = {
     CAUSEWAY: "Causeway",
     MM2: "MirrorMaker 2",
     MM2_TUNED: "MirrorMaker 2, tuned",
     MM2_EXACTLY_ONCE: "MirrorMaker 2, exactly once",
+}
+VARIANTS = {
+    CAUSEWAY_SQL: "Causeway, SQL with a schema",
+    CAUSEWAY_QUIET: "Causeway, beside a quiet transform",
+    MM2_SMT: "MirrorMaker 2 with Kafka's transformations",
 }
 
 # What connect-mirror-maker.sh gives the Java machine when nothing else is said.
@@ -68,7 +77,7 @@ def system(
     keys for all."""
     file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {}) | dict(flow or {})
     directory = stage.directory / f"{name}-{run.alias}"
-    if name == CAUSEWAY:
+    if name in (CAUSEWAY, CAUSEWAY_SQL, CAUSEWAY_QUIET):
         return _Causeway(file, directory)
     if name == MM2_EXACTLY_ONCE:
         file = {

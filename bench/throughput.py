@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench.source import Backlog, Shape
-from bench.stage import Stage
+from bench.stage import Run, Stage
 from bench.systems import system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
@@ -48,15 +48,22 @@ class Throughput:
 
 
 def measure(
-    stage: Stage, name: str, shape: Shape, say: Say, *, settle_s: float = _SETTLE_S
+    stage: Stage,
+    name: str,
+    shape: Shape,
+    say: Say,
+    *,
+    settle_s: float = _SETTLE_S,
+    keys: Callable[[Run], Mapping[str, str]] | None = None,
 ) -> Throughput:
+    """`keys`: more of the system's file."""
     with stage.run(shape.name, shape.partitions) as run:
         target = stage.watch(run)
         backlog = Backlog(stage.source.bootstrap, run.topic, shape)
         say(f"writing {shape.warm_up:,} records to warm up with")
         warm = backlog.write(shape.warm_up)
         backlog.commit()
-        mirror = system(name, stage, run, shape.mirror)
+        mirror = system(name, stage, run, shape.mirror, flow=keys(run) if keys else None)
         with mirror, Meter(mirror.roots, stage.broker_pids) as meter:
             say("starting and warming up")
             seen = target.await_ends(warm.counts, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
@@ -71,7 +78,7 @@ def measure(
             begun = backlog.commit()
             seen = target.await_ends(wanted, alive=mirror.check, timeout_s=_TIMEOUT_S)
             usage = meter.stop(seconds=seen.at - begun)
-            if target.last_values(seen.ends) != written.last:
+            if not written.ends(target.last_values(seen.ends)):
                 raise CausewayError(
                     "measure", name, "the target does not end with the backlog's last records"
                 )

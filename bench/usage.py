@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import psutil
+
+from bench.parts import cpu_by_part
 
 _INTERVAL_S = 0.5
 _MB = 1_000_000
@@ -16,13 +18,15 @@ _MB = 1_000_000
 class Usage:
     """`cpu_s`: CPU seconds of the measured tree (children that ended included); `brokers_cpu_s`
     of both clusters' brokers. Memory is the highest sum over the tree: `pss_mb` shares pages out
-    among the processes that map them, `rss_mb` counts them in each."""
+    among the processes that map them, `rss_mb` counts them in each. `parts`: CPU seconds by part
+    (`bench.parts`)."""
 
     seconds: float
     cpu_s: float
     brokers_cpu_s: float
     pss_mb: float
     rss_mb: float
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +51,25 @@ class Meter:
         self._peak = Memory(pss_mb=0, rss_mb=0)
         self._closed = threading.Event()
         self._begun = (0.0, 0.0)
+        self._parts: Mapping[str, float] = {}
         self._thread = threading.Thread(target=self._sample, name="meter", daemon=True)
         self._thread.start()
 
     def start(self) -> None:
+        self._parts = self._read_parts()
         self._begun = self._read()
 
     def stop(self, *, seconds: float) -> Usage:
         """CPU time since `start`, memory since construction; `seconds` is what the clock showed."""
         ours, brokers = self._read()
+        parts = self._read_parts()
         return Usage(
             seconds=seconds,
             cpu_s=ours - self._begun[0],
             brokers_cpu_s=brokers - self._begun[1],
             pss_mb=self._peak.pss_mb,
             rss_mb=self._peak.rss_mb,
+            parts={name: now - self._parts.get(name, 0) for name, now in parts.items()},
         )
 
     def close(self) -> None:
@@ -76,6 +84,9 @@ class Meter:
 
     def _read(self) -> tuple[float, float]:
         return cpu_seconds(self._roots()), cpu_seconds(self._brokers)
+
+    def _read_parts(self) -> Mapping[str, float]:
+        return cpu_by_part(self._roots(), self._brokers)
 
     def _sample(self) -> None:
         while not self._closed.wait(self._interval_s):

@@ -1,0 +1,170 @@
+"""Work with transforms: the keys that each system gets for it, and what the records look like.
+
+The flights of the JSON work, of which the rules and queries below treat some fields; `dest` is left
+alone and tells the last record.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from bench import latency, smt, start, throughput
+from bench.source import SHAPES, Shape, known_flight
+from bench.stage import Run, Stage, create_topic, delete_topic
+from bench.stream import Form
+from bench.systems import CAUSEWAY, CAUSEWAY_QUIET, CAUSEWAY_SQL, MM2_SMT
+
+# Throw-away keys: what they protect is public.
+_PEPPER = "only-for-measuring-with"
+_AES_KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+_COLUMNS = {
+    **dict.fromkeys(("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay"), "INT"),
+    **dict.fromkeys(("arr_time", "sched_arr_time", "arr_delay"), "INT"),
+    **{"carrier": "STRING", "flight": "INT", "tailnum": "STRING", "origin": "STRING"},
+    **{"dest": "STRING", "air_time": "INT", "distance": "INT", "hour": "INT", "minute": "INT"},
+    **{"scheduled_departure": "STRING", "carrier_name": "STRING"},
+}
+_TREATED = {
+    "carrier_name": "mask(value.carrier_name)",
+    "tailnum": "sha2(concat(secrets.pepper, value.tailnum), 256)",
+}
+FILTER = {
+    "value.format": "json",
+    "sql": "SELECT * FROM records WHERE get_json_object(value, '$.origin') <> 'LGA'",
+}
+MASK = {
+    "rules": "mask value.$.carrier_name; hash value.$.tailnum with pepper",
+    "secret.pepper": _PEPPER,
+}
+MASK_SQL = {
+    "value.format": "json",
+    "value.schema": ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()),
+    "sql": "SELECT struct("
+    + ", ".join(f"{_TREATED.get(name, f'value.{name}')} AS {name}" for name in _COLUMNS)
+    + ") AS value FROM records",
+    "secret.pepper": _PEPPER,
+}
+AES = {"rules": "encrypt value.$.tailnum with name_key", "secret.name_key": _AES_KEY}
+
+_FLIGHTS = replace(SHAPES[0], backlog=1_000_000, warm_up=400_000, known=known_flight)
+SHAPE_OF = {
+    name: replace(_FLIGHTS, name=name)
+    for name in ("transform-copy", "transform-mask", "transform-aes")
+} | {
+    "transform-filter": replace(
+        _FLIGHTS, name="transform-filter", survives=lambda value: b'"origin":"LGA"' not in value
+    )
+}
+TITLES = {
+    "transform-copy": "JSON, copied",
+    "transform-filter": "JSON, about two thirds kept by a field",
+    "transform-mask": "JSON, one field masked, one hashed",
+    "transform-aes": "JSON, one field encrypted with AES",
+}
+_OURS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "transform-filter": {CAUSEWAY: FILTER},
+    "transform-mask": {CAUSEWAY: MASK, CAUSEWAY_SQL: MASK_SQL},
+    "transform-aes": {CAUSEWAY: AES},
+}
+
+Say = Callable[[str], None]
+
+
+def measure_throughput(
+    stage: Stage, name: str, shape: Shape, say: Say, *, settle_s: float
+) -> throughput.Throughput:
+    with ExitStack() as stack:
+        quiet = stack.enter_context(_quiet_topic(stage)) if name == CAUSEWAY_QUIET else ""
+
+        def keys(run: Run) -> dict[str, str]:
+            if quiet:
+                return _beside(run, quiet)
+            if name == MM2_SMT:
+                return _connector(stage, run, shape.name)
+            mine = _OURS.get(shape.name, {}).get(name)
+            return transforming(run, mine) if mine else {}
+
+        return throughput.measure(stage, name, shape, say, settle_s=settle_s, keys=keys)
+
+
+def measure_latency(
+    stage: Stage, name: str, say: Say, *, warm_up_s: float, measured_s: float
+) -> latency.Latency:
+    return latency.measure(
+        stage,
+        name,
+        say,
+        warm_up_s=warm_up_s,
+        measured_s=measured_s,
+        form=Form(_pack, _unpack),
+        keys=lambda run: transforming(run, MASK),
+    )
+
+
+def measure_first(stage: Stage, name: str, say: Say) -> start.Start:
+    def arrives(value: bytes | None) -> bool:
+        found = json.loads(value or b"{}")
+        return found.get("dest") == "first" and len(found["tailnum"]) == 64
+
+    return start.measure(
+        stage,
+        name,
+        1,
+        1,
+        say,
+        value=known_flight(b"first"),
+        keys=lambda run: transforming(run, MASK),
+        arrives=arrives,
+    )
+
+
+def transforming(run: Run, keys: Mapping[str, str], topic: str = "") -> dict[str, str]:
+    """Keys that give a topic, the run's own unless named, to a transform."""
+    return {
+        "causeway.transforms": "measured",
+        "causeway.transform.measured.topics": re.escape(topic or run.topic),
+        **{f"causeway.transform.measured.{key}": value for key, value in keys.items()},
+    }
+
+
+def _beside(run: Run, quiet: str) -> dict[str, str]:
+    """Keys that mirror the run's topic as it is, and beside it a topic that is transformed."""
+    topics = f"{re.escape(run.topic)}|{re.escape(quiet)}"
+    return {**transforming(run, MASK, quiet), f"{run.alias}->target.topics": topics}
+
+
+def _connector(stage: Stage, run: Run, work: str) -> dict[str, str]:
+    """Keys that have MirrorMaker 2 do the work with Kafka's transformations."""
+    if work == "transform-filter":
+        keys = smt.dropping(run.mirrored, "origin", "LGA")
+    else:
+        keys = smt.masking(run.mirrored, "carrier_name", "tailnum")
+    mine = {f"{run.alias}->target.{key}": value for key, value in keys.items()}
+    return {"plugin.path": str(smt.plugin(stage.directory)), **mine}
+
+
+@contextmanager
+def _quiet_topic(stage: Stage) -> Iterator[str]:
+    topic = f"quiet-{secrets.token_hex(4)}"
+    create_topic(stage.source.bootstrap, topic, 1, {})
+    start.write(stage.source.bootstrap, topic, 1, 1, known_flight(b"quiet"))
+    try:
+        yield topic
+    finally:
+        delete_topic(stage.source.bootstrap, topic)
+
+
+def _pack(number: int, sent: int, size: int) -> bytes:
+    fields = {"number": number, "sent": sent, "carrier_name": "United", "tailnum": "N14228"}
+    value = json.dumps({**fields, "filler": ""}).encode()
+    return value[:-2] + b"x" * (size - len(value)) + value[-2:]
+
+
+def _unpack(value: bytes) -> tuple[int, int]:
+    fields = json.loads(value)
+    return fields["number"], fields["sent"]
