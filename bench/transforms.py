@@ -145,7 +145,7 @@ def _connector(stage: Stage, run: Run, work: str) -> dict[str, str]:
     else:
         keys = smt.masking(run.mirrored, "carrier_name", "tailnum")
     mine = {f"{run.alias}->target.{key}": value for key, value in keys.items()}
-    return {"plugin.path": str(smt.plugin(stage.directory)), **mine}
+    return {"target.plugin.path": str(smt.plugin(stage.directory)), **mine}
 
 
 @contextmanager
