@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from bench import transform_report
 from bench.results import Entry
 from bench.soak import growth
-from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES
+from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, VARIANTS
 
 MEMORY_MB = 1500
 SOAK_MINUTES = 60
@@ -44,7 +45,7 @@ Throughput has one more round before these, uncounted, in which the brokers get 
   consumer of the source shows what of it is not the mirror's.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
   compares the last third of its samples with the first.
-
+{transforms}
 Readers and writers are librdkafka's. Raw figures: [results.json](results.json).
 """
 
@@ -65,7 +66,11 @@ class Row:
 
 
 def render(entries: Mapping[str, Entry]) -> str:
-    parts = ["# Causeway beside MirrorMaker 2\n", _summary(entries), _METHOD]
+    method = _METHOD.format(transforms=transform_report.METHOD)
+    parts = ["# Causeway beside MirrorMaker 2\n", _summary(entries)]
+    if transforms := transform_report.render(entries):
+        parts.append(transforms)
+    parts.append(method)
     parts += [_detail(entry) for entry in entries.values()]
     return "\n".join(parts)
 
@@ -142,7 +147,8 @@ def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:
     def peak(system: str) -> float | None:
         peaks = [
             float(figure["usage"]["pss_mb"]) if "usage" in figure else max(figure["pss_mb"])
-            for entry in entries.values()
+            for name, entry in entries.items()
+            if not name.startswith(transform_report.PREFIX)  # with a promise of their own
             for figure in entry.rounds.get(system, ())
         ]
         return max(peaks, default=None)
@@ -183,7 +189,7 @@ def _detail(entry: Entry) -> str:
     for system, measured in entry.rounds.items():
         for figure in measured:
             cells = (cell(figure) for cell in columns.values())
-            lines.append(f"| {TITLES.get(system, system)} | {' | '.join(cells)} |")
+            lines.append(f"| {(TITLES | VARIANTS).get(system, system)} | {' | '.join(cells)} |")
     return "\n".join([*lines, f"\n{about}.\n"])
 
 
@@ -220,6 +226,8 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "at the source": lambda f: _spread(f["source"]),
             **usage,
         }
+    if "transforms" in figure:
+        return {"topics": lambda f: f"{f['topics']:,}", **usage}
     if "groups" in figure:
         return {"groups": lambda f: f"{f['groups']:,}", **usage}
     return {"records": lambda f: f"{f['records']:,}", **usage}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from bench import report, results
+from bench import report, results, transform_report
 from bench.latency import Latency, Spread
+from bench.many import Many
+from bench.parts import SOURCE
 from bench.soak import Soak, growth
 from bench.start import Start
 from bench.throughput import Throughput
@@ -17,7 +19,14 @@ from bench.usage import Usage
 
 
 def _usage(seconds: float, cpu_s: float = 1.0, pss_mb: float = 500.0) -> Usage:
-    return Usage(seconds=seconds, cpu_s=cpu_s, brokers_cpu_s=2.0, pss_mb=pss_mb, rss_mb=2 * pss_mb)
+    return Usage(
+        seconds=seconds,
+        cpu_s=cpu_s,
+        brokers_cpu_s=2.0,
+        pss_mb=pss_mb,
+        rss_mb=2 * pss_mb,
+        parts={SOURCE: cpu_s / 4},
+    )
 
 
 def _throughput(seconds: float, cpu_s: float) -> Throughput:
@@ -94,3 +103,44 @@ def test_every_kind_of_figure_is_rendered_and_survives_the_file(tmp_path: Path) 
     text = report.render(results.load(tmp_path / "results.json"))
     assert text == report.render(entries)
     assert "| JSON: records/s | 100,000 | 1,000,000 | 10 × | at least 10 × | yes |" in text
+
+
+def _transform_rows(**entries: results.Entry) -> list[transform_report.Row]:
+    named = {f"transform-{name}": entry for name, entry in entries.items()}
+    return list(transform_report.rows(named))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "copies", "chains"), [(7.6, True, True), (7.8, False, True), (10.1, False, False)]
+)
+def test_a_transform_is_held_against_the_plain_copy_and_kafkas_own(
+    seconds: float, copies: bool, chains: bool
+) -> None:
+    plain, ours, chain = (_throughput(each, 4.0) for each in (10.0, seconds, 15.0))
+    entries = {
+        "copy": _entry("copied", mm2=[plain], causeway=[plain]),
+        "filter": _entry("kept", causeway=[ours], **{"mm2-smt": [chain]}),
+    }
+    beside, tuned, smt, quiet = _transform_rows(**entries)
+    assert (beside.holds, tuned.holds, smt.holds, quiet.holds) == (copies, None, chains, None)
+    assert beside.theirs == "100,000"
+
+
+def test_an_untransformed_topic_is_held_against_itself_without_a_transform() -> None:
+    rounds = {"causeway": [_throughput(1.0, 1.0)], "causeway-quiet": [_throughput(1.2, 1.0)]}
+    (row,) = _transform_rows(copy=_entry("copied", **rounds))
+    assert (row.ratio, row.holds) == ("0.833 ×", False)
+
+
+def test_many_transforms_have_a_limit_of_their_own() -> None:
+    many = Many(transforms=50, topics=500, records=5000, usage=_usage(60, pss_mb=2001))
+    entries = {"transform-many": _entry("many", causeway=[many])}
+    (row,) = transform_report.rows(entries)
+    assert (row.ours, row.holds) == ("2,001 MB", False)
+    assert "memory, the most in any of these | – | – |" in report.render(entries)
+
+
+def test_the_parts_of_a_transform_are_shown_for_a_million_records() -> None:
+    ours = Throughput(records=500_000, size=10**9, usage=_usage(5, cpu_s=8))
+    text = report.render({"transform-aes": _entry("AES", causeway=[ours])})
+    assert "| AES: Causeway | 16.0 | 0.0 | 4.0 |" in text

@@ -1,0 +1,167 @@
+"""RESULTS.md's section on transforms: what the figures say, against what was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench.parts import ORDER
+from bench.results import Entry
+from bench.systems import (
+    CAUSEWAY,
+    CAUSEWAY_QUIET,
+    CAUSEWAY_SQL,
+    MM2,
+    MM2_SMT,
+    MM2_TUNED,
+    TITLES,
+    VARIANTS,
+)
+
+PREFIX = "transform-"
+COPY = "transform-copy"
+P50_MS, P99_MS = 50.0, 300.0
+START_S = 15.0
+MANY_MB = 2000.0
+SMT_FASTER = 1.5
+QUIET_SHARE = 0.9  # of the speed without a transform beside it: within what rounds differ by
+_FASTER = {"transform-filter": 1.3, "transform-mask": 1.0, "transform-aes": 0.7}
+
+METHOD = """\
+- **Transforms**: throughput as above, on the JSON work with fewer records, counted as they are on
+  the source, whatever is dropped. The copy beside which they stand is measured once for all.
+  Kafka's transformations work on maps, and a mirror's records are bytes: JSON becomes a map and
+  bytes again by Kafka's own `JsonConverter`, in two transformations of a few lines; `Filter` gets a
+  condition of a few lines that reads the JSON. Of the work "masked, hashed" it masks by `MaskField`
+  and, as Kafka has none that hashes, leaves that field out by `ReplaceField`. CPU seconds are per
+  million records of the source, by process, of the JVM also by kind of thread. The memory of many
+  transforms is that of the whole process tree, driver, JVM, lanes and the stages' workers.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    work: str
+    peer: str
+    theirs: str
+    ours: str
+    ratio: str
+    wanted: str
+    holds: bool | None  # None: not measured, or nothing is promised
+
+
+def render(entries: Mapping[str, Entry]) -> str:
+    """Empty if no transform was measured."""
+    if not (found := list(rows(entries))):
+        return ""
+    lines = [
+        "## Transforms\n",
+        "| work | beside | theirs | Causeway | ratio | wanted | holds |",
+        "|---|---|---:|---:|---:|---|---|",
+    ]
+    for row in found:
+        holds = {True: "yes", False: "**no**", None: "–"}[row.holds]
+        cells = (row.work, row.peer, row.theirs, row.ours, row.ratio, row.wanted, holds)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_parts(entries), ""])
+
+
+def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
+    """One a promise, and beside a tuned MirrorMaker 2."""
+    for name, least in _FASTER.items():
+        if name in entries:
+            yield from _throughput(entries, name, least)
+    if COPY in entries:
+        plain, quiet = (_speed(entries, COPY, name) for name in (CAUSEWAY, CAUSEWAY_QUIET))
+        work = f"{entries[COPY].title}, beside a quiet transform: records/s"
+        yield _faster(work, "Causeway without one", plain, quiet, QUIET_SHARE)
+    if ours := _figures(entries, "transform-latency", CAUSEWAY):
+        for quantile, most in (("p50", P50_MS), ("p99", P99_MS), ("max", None)):
+            found = median(figure["read_committed"][quantile] for figure in ours)
+            yield _at_most(f"{entries['transform-latency'].title}: {quantile}", found, "ms", most)
+    if ours := _figures(entries, "transform-first", CAUSEWAY):
+        found = median(figure["usage"]["seconds"] for figure in ours)
+        yield _at_most(entries["transform-first"].title, found, "s", START_S)
+    if ours := _figures(entries, "transform-many", CAUSEWAY):
+        found = max(figure["usage"]["pss_mb"] for figure in ours)
+        yield _at_most(f"{entries['transform-many'].title}: memory", found, "MB", MANY_MB)
+
+
+def _throughput(entries: Mapping[str, Entry], name: str, least: float) -> Iterator[Row]:
+    for variant, how in ((CAUSEWAY, ""), (CAUSEWAY_SQL, ", as SQL with a schema")):
+        ours = _speed(entries, name, variant)
+        if ours is None:
+            continue
+        work = f"{entries[name].title}{how}: records/s"
+        yield _faster(work, f"{TITLES[MM2]}, copying", _speed(entries, COPY, MM2), ours, least)
+        tuned = _speed(entries, COPY, MM2_TUNED)
+        yield _faster(work, f"{TITLES[MM2_TUNED]}, copying", tuned, ours, None)
+        if (smt := _speed(entries, name, MM2_SMT)) is not None:
+            yield _faster(work, VARIANTS[MM2_SMT], smt, ours, SMT_FASTER)
+
+
+def _faster(
+    work: str, peer: str, theirs: float | None, ours: float | None, least: float | None
+) -> Row:
+    ratio = ours / theirs if theirs and ours else None
+    return Row(
+        work=work,
+        peer=peer,
+        theirs=_shown(theirs, "{:,.0f}".format),
+        ours=_shown(ours, "{:,.0f}".format),
+        ratio=_shown(ratio, "{:.3g} ×".format),
+        wanted="" if least is None else f"at least {least:g} ×",
+        holds=None if ratio is None or least is None else ratio >= least,
+    )
+
+
+def _at_most(work: str, ours: float, unit: str, most: float | None) -> Row:
+    return Row(
+        work=work,
+        peer="–",
+        theirs="–",
+        ours=f"{ours:,.0f} {unit}" if unit == "MB" else f"{ours:,.1f} {unit}",
+        ratio="–",
+        wanted="" if most is None else f"at most {most:,.0f} {unit}",
+        holds=None if most is None else ours <= most,
+    )
+
+
+def _parts(entries: Mapping[str, Entry]) -> Iterator[str]:
+    """CPU seconds a million records, by part."""
+    yield f"| CPU s per million records | all | {' | '.join(ORDER)} |"
+    yield f"|---|{'---:|' * (1 + len(ORDER))}"
+    for name, entry in entries.items():
+        if not name.startswith(PREFIX):
+            continue
+        for system, figures in entry.rounds.items():
+            if figures and "size" in figures[0]:
+                title = f"{entry.title}: {(TITLES | VARIANTS).get(system, system)}"
+                shown = (f"{one:.1f}" for one in _millions(figures))
+                yield f"| {title} | {' | '.join(shown)} |"
+
+
+def _millions(figures: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+    yield median(figure["usage"]["cpu_s"] / figure["records"] * 1e6 for figure in figures)
+    for part in ORDER:
+        yield median(
+            figure["usage"]["parts"].get(part, 0.0) / figure["records"] * 1e6 for figure in figures
+        )
+
+
+def _figures(entries: Mapping[str, Entry], name: str, system: str) -> Sequence[Mapping[str, Any]]:
+    return entries[name].rounds.get(system, ()) if name in entries else ()
+
+
+def _speed(entries: Mapping[str, Entry], name: str, system: str) -> float | None:
+    speeds = [
+        float(figure["records"] / figure["usage"]["seconds"])
+        for figure in _figures(entries, name, system)
+    ]
+    return median(speeds) if speeds else None
+
+
+def _shown(value: float | None, show: Callable[[float], str]) -> str:
+    return "–" if value is None else show(value)
