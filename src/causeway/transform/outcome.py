@@ -36,7 +36,7 @@ def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]
     )
     outputs = tuple(
         Output(topic, partition, batch)
-        for topic, partition, part in _outlets(table, columns)
+        for topic, partition, part in _outlets(table, columns, mark)
         for batch in _batches(part, mark, refusals)
     )
     treated = len(np.unique(offsets)) + len(refused)
@@ -72,9 +72,11 @@ def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
 
 
 def _outlets(
-    table: pa.RecordBatch, columns: Columns
+    table: pa.RecordBatch, columns: Columns, mark: dict[str, Any]
 ) -> Iterator[tuple[str | None, int | None, Columns]]:
-    topics, partitions = table.column("topic"), table.column("partition")
+    # Whether a query names the source's own or none: it is one outlet, so one order.
+    topics = _unless(table.column("topic"), mark["topic"])
+    partitions = _unless(table.column("partition"), mark["partition"])
     count = len(topics)
     if not count:
         return
@@ -90,6 +92,11 @@ def _outlets(
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True):
         row = int(order[start])
         yield topics[row].as_py(), partitions[row].as_py(), ordered.slice(start, stop)
+
+
+def _unless(column: pa.Array, own: Any) -> pa.Array:
+    """Null where it is `own`."""
+    return pc.if_else(pc.equal(column, pa.scalar(own, column.type)), None, column)
 
 
 def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:

@@ -115,6 +115,8 @@ class Rows:
             yield self._records(chunk, batch, records, start, len(records))
         first = chunk.batches[0] if chunk.batches else None
         mark = {
+            "topic": chunk.topic,
+            "partition": chunk.partition,
             "next": chunk.next,
             "codec": first.codec if first else 0,
             "epoch": first.leader_epoch if first else -1,

@@ -18,7 +18,7 @@ from causeway.transform.source_worker import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 
-MARKED = {"next": 100, "codec": 0, "epoch": 3, "records": 50}
+MARKED = {"topic": "o", "partition": 0, "next": 100, "codec": 0, "epoch": 3, "records": 50}
 _SCHEMA = (
     Rows({}).schema.append(pa.field(SEEN, pa.int64())).remove(1)  # its marks are given by each test
 )
@@ -114,6 +114,20 @@ def test_offsets_with_gaps_are_those_of_the_source() -> None:
     (output,) = _outcome(_row(10), _row(12), _row(19), next=25).outputs
     assert output.batch.offsets == [10, 12, 19]
     assert (output.batch.first, output.batch.next) == (10, 25)
+
+
+def test_records_for_the_mirror_itself_stay_in_order_however_it_is_named() -> None:
+    places = [(None, None), ("o", None), (None, 0), ("o", 0), (None, None)]
+    rows = [_row(at, topic=topic, partition=part) for at, (topic, part) in enumerate(places)]
+    (output,) = _outcome(*rows).outputs
+    assert (output.topic, output.partition) == (None, None)
+    assert (output.batch.first, output.batch.records) == (0, 5)
+    assert output.batch.offsets is None
+    eu, own = _outcome(
+        _row(0, topic="eu", partition=0), _row(1, topic="o", partition=1), _row(2, topic="eu")
+    ).outputs
+    assert (eu.topic, eu.partition, eu.batch.offsets) == ("eu", None, [0, 2])
+    assert (own.topic, own.partition) == (None, 1)
 
 
 def test_what_cannot_be_a_row_says_why() -> None:
