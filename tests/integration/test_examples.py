@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,9 @@ from causeway.filters import Verdict
 from causeway.naming import HEARTBEATS
 from causeway.operate.plan import plan
 from examples import topics
+from examples.transforms import write as customers
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied
+from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, run_to_end
 from tests.harness.waiting import await_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -193,6 +197,36 @@ def test_an_example_mirrors_what_its_page_says(name: str, empty: Clusters, tmp_p
         assert sorted(found.values()) == sorted(written)
     if name != "yaml":  # which leaves one topic out by its name alone
         assert in_a_circle(file) >= set(expected.left)
+
+
+def test_transforms_keep_what_is_private(empty: Clusters, tmp_path: Path) -> None:
+    """Those of examples/yaml/transforms.yaml: half of the notes arrive, no address in any."""
+    source, target = empty["A"], empty["B"]
+    for topic in ("orders", "notes"):
+        topics.write(source.bootstrap, topic)
+    customers.write("customers", source.bootstrap, 60)
+    file = quick(EXAMPLES / "yaml" / "transforms.yaml", tmp_path)
+
+    run_to_end(file)
+
+    assert_same(source, "orders", target, "A.orders")
+    assert values(target, "A.notes") == sorted(
+        f"notes {number} written to (hidden)".encode() for number in range(0, 100, 2)
+    )
+    wanted = [json.loads(value) for value in values(source, "customers")]
+    for one in wanted:
+        local, domain = one["email"].split("@")
+        one["email"] = re.sub(r"\w", "*", local) + "@" + domain
+        if "card" in one:
+            one["card"] = "****-****-****-" + one["card"][-4:]
+    found = [json.loads(value) for value in values(target, "A.customers")]
+    assert sorted(found, key=itemgetter("id")) == sorted(wanted, key=itemgetter("id"))
+
+
+def values(tools: KafkaTools, topic: str) -> list[bytes]:
+    """Of all but tombstones."""
+    found = (record.value for records in tools.read(topic).values() for record in records)
+    return sorted(value for value in found if value is not None)
 
 
 def quick(example: Path, directory: Path) -> Path:

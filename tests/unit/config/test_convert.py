@@ -26,6 +26,7 @@ from tests.unit.config.pems import make_pem
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(ROOT.glob("examples/**/*.properties"))
 ENVIRONMENT = {name: f"{name.lower()}:1" for name in "ABC"} | {"WORD": "letmein", "NUMBER": "7"}
+ENVIRONMENT |= dict.fromkeys(("PEPPER", "CARD_KEY", "NAME_KEY"), "ab" * 32)
 HEAD = {"clusters": "A, B, C", **{f"{alias}.bootstrap.servers": f"{alias}:1" for alias in "ABC"}}
 
 QUICKLY = (Phase.explicit, Phase.generate)  # to shrink such files takes minutes
@@ -265,7 +266,8 @@ def test_how_a_cluster_is_reached_survives(word: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
 def test_every_example_survives(file: Path, tmp_path: Path) -> None:
     copy = tmp_path / file.name
-    copy.write_bytes(file.read_bytes())
+    for each in (file, *file.parent.glob("*.sql")):
+        (tmp_path / each.name).write_bytes(each.read_bytes())
 
     assert isinstance(judged(copy), Settings)
     there_and_back(copy)
