@@ -15,7 +15,8 @@ Conf = Mapping[str, str | Secret]
 @contextmanager
 def local_spark(conf: Conf) -> Iterator[Any]:
     """A SparkSession, whose JVM ends with the block. Of `conf`, the file's, counts what decides
-    what a query means or may use, not where it would run. Raises PrerequisiteError."""
+    what a query means or may use, not where it would run; what Spark puts on disk, as it does with
+    a closure of more than 1 MB, is encrypted. Raises PrerequisiteError."""
     from causeway.daemon.spark.context import Spark, is_local
 
     local = is_local({key: str(value) for key, value in conf.items() if key == "spark.master"})
@@ -25,7 +26,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         if local or key.startswith(("spark.sql.", "spark.jars", "spark.driver.memory"))
     }
     spark = Spark(
-        {**kept, "spark.master": "local[2]"},
+        {**kept, "spark.master": "local[2]", "spark.io.encryption.enabled": "true"},
         None,
         new_secret(),
         on_lane_ended=lambda *_: None,
