@@ -55,6 +55,13 @@ def asked_of(lane: FakeLane | None) -> LookUps:
     return lookups
 
 
+def test_a_lane_that_ends_right_before_it_is_asked_keeps_nobody_waiting() -> None:
+    lane = FakeLane(None)
+    lanes = [cast(LaneConnection, cast(Any, lane)), None]
+    with pytest.raises(CausewayError, match="its lane has ended"):
+        LookUps(lambda _: lanes.pop(0)).find(KEY, SOUGHT)
+
+
 def test_an_answer_reaches_who_asked() -> None:
     lane = FakeLane(LookedUp(id=0, places=((3, 1), (7, 4))))
     assert asked_of(lane).find(KEY, SOUGHT) == {3: 1, 7: 4}

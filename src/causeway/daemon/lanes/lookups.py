@@ -41,6 +41,9 @@ class LookUps:
         with self._lock:
             number = next(self._ids)
             self._asked[number] = connection, future
+        if self._connect(key) is not connection:
+            # `lost` may have been called right before this was asked.
+            self._settle(number, _error(sought, "its lane has ended"))
         connection.send(
             Lookup(
                 id=number,
