@@ -11,6 +11,7 @@ import pytest
 
 from causeway.control import led
 from causeway.control.led import ForbiddenError, Led, Need
+from causeway.daemon.partitions import outlets
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import Outlets, led_topics
 from causeway.daemon.partitions.registry import Registry
@@ -273,3 +274,21 @@ def test_a_led_to_topic_takes_after_the_first_that_feeds_it(world: World) -> Non
     assert [(t.source, t.target) for t in led_topics(world.registry)] == [("a", "A.paid")]
     world.add("paid")
     assert not led_topics(world.registry), "it mirrors a topic itself"
+
+
+def test_names_out_of_records_do_not_drown_the_target(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets, "MOST_OUTLETS", 2)
+    world.ready = {"a": there("a"), "b": there("b")}
+    row, other = world.add(), world.add("others")
+    world.wants(row, *(Want(topic=name, partition=0, offset=9) for name in "ab"))
+    world.wants(other, Want(topic="a", partition=0, offset=9))
+
+    assert world.outlets.supply()
+
+    assert row.progress.state is State.STOPPED
+    assert "more than 2 target partitions" in (row.progress.reason or "")
+    assert len(row.progress.outlets) == 1
+    assert len(other.progress.outlets) == 2, "it holds up no other"
+    assert world.needs.keys() == {"a"}, "what is refused is not made"

@@ -32,6 +32,9 @@ from causeway.relay.progress import Entry, Progress
 from causeway.wire.offsets import LATEST, OffsetAt
 
 _log = logging.getLogger("causeway.link")
+# Of one source partition: names that come from records must not drown the target, nor the progress
+# topic, which has all outlets of a partition in one record.
+MOST_OUTLETS = 5000
 # Takes partitions from their lanes: those that no lane has any more, and whether its lane had
 # nothing unanswered.
 Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
@@ -85,6 +88,8 @@ class Outlets:
         rows = {row.progress.source: row for row in self._registry.wanting()}
         if not rows and not self._recalled:
             return True
+        self._refuse({at: _too_many(at) for at, row in rows.items() if _wants_too_many(row)})
+        rows = {at: row for at, row in rows.items() if row.progress.state is not State.STOPPED}
         wants = {at: row.wants for at, row in rows.items()}
         ready = self._make_ready(wants)
         ends = self._ends(wants, ready)
@@ -175,6 +180,12 @@ class Outlets:
                 able.add(at)
             elif at not in refused:
                 lacking[at] = str(errors[0])
+        self._refuse(refused)
+        self._registry.be_without(lacking)
+        return able, not lacking
+
+    def _refuse(self, refused: Mapping[TopicPartition, str]) -> None:
+        """They stop for good, each for its reason."""
         self._revoke(refused)
         self._registry.stop(
             {
@@ -184,8 +195,6 @@ class Outlets:
                 for row in self._registry.get(refused)
             }
         )
-        self._registry.be_without(lacking)
-        return able, not lacking
 
     def _alone_at(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions on lanes that take themselves to be alone at one of these places."""
@@ -262,6 +271,15 @@ def _error(
         return found
     end = ends[TopicPartition(found.target, want.partition)]
     return end if isinstance(end, CausewayError) else None
+
+
+def _wants_too_many(row: Row) -> bool:
+    return len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
+
+
+def _too_many(at: TopicPartition) -> str:
+    cause = f"its transform leads it to more than {MOST_OUTLETS} target partitions"
+    return str(ForbiddenError("lead on", str(at), cause, remedy="mend the transform"))
 
 
 def _has(progress: Progress, want: Want) -> bool:
