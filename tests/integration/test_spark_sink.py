@@ -258,6 +258,36 @@ def test_an_aborted_batch_leaves_nothing_open(harness: Harness, target: KafkaToo
     assert values(target, harness.name) == []
 
 
+def test_a_task_that_fails_is_rolled_back_and_not_heard_of_again(
+    harness: Harness, target: KafkaTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has sent may come late, once the task is tried again: under an older epoch then."""
+    begun: list[transactions.Transaction] = []
+    begin = transactions.begin
+
+    def noted(*arguments: Any) -> transactions.Transaction:
+        begun.append(begin(*arguments))
+        return begun[-1]
+
+    def fail(*_: object) -> None:
+        raise CausewayError("write", "a mark", "as if no answer came")
+
+    monkeypatch.setattr(transactions, "begin", noted)
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "mark", fail)
+        with pytest.raises(CausewayError, match="no answer came"):
+            harness.task(0, [1, 2])
+    target.await_transactions(harness.name)
+    harness.writer().commit([harness.task(0, [1, 2])], 0)
+    first, second = begun
+    assert second.epoch >= first.epoch + 2, "one more than a beginning takes"
+    with Cluster(harness.settings()) as cluster:
+        with pytest.raises(CausewayError):
+            transactions.give_up(cluster, first)
+        transactions.end(cluster, second, commit=True)  # it is the successor's all the same
+    assert values(target, harness.name) == numbers(1, 2)
+
+
 def test_a_batch_too_large_for_its_topic_is_halved(
     harness: Harness, target: KafkaTools, prefix: str
 ) -> None:

@@ -91,7 +91,7 @@ class _Writing:
                     ledger.mark(cluster, own, batch, str(digest), outbox.topics)
             except BaseException:
                 with suppress(CausewayError):  # the next attempt, or the broker in time, does it
-                    transactions.end(cluster, own, commit=False)
+                    transactions.give_up(cluster, own)
                 raise
             return Written(
                 write=write,

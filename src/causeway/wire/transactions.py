@@ -17,6 +17,7 @@ from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
+    InitProducerIdRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
@@ -25,7 +26,7 @@ from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.wire.codes import STALE_METADATA, broker_error
 from causeway.wire.deadline import Deadline
-from causeway.wire.producers import init_transactional_id
+from causeway.wire.producers import TRANSACTION_TIMEOUT_MS, init_transactional_id
 
 if TYPE_CHECKING:
     from causeway.wire.client import Client
@@ -150,6 +151,26 @@ def end(cluster: Client, transaction: Transaction, *, commit: bool) -> None:
 
     what = "commit" if commit else "roll back"
     _coordinated(cluster, transaction, TRANSACTION, transaction.id, what, request, code)
+
+
+def give_up(cluster: Client, transaction: Transaction) -> None:
+    """Rolls back, under a new epoch: what was sent and not answered for may reach a broker yet, and
+    those before 3.6 would take it into the next transaction of the same epoch. Raises
+    CausewayError, also where it finds itself fenced: by what it did, or by a successor, which it
+    leaves alone."""
+    request = InitProducerIdRequest(
+        transactional_id=transaction.id,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        min_version=3,
+        max_version=5,
+    )
+
+    def code(answer: Any) -> list[tuple[int, str]]:
+        return [(answer.error_code, f"WRITE on transactional id {transaction.id}")]
+
+    _coordinated(cluster, transaction, TRANSACTION, transaction.id, "give up", request, code)
 
 
 def produce(cluster: Client, transaction: Transaction, tp: TopicPartition, batch: bytes) -> None:
