@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test slow check bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -25,8 +25,13 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml tools/install
 demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leaves it running)
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-test: $(STAMP) ## Run every test (ARGS="-k name" picks some)
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name" picks some)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+slow: $(STAMP) ## Run the tests that take minutes each
+	@$(PYTEST) -m slow $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, import rules
 	@$(BIN)/ruff check .

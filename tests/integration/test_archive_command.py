@@ -15,7 +15,7 @@ from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S
 from tests.harness.waiting import await_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_a_restore_that_is_killed_and_run_again_gives_each_record_once(

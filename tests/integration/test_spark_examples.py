@@ -16,7 +16,7 @@ from examples.spark.to_parquet_and_back import back, to_parquet
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.spark_session import spark_session
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 HOUR = 3_600_000
 BEGIN = 1_767_225_600_000  # 2026-01-01

@@ -31,7 +31,7 @@ from tests.harness.ciphers import opened, tokenised
 from tests.harness.command import Ended, causeway
 from tests.harness.kafka_tools import KafkaTools, Record
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "transforms"

@@ -26,7 +26,7 @@ from tests.harness.transformed import assert_transformed, await_transformed, lin
 from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO, writing
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "30"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
