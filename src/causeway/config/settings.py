@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from causeway.filters import TopicDecision, compile_patterns, decide_topic, excludes
 from causeway.naming import HEARTBEATS, ReplicationPolicy
@@ -140,13 +140,25 @@ class HeartbeatSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """A schema registry [causeway.transform.NAME.registry.*]; `url` is http or https."""
+    """A schema registry [causeway.transform.NAME.registry.*]; `url` is http or https. `place`: its
+    key and line, for errors."""
 
     url: str
     username: str | None = None
     password: Secret | None = None
     ca_pem: str | None = None  # None: the system's
     timeout_ms: int = 10_000
+    place: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For workers: in JSON's types, with the password, without the place."""
+        return {
+            "url": self.url,
+            "username": self.username,
+            "password": self.password.reveal() if self.password else None,
+            "ca_pem": self.ca_pem,
+            "timeout_ms": self.timeout_ms,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

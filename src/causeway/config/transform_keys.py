@@ -40,8 +40,8 @@ class TransformKeys(Keys):
     value_format: Format | None = key(
         "value.format",
         None,
-        "What values are: `json`, `string` or `binary` (`avro` and `protobuf` are refused in this"
-        " version). Default: `binary`, for rules `json`.",
+        "What values are: `json`, `string`, `binary`, or `avro` or `protobuf` by a"
+        " [schema registry](schema-registry.md). Default: `binary`, for rules `json`.",
     )
     key_format: Format = key("key.format", "binary", "What keys are, likewise.")
     value_schema: Text | None = key(
@@ -64,7 +64,7 @@ class TransformKeys(Keys):
     )
     lanes: Count = key("lanes", 1, "How many lanes share the partitions of its topics.")
     registry_url: Text | None = key(
-        "registry.url", None, "Schema registry (http or https), for `avro` and `protobuf` to come."
+        "registry.url", None, "Schema registry (http or https), for `avro` and `protobuf`."
     )
     registry_username: Text | None = key("registry.username", None, "Who asks it.")
     registry_password: str | None = key("registry.password", None, "Their password.")

@@ -294,11 +294,6 @@ class _Reader:
 
     def _registry(self, keys: TransformKeys, formats: Mapping[str, str]) -> RegistrySettings | None:
         needed = [f"{part}.format" for part, name in formats.items() if name in _WITH_REGISTRY]
-        for key in needed:
-            self._add(
-                self._place(key),
-                f"{formats[key.removesuffix('.format')]} cannot be read in this version",
-            )
         given = [key for key in self.entries if key.startswith("registry.")]
         url = keys.registry_url
         if not url:
@@ -327,6 +322,7 @@ class _Reader:
             username=keys.registry_username or None,
             password=Secret(password) if password else None,
             ca_pem=ca_pem,
+            place=self._place("registry.url"),
         )
 
     # -- the rest

@@ -4,7 +4,7 @@ this machine. Writes nothing; the target is not asked."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from causeway.wire.records import records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from causeway.transform.schemas import Schemas
 
 
 class Outcome(StrEnum):
@@ -213,6 +215,7 @@ class _Trials:
         self._session = session
         self._query = query
         self._secrets = {name: value.reveal() for name, value in transform.secrets.items()}
+        self._registry = transform.registry
 
     def of(self, records: Sequence[_Read]) -> tuple[Tried, ...]:
         """All at once; where the query throws, half of them each, down to those that it is for."""
@@ -242,6 +245,10 @@ class _Trials:
         self, records: Sequence[_Read]
     ) -> defaultdict[tuple[TopicPartition, int], list[Any]]:
         """The rows that come out, by the record that they come from."""
+        import pyarrow as pa
+
+        from causeway.transform.schemas import encoded
+
         batches = list(self._batches(records))
 
         # As a stage does: what is secret reaches a worker in its closure, never a plan.
@@ -251,22 +258,39 @@ class _Trials:
             yield from batches
 
         rows = self._session.range(0, 1, 1, 1).mapInArrow(given, self._query.input)
+        made = self._query.apply(rows).toArrow()
+        if (schemas := self._schemas(self._query.encodes)) is not None:
+            topic = records[0].at.topic
+            made = pa.Table.from_batches(
+                [encoded(batch, schemas, topic) for batch in made.to_batches()], made.schema
+            )
         after: defaultdict[tuple[TopicPartition, int], list[Any]] = defaultdict(list)
         # A chunk is a partition here: what comes out may have lost its own.
         partitions = {one.at.partition: one.at for one in records}
-        for row in self._query.apply(rows).toArrow().to_pylist():
+        for row in made.to_pylist():
             if row["offset"] is not None:
                 after[partitions[row["_chunk"]], row["offset"]].append(row)
         return after
+
+    def _schemas(self, formats: Mapping[str, str]) -> Schemas | None:
+        """For the parts whose formats these are."""
+        from causeway.transform.registry import Registry
+        from causeway.transform.schemas import Schemas
+
+        if not formats or self._registry is None:
+            return None
+        return Schemas(Registry(self._registry.as_json()), formats)
 
     def _batches(self, records: Sequence[_Read]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from causeway.transform.channel import Chunk
+        from causeway.transform.rows import TEXTS
         from causeway.transform.source_worker import Rows
 
-        rows = Rows(self._secrets)
+        texts = [name for name in TEXTS.values() if name in self._query.input.names]
+        rows = Rows(self._secrets, texts, self._schemas(self._query.decodes))
         by_partition: dict[TopicPartition, list[_Read]] = {}
         for one in records:
             by_partition.setdefault(one.at, []).append(one)

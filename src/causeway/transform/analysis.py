@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError, PrerequisiteError
-from causeway.transform import formats, outputs
+from causeway.transform import formats, outputs, registry, schemas
 from causeway.transform.catalyst import Catalyst, Node, Place, each
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.refusals import Facts, Problem, examine
-from causeway.transform.rows import INPUT, SECRETS
+from causeway.transform.rows import INPUT, SECRETS, TEXTS
 from causeway.transform.session import SESSION
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 class Prepared:
     """A transform that Spark has analysed and that is known to go record by record.
 
-    `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any.
+    `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
+    and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
+    those that the sink worker writes by their schemas.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
     """
@@ -47,6 +49,8 @@ class Prepared:
     input: StructType
     replaces: frozenset[str]
     sql: str | None
+    decodes: Mapping[str, str]
+    encodes: Mapping[str, str]
     _session: SparkSession = field(repr=False)
     _parts: tuple[Part, Part] = field(repr=False)
     _facts: Facts = field(repr=False)
@@ -79,6 +83,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     we, find wrong with it, and where; PrerequisiteError for another Spark, or a package that its
     rules need."""
     _require_spark()
+    _require_registry(transform)
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
     for key, value in SESSION.items():
@@ -103,7 +108,20 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     if facts.problems:
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)
-    return Prepared(given, replaces, text, own, both, facts, plan, base, found)
+    of_schema = {part.name: part.format for part in both if part.of_schema}
+    return Prepared(
+        given,
+        replaces,
+        text,
+        {name: format for name, format in of_schema.items() if name in facts.used},
+        {name: format for name, format in of_schema.items() if name in replaces},
+        own,
+        both,
+        facts,
+        plan,
+        base,
+        found,
+    )
 
 
 def _require_spark() -> None:
@@ -115,6 +133,14 @@ def _require_spark() -> None:
             cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
             remedy="pip install 'pyspark[sql]>=4.3'",
         )
+
+
+def _require_registry(transform: TransformSettings) -> None:
+    needed = {transform.key_format, transform.value_format}.intersection(schemas.FORMATS)
+    for format in sorted(needed):
+        schemas.require(format)
+    if needed and transform.registry is not None:
+        registry.check(transform.registry)
 
 
 def _of_rules(own: SparkSession, transform: TransformSettings) -> str:
@@ -134,6 +160,9 @@ def _input(transform: TransformSettings) -> StructType:
     from pyspark.sql.types import StringType, StructType
 
     schema = StructType.fromDDL(INPUT)
+    for name, format in (("key", transform.key_format), ("value", transform.value_format)):
+        if format in schemas.FORMATS:
+            schema = schema.add(TEXTS[name], StringType())
     if transform.secrets:
         secrets = StructType()
         for name in transform.secrets:

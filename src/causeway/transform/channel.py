@@ -85,7 +85,14 @@ class Outcome(NamedTuple):
     seen: int = 0
 
 
-Frame = Greeting | Setup | Chunk | Outcome
+class Waiting(NamedTuple):
+    """From a worker that waits for the schema registry, again and again: it is not dead. `reason`
+    says why."""
+
+    reason: str
+
+
+Frame = Greeting | Setup | Chunk | Outcome | Waiting
 
 
 def encode(frame: Frame) -> list[bytes]:
@@ -107,6 +114,8 @@ def encode(frame: Frame) -> list[bytes]:
                 "next": frame.next,
                 "batches": [_batch_head(batch, body) for batch in frame.batches],
             }
+        case Waiting():
+            head = {"t": "waiting", "reason": frame.reason}
         case Outcome():
             head = {
                 "t": "outcome",
@@ -155,6 +164,8 @@ def _decode(head: dict[str, Any], body: memoryview) -> Frame:
         case "chunk":
             batches = _batches(head["batches"], body)
             return Chunk(head["n"], head["topic"], head["partition"], head["next"], batches)
+        case "waiting":
+            return Waiting(head["reason"])
         case "outcome":
             batches = _batches([output[2] for output in head["outputs"]], body)
             outputs = tuple(

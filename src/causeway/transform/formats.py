@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformFormat, TransformSettings
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, VISIBLE
+from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, VISIBLE
+from causeway.transform.schemas import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,12 +41,19 @@ class Part:
         return f"__{self.name}"
 
     @property
+    def of_schema(self) -> bool:
+        """In a registry's wire format: the source worker makes JSON of it."""
+        return self.format in FORMATS
+
+    @property
     def _parsed(self) -> str:
         return f"__{self.name}_parsed"
 
     def _text(self) -> Column:
         from pyspark.sql import functions as sf
 
+        if self.of_schema:
+            return sf.col(f"__{TEXTS[self.name]}")
         return sf.col(self.raw).cast("string")
 
     def parsed(self) -> list[Column]:
@@ -67,7 +75,7 @@ class Part:
         from pyspark.sql.types import StructType
 
         text = self._text()
-        if self.format == "binary":
+        if self.format == "binary" or (self.of_schema and self.type is None):
             return sf.lit(None).cast("string")
         if self.format == "string":
             wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not UTF-8"

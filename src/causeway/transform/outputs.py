@@ -2,7 +2,7 @@
 
 | column | may be |
 |---|---|
-| key, value | string (UTF-8), binary; of format json also struct, array, map, variant |
+| key, value | string (UTF-8); binary but of avro, protobuf; struct, … of these and json |
 | headers | array<struct<key string, value string or binary>>, or a map of those |
 | timestamp | timestamp, date, or a whole number: milliseconds |
 | topic | string; null: the mirror's own |
@@ -19,6 +19,7 @@ from causeway.transform.catalyst import Node, Place, each, id_of, name, place
 from causeway.transform.formats import Part
 from causeway.transform.refusals import Facts, Problem
 from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, REASON, SEEN
+from causeway.transform.schemas import HEAD, NO_HEAD
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,11 +35,12 @@ _TOPIC = r"^(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 @dataclass(frozen=True, slots=True)
 class Projected:
     """A column that replaces a part. `of_record`: is or is made of `value`, so a tombstone has
-    none."""
+    none. `of_schema`: is JSON to be written by a registry's schema."""
 
     name: str
     type: Any
     of_record: bool
+    of_schema: bool = False
 
 
 def recognise(
@@ -67,7 +69,8 @@ def recognise(
             if same_as is not None:
                 facts.used.add(same_as)
             of_record = not facts.names_null and (label == "value" or one in facts.from_value)
-            found[label] = Projected(label, field.dataType, of_record)
+            of_schema = label in formats and formats[label].of_schema
+            found[label] = Projected(label, field.dataType, of_record, of_schema)
     return found
 
 
@@ -94,8 +97,8 @@ def _problem(label: str, shown: str, type_: Any, names: set[str], part: Part | N
     match label:
         case "key" | "value":
             assert part is not None
-            as_json = part.format == "json" and kind in _NESTED
-            fits = kind in _TEXT or as_json
+            as_json = (part.format == "json" or part.of_schema) and kind in _NESTED
+            fits = (kind in _TEXT and not (part.of_schema and kind == "binary")) or as_json
             hint = "to_json(…)" if kind in _NESTED else "CAST(… AS STRING)"
         case "headers":
             fits = _are_headers(type_)
@@ -181,7 +184,11 @@ def _encoded(one: Projected) -> Column:
     match one.name:
         case "key" | "value":
             if type_.typeName() in _NESTED:
-                column = sf.to_json(column)
+                # Without them a default of the schema would take a null's place.
+                options = {"ignoreNullFields": "false"} if one.of_schema else None
+                column = sf.to_json(column, options)
+            if one.of_schema:
+                return sf.concat(_head(f"__{one.name}"), column.cast("string").cast("binary"))
             return column.cast("binary")
         case "headers":
             entries = sf.map_entries(column) if isinstance(type_, MapType) else column
@@ -193,6 +200,14 @@ def _encoded(one: Projected) -> Column:
         case "partition":
             return column.try_cast("int")
     return column.cast("string")
+
+
+def _head(raw: str) -> Column:
+    """The bytes from which the sink worker knows by which schema the part was written."""
+    from pyspark.sql import functions as sf
+
+    start = sf.rpad(sf.substring(sf.col(raw), 1, HEAD), HEAD, sf.lit(bytearray(1)))
+    return sf.coalesce(start, sf.lit(bytearray(NO_HEAD)))
 
 
 def _wrong(one: Projected) -> tuple[Column, str] | None:

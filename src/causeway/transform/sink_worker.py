@@ -6,13 +6,14 @@ The first marker behind a chunk's rows closes the chunk, and its Outcome goes to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from causeway.transform.channel import Outcome
+from causeway.transform.channel import Outcome, Setup
 from causeway.transform.rows import CHUNK, MARK
-from causeway.transform.worker import Lane, settle
+from causeway.transform.schemas import Schemas, encoded
+from causeway.transform.worker import Lane, schemas_of, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,17 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkWorker:
-    """The function for `mapInArrow`; yields no rows."""
+    """The function for `mapInArrow`; yields no rows. `encodes`: the formats of parts that it writes
+    by their schemas."""
 
     lane: Lane
+    encodes: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         try:
-            connection, _ = self.lane.connect("sink")
+            connection, frames = self.lane.connect("sink")
         except ConnectionResetError:
             return
-        chunks = Chunks()
+        setup = frames[0]
+        assert isinstance(setup, Setup)
+        chunks = Chunks(schemas_of(setup, self.encodes, connection))
         try:
             for batch in batches:
                 for outcome in chunks.add(batch):
@@ -48,7 +53,9 @@ class SinkWorker:
 class Chunks:
     """Rows as `rows.OUTPUT` has them, in order, cut into chunks."""
 
-    def __init__(self) -> None:
+    def __init__(self, schemas: Schemas | None = None) -> None:
+        """`schemas`: of the parts that are to be written by them."""
+        self._schemas = schemas
         self._rows: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Outcome]:
@@ -65,6 +72,9 @@ class Chunks:
             at = row + 1
             if mark := marks[row].as_py():
                 rows, self._rows = self._rows, []
-                yield outcome_of(batch.column(CHUNK)[row].as_py(), json.loads(mark), rows)
+                told = json.loads(mark)
+                if self._schemas is not None:
+                    rows = [encoded(each, self._schemas, told["topic"]) for each in rows]
+                yield outcome_of(batch.column(CHUNK)[row].as_py(), told, rows)
         if at < batch.num_rows:
             self._rows.append(batch.slice(at))

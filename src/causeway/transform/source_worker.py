@@ -8,14 +8,15 @@ push all before them through.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Frame, Setup
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS
-from causeway.transform.worker import Lane, settle
+from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS
+from causeway.transform.schemas import Schemas
+from causeway.transform.worker import Lane, schemas_of, settle
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
 
@@ -32,11 +33,14 @@ _ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at le
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
-    `push`: marker rows that push all before them through."""
+    `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
+    `decodes`: the formats of those that have any."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
+    texts: tuple[str, ...] = ()
+    decodes: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -49,7 +53,9 @@ class SourceWorker:
         try:
             setup = frames.pop(0)
             assert isinstance(setup, Setup)
-            rows = Rows({name: setup.secrets[name] for name in self.secrets})
+            schemas = schemas_of(setup, self.decodes, connection)
+            secrets = {name: setup.secrets[name] for name in self.secrets}
+            rows = Rows(secrets, self.texts, schemas)
             markers = rows.markers(self.push)
             while True:
                 yield from self._through(rows, frames)
@@ -69,9 +75,15 @@ class SourceWorker:
 
 
 class Rows:
-    """Arrow rows as `rows.INPUT` has them, and `secrets` where there are any."""
+    """Arrow rows as `rows.INPUT` has them, with columns `texts`, and `secrets` where there are any.
+    `schemas` makes the texts."""
 
-    def __init__(self, secrets: dict[str, str]) -> None:
+    def __init__(
+        self,
+        secrets: dict[str, str],
+        texts: Sequence[str] = (),
+        schemas: Schemas | None = None,
+    ) -> None:
         import pyarrow as pa
 
         header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -87,10 +99,12 @@ class Rows:
             "value": pa.binary(),
             "headers": pa.list_(header),
         }
+        types |= {name: pa.string() for name in texts}
         if secrets:
             types[SECRETS] = pa.struct([(name, pa.string()) for name in secrets])
         self.schema = pa.schema(types.items())
         self._secrets = secrets
+        self._schemas = schemas
         self._kept: dict[str, pa.Array] = {}
 
     def markers(self, count: int) -> pa.RecordBatch:
@@ -121,6 +135,7 @@ class Rows:
             "codec": first.codec if first else 0,
             "epoch": first.leader_epoch if first else -1,
             "records": sum(batch.records for batch in chunk.batches),
+            "topic": chunk.topic,
         }
         yield self._batch(1, {CHUNK: [chunk.number], MARK: [json.dumps(mark)]})
 
@@ -161,9 +176,26 @@ class Rows:
             "headers": headers,
             **self._of_partition(chunk, count),
         }
+        if self._schemas is not None:
+            reasons = reasons or [None] * count
+            columns |= self._texts(self._schemas, part, reasons)
         if reasons is not None:
             columns[REASON] = reasons
         return self._batch(count, columns)
+
+    def _texts(
+        self, schemas: Schemas, records: Sequence[Record], reasons: list[str | None]
+    ) -> dict[str, list[str | None]]:
+        """JSON of the parts that have schemas; why there is none goes to `reasons`."""
+        found: dict[str, list[str | None]] = {}
+        for name in schemas.formats:
+            texts = found[TEXTS[name]] = []
+            for index, record in enumerate(records):
+                data = record.key if name == "key" else record.value
+                text, reason = schemas.decode(name, data)
+                reasons[index] = reasons[index] or reason
+                texts.append(text)
+        return found
 
     def _undecoded(self, chunk: Chunk, batch: Batch) -> pa.RecordBatch:
         count = batch.records
@@ -204,14 +236,14 @@ class Rows:
         import pyarrow as pa
 
         arrays = []
-        for field in self.schema:
-            found = columns.get(field.name)
+        for one in self.schema:
+            found = columns.get(one.name)
             if found is None:
-                arrays.append(self._same(field, count))
+                arrays.append(self._same(one, count))
             elif isinstance(found, pa.Array):
                 arrays.append(found)
             else:
-                arrays.append(pa.array(found, field.type))
+                arrays.append(pa.array(found, one.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _same(self, field: pa.Field, count: int) -> pa.Array:

@@ -6,10 +6,11 @@ one row ─► mapInArrow(source worker) ─► the transform ─► mapInArrow(
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from causeway.errors import CausewayError
-from causeway.transform.rows import SECRETS
+from causeway.transform.rows import SECRETS, TEXTS
 from causeway.transform.session import RUNNING
 from causeway.transform.sink_worker import SinkWorker
 from causeway.transform.source_worker import SourceWorker
@@ -40,6 +41,14 @@ class Prepared(Protocol):
     def input(self) -> Any:
         """What the source worker emits: a StructType, or DDL."""
 
+    @property
+    def decodes(self) -> Mapping[str, str]:
+        """The formats of parts whose JSON the source worker makes; see `transform.schemas`."""
+
+    @property
+    def encodes(self) -> Mapping[str, str]:
+        """Of those that the sink worker writes by their schemas."""
+
     def apply(self, records: Any, /) -> Any:
         """Rows as `rows.OUTPUT` has them, of rows as `input` has them."""
 
@@ -55,10 +64,13 @@ def run_stage(
     given = prepared.input
     schema = StructType.fromDDL(given) if isinstance(given, str) else given
     secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
+    texts = tuple(name for name in TEXTS.values() if name in schema.names)
     lane = Lane(key, attempt, address, secret_variable)
 
     def query(levels: int) -> Any:
-        source = SourceWorker(lane, secrets, push=levels * _ROWS)
+        source = SourceWorker(
+            lane, secrets, push=levels * _ROWS, texts=texts, decodes=prepared.decodes
+        )
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
 
     try:
@@ -66,7 +78,8 @@ def run_stage(
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
             rows = query(1 + _HELD * collecting)
-        rows.mapInArrow(SinkWorker(lane), _DRAIN).write.format("noop").mode("overwrite").save()
+        sink = SinkWorker(lane, prepared.encodes)
+        rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite").save()
     except Exception as error:
         raise CausewayError("transform", key, explain(error)) from None
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from causeway.transform.channel import Frame, Greeting
+from causeway.transform.channel import Frame, Greeting, Setup, Waiting
+from causeway.transform.registry import Registry
+from causeway.transform.schemas import Schemas
 from causeway.transform.sealed import Connection
 from causeway.wire.memory import keep_freed_memory
 
@@ -34,6 +37,16 @@ class Lane(NamedTuple):
             connection.close()
             raise
         return connection, frames
+
+
+def schemas_of(setup: Setup, formats: Mapping[str, str], connection: Connection) -> Schemas | None:
+    """For the parts whose `formats` these are; while their registry does not answer, the lane
+    hears so. None where there are none."""
+    if not formats:
+        return None
+    assert setup.registry is not None
+    registry = Registry(setup.registry, lambda reason: connection.send_all(Waiting(reason)))
+    return Schemas(registry, formats)
 
 
 def settle() -> None:

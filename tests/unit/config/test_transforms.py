@@ -225,7 +225,8 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
         ),
         (
             PII + "A->B.causeway.transform.pii.value.format = avro",
-            "A->B.causeway.transform.pii.value.format (line 8): avro cannot be read in this",
+            "A->B.causeway.transform.pii.value.format (line 8): needs"
+            " causeway.transform.pii.registry.url",
         ),
         (
             PII + "A->B.causeway.transform.pii.registry.username = ann",

@@ -280,7 +280,7 @@ _MEANINGS = {
     "offset-syncs": "Pairs of source and target offsets, as MirrorMaker 2 writes them.",
     "heartbeats": "Heartbeats to the target; of every pair of clusters, also if no link runs.",
     "metrics": "For Prometheus.",
-    "registry": "Schema registry, for `avro` and `protobuf` to come.",
+    "registry": "Schema registry, for `avro` and `protobuf`.",
     "key": "The records' keys.",
     "value": "The records' values.",
     "source": "What this link says of its source.",

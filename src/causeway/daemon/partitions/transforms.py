@@ -34,15 +34,7 @@ class Transform:
             key=self.key,
             name=settings.name,
             secrets={name: secret.reveal() for name, secret in settings.secrets.items()},
-            registry=None
-            if registry is None
-            else {
-                "url": registry.url,
-                "username": registry.username,
-                "password": registry.password.reveal() if registry.password else None,
-                "ca_pem": registry.ca_pem,
-                "timeout_ms": registry.timeout_ms,
-            },
+            registry=None if registry is None else registry.as_json(),
             dead_letters=settings.dead_letters,
         )
 

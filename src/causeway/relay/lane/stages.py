@@ -21,7 +21,7 @@ from causeway.errors import CausewayError
 from causeway.relay import messages
 from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
 from causeway.relay.lane.helpers import Helpers
-from causeway.transform.channel import Frame, Greeting, Outcome, Setup
+from causeway.transform.channel import Frame, Greeting, Outcome, Setup, Waiting
 from causeway.transform.sealed import Connection, path_of
 from causeway.wire.batches import Batch
 
@@ -177,6 +177,8 @@ class Stage:
             self._answer_due = self._answered_at + ANSWER_S
             self._chunks.answered(frame)
             self._pump()
+        elif isinstance(frame, Waiting):
+            self._answer_due = time.monotonic() + ANSWER_S
         else:
             raise ValueError("a worker said what it is not to say")
 

@@ -25,6 +25,9 @@ from causeway.transform.rules.query import Query
 from causeway.transform.rules.secret_keys import check_keys, unusable
 from causeway.transform.rules.sql import literal
 from causeway.transform.rules.whole import text_of, token_call, treat_whole
+from causeway.transform.schemas import FORMATS
+
+_WITH_FIELDS = ("json", *FORMATS)
 
 
 def to_sql(transform: TransformSettings) -> str:
@@ -59,7 +62,7 @@ def _check(rules: tuple[Rule, ...], transform: TransformSettings) -> None:
         if path.part in whole and not isinstance(rule.kind, DropRecord):
             cause = f"rule {whole[path.part].number} has changed all of it by then"
             raise unusable(transform, rule, cause, remedy="put rules on fields first")
-        if _format(transform, path.part) != "json":
+        if _format(transform, path.part) not in _WITH_FIELDS:
             raise unusable(
                 transform,
                 rule,
@@ -76,6 +79,13 @@ def _check_whole(rule: Rule, transform: TransformSettings) -> None:
             rule,
             "without a value a record is a tombstone, which deletes",
             remedy="`drop record where` drops records",
+        )
+    if _format(transform, part) in FORMATS and not isinstance(kind, Drop | DropRecord):
+        raise unusable(
+            transform,
+            rule,
+            f"all of the {part} would no longer fit its schema",
+            remedy="name a field, such as value.$.name",
         )
     if _format(transform, part) == "binary" and not isinstance(kind, Drop | Hash | Encrypt):
         raise unusable(

@@ -1,0 +1,192 @@
+"""Schemas from a registry, by what Confluent's, Karapace's and Apicurio's have in common.
+
+A worker asks again until it has an answer: a registry that is out of reach, or lets nobody in, says
+nothing of a record. What it does not know it says with 404.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from causeway.config.settings import RegistrySettings
+from causeway.errors import ConfigError
+
+PAUSES_S = (0.2, 10.0)  # between tries, first and longest
+_ANSWER_BYTES = 64 * 1024 * 1024
+_UNKNOWN_S = 10.0  # so long an id that the registry does not know is not asked for again
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+Waiting = Callable[[str], None]  # told before each further try, with what came of the last
+
+
+class Reference(NamedTuple):
+    """Another schema, that one names `name` (in Protobuf the path that it imports)."""
+
+    name: str
+    text: str
+
+
+class Schema(NamedTuple):
+    """`format`: AVRO, PROTOBUF or JSON. `references`: all that it needs, those that others need
+    first."""
+
+    id: int
+    format: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+class MisfitError(Exception):
+    """Bytes or JSON do not fit a schema. Says nothing, as it would quote a record."""
+
+
+class UnansweredError(Exception):
+    """The registry did not answer a question; `reason` says why, and holds no secret."""
+
+    def __init__(self, reason: str, *, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.denied = denied
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Who redirects might lead to somebody who is not to have the password."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class Registry:
+    """A worker's client; keeps what it has heard as long as it lives. Not thread-safe."""
+
+    def __init__(self, settings: Mapping[str, Any], waiting: Waiting = lambda reason: None) -> None:
+        """`settings`: RegistrySettings in JSON's types, as in Setup."""
+        self._client = _Client(settings)
+        self._waiting = waiting
+        self._schemas: dict[int, Schema] = {}
+        self._unknown: dict[int, float] = {}
+        self._subjects: dict[int, tuple[tuple[str, int], ...]] = {}
+
+    def schema(self, id: int) -> Schema | None:
+        """None: the registry does not know it."""
+        found = self._schemas.get(id)
+        if found is None:
+            if time.monotonic() < self._unknown.get(id, 0):
+                return None
+            answer = self._ask(f"/schemas/ids/{id}")
+            if answer is None:
+                if len(self._unknown) > 10_000:
+                    self._unknown.clear()
+                self._unknown[id] = time.monotonic() + _UNKNOWN_S
+                return None
+            found = self._schemas[id] = self._read(id, answer)
+        return found
+
+    def relatives(self, id: int, preferred: str) -> list[Schema]:
+        """The versions of the subjects that have the schema `id`, those of the subject `preferred`
+        first, of each the oldest first: so what fits remains the same when more are registered."""
+        versions = self._ask(f"/schemas/ids/{id}/versions") or []
+        subjects = sorted({str(one["subject"]) for one in versions})
+        subjects.sort(key=lambda subject: subject != preferred)
+        found: dict[int, Schema] = {}
+        for subject in subjects:
+            name = quote(subject, safe="")
+            for version in sorted(self._ask(f"/subjects/{name}/versions") or []):
+                one = self._ask(f"/subjects/{name}/versions/{version}")
+                if one is not None and one["id"] not in found:
+                    found[one["id"]] = self._schemas.get(one["id"]) or self._read(one["id"], one)
+        self._schemas |= found
+        return list(found.values())
+
+    def _read(self, id: int, answer: Mapping[str, Any]) -> Schema:
+        references: dict[str, Reference] = {}
+        self._collect(answer.get("references") or (), references)
+        kind = answer.get("schemaType") or "AVRO"
+        return Schema(id, kind, answer["schema"], tuple(references.values()))
+
+    def _collect(self, listed: Any, found: dict[str, Reference]) -> None:
+        for one in listed:
+            name = one["name"]
+            if name in found:
+                continue
+            subject = quote(one["subject"], safe="")
+            answer = self._ask(f"/subjects/{subject}/versions/{one['version']}")
+            if answer is not None:
+                self._collect(answer.get("references") or (), found)
+                found[name] = Reference(name, answer["schema"])
+
+    def _ask(self, path: str) -> Any:
+        """The answer, None for 404; waits for it as long as it takes."""
+        pause = PAUSES_S[0]
+        while True:
+            try:
+                return self._client.get(path)
+            except UnansweredError as error:
+                self._waiting(error.reason)
+            time.sleep(pause)
+            pause = min(pause * 2, PAUSES_S[1])
+
+
+class _Client:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._url = settings["url"]
+        self._timeout_s = settings["timeout_ms"] / 1000
+        self._headers = {"Accept": _ACCEPT}
+        if settings["username"]:
+            pair = f"{settings['username']}:{settings['password'] or ''}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        context = ssl.create_default_context(cadata=settings["ca_pem"])
+        handler = urllib.request.HTTPSHandler(context=context)
+        self._opener = urllib.request.build_opener(handler, _NoRedirect)
+
+    def get(self, path: str) -> Any:
+        """The JSON of the answer, None for 404. Raises UnansweredError."""
+        request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                return json.loads(answer.read(_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return None
+                denied = error.code in (401, 403)
+                why = "does not let us in" if denied else "answered"
+                raise UnansweredError(f"it {why} (HTTP {error.code})", denied=denied) from None
+        except urllib.error.URLError as error:
+            raise UnansweredError(_said(error.reason)) from None
+        except (OSError, HTTPException) as error:
+            raise UnansweredError(_said(error)) from None
+        except ValueError:
+            raise UnansweredError("its answer is not JSON") from None
+
+
+def _said(reason: object) -> str:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {reason.verify_message}"
+    if isinstance(reason, TimeoutError):
+        return "it does not answer in time"
+    text = reason.strerror if isinstance(reason, OSError) else str(reason)
+    return (text or type(reason).__name__).lower()
+
+
+def check(settings: RegistrySettings) -> None:
+    """Raises ConfigError for a registry that does not answer, or does not let us in."""
+    subject = settings.place or settings.url
+    try:
+        answer = _Client(settings.as_json()).get("/subjects")
+    except UnansweredError as error:
+        remedy = "see registry.username and registry.password" if error.denied else ""
+        cause = f"the schema registry {settings.url}: {error.reason}"
+        raise ConfigError("use", subject, cause, remedy=remedy) from None
+    if not isinstance(answer, list):
+        cause = f"there is no schema registry at {settings.url}: it does not know /subjects"
+        raise ConfigError("use", subject, cause)

@@ -1,0 +1,254 @@
+"""Keys and values in a registry's wire format: to JSON for Spark, and from what Spark has made of
+it back to bytes.
+
+    0 | id, 4 bytes | Avro
+    0 | id, 4 bytes | message indexes | Protobuf
+
+Spark hands back HEAD bytes of what the part was, which hold the id and the indexes, and then JSON.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+from causeway.errors import PrerequisiteError
+from causeway.transform.registry import MisfitError, Registry, Schema
+from causeway.transform.rows import REASON
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = ("avro", "protobuf")
+HEAD = 32  # bytes
+NO_HEAD = b"\xff" * HEAD  # of a part that was null
+FRESH_S = 10.0  # so long what fits no version is not asked for again
+_ID = struct.Struct(">bI")
+_MODULES = {"avro": "fastavro", "protobuf": "grpc_tools"}
+_NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
+NO_FIT = "the transformed {} fits no schema of its subject"
+NO_SCHEMA = "the record has no {}, and so no schema to write one with"
+UNKNOWN = "the registry does not know the schema of its {}"
+
+
+def require(format: str) -> None:
+    """Raises PrerequisiteError where the library for `format` is missing."""
+    if find_spec(_MODULES[format]) is None:
+        raise PrerequisiteError(
+            f"read {_NAMES[format]}",
+            cause=f"the package {_MODULES[format]} is missing",
+            remedy=f"pip install 'causeway[{format}]'",
+        )
+
+
+class _Codec(Protocol):
+    """A schema's. A place says where in the schema it is, and is b"" but for Protobuf."""
+
+    def decode(self, place: bytes, data: bytes) -> str: ...
+
+    def encode(self, place: bytes, text: str) -> bytes: ...
+
+    def place_in(self, other: Any, place: bytes) -> bytes:
+        """The same place in the codec of another version."""
+
+
+class Schemas:
+    """What a worker knows of schemas. `formats`: of the parts, key or value, that it treats."""
+
+    def __init__(self, registry: Registry, formats: Mapping[str, str]) -> None:
+        self.formats = formats
+        self._registry = registry
+        self._codecs: dict[tuple[str, int], _Codec | None] = {}
+        self._relatives: dict[tuple[int, str], tuple[float, list[Schema]]] = {}  # and since when
+
+    def decode(self, part: str, data: bytes | None) -> tuple[str | None, str | None]:
+        """Its JSON, or why there is none, which says nothing of what is in it."""
+        if data is None:
+            return None, None
+        format = self.formats[part]
+        misfit = f"{part} is not {_NAMES[format]} of its schema"
+        try:
+            id, place, start = _head(format, data)
+        except (MisfitError, IndexError, struct.error):
+            return None, f"{part} is not {_NAMES[format]} with the id of a schema"
+        codec = self._codec(format, id)
+        if codec is None:
+            known = self._registry.schema(id) is not None
+            return None, f"the schema of its {part} cannot be used" if known else UNKNOWN.format(
+                part
+            )
+        try:
+            return codec.decode(place, data[start:]), None
+        except MisfitError:
+            return None, misfit
+
+    def encode(self, part: str, topic: str, data: bytes) -> tuple[bytes | None, str | None]:
+        """`data`: a head and JSON. The bytes, with the head of a schema that fits, or why there are
+        none."""
+        format, head, text = self.formats[part], data[:HEAD], data[HEAD:]
+        if head == NO_HEAD:
+            return None, NO_SCHEMA.format(part)
+        id, place, start = _head(format, head)
+        try:
+            json = text.decode()
+        except UnicodeDecodeError:
+            return None, NO_FIT.format(part)
+        own = self._codec(format, id)
+        assert own is not None  # it was decoded
+        try:
+            return head[:start] + own.encode(place, json), None
+        except MisfitError:
+            pass
+        made = self._by_another(format, (id, f"{topic}-{part}"), place, json)
+        return (None, NO_FIT.format(part)) if made is None else (made, None)
+
+    def _by_another(
+        self, format: str, key: tuple[int, str], place: bytes, json: str
+    ) -> bytes | None:
+        """`json` by another schema of the subjects of the one that it does not fit."""
+        own = self._codec(format, key[0])
+        assert own is not None
+        asked = False
+        while True:
+            since, relatives = self._relatives.get(key, (0.0, []))
+            for schema in relatives:
+                codec = self._codec(format, schema.id)
+                if codec is None or codec is own:
+                    continue
+                try:
+                    there = own.place_in(codec, place)
+                    made = codec.encode(there, json)
+                except MisfitError:
+                    continue
+                return _ID.pack(0, schema.id) + there + made
+            now = time.monotonic()
+            if asked or (since and now - since < FRESH_S):
+                return None
+            asked = True
+            self._relatives[key] = (now, self._registry.relatives(*key))
+
+    def _codec(self, format: str, id: int) -> _Codec | None:
+        """None for a schema that the registry does not know, or that is none of `format`."""
+        known = (format, id)
+        if known not in self._codecs:
+            schema = self._registry.schema(id)
+            if schema is None:
+                return None  # perhaps later
+            self._codecs[known] = _codec_of(format, schema)
+        return self._codecs[known]
+
+
+def _codec_of(format: str, schema: Schema) -> _Codec | None:
+    if schema.format != format.upper():
+        return None
+    try:
+        if format == "avro":
+            return _AvroCodec(schema)
+        return _ProtobufCodec(schema)
+    except Exception:  # a schema that the library does not take
+        return None
+
+
+class _AvroCodec:
+    def __init__(self, schema: Schema) -> None:
+        from causeway.transform.avro import Avro
+
+        self._avro = Avro(schema.text, schema.references)
+
+    def decode(self, place: bytes, data: bytes) -> str:
+        return self._avro.decode(data)
+
+    def encode(self, place: bytes, text: str) -> bytes:
+        return self._avro.encode(text)
+
+    def place_in(self, other: Any, place: bytes) -> bytes:
+        return place
+
+
+class _ProtobufCodec:
+    def __init__(self, schema: Schema) -> None:
+        from causeway.transform.protobuf import Protobuf
+
+        self.protobuf = Protobuf(schema.text, schema.references)
+
+    def decode(self, place: bytes, data: bytes) -> str:
+        return self.protobuf.decode(_indexes(place)[0], data)
+
+    def encode(self, place: bytes, text: str) -> bytes:
+        return self.protobuf.encode(_indexes(place)[0], text)
+
+    def place_in(self, other: Any, place: bytes) -> bytes:
+        found = other.protobuf.indexes(self.protobuf.name(_indexes(place)[0]))
+        if found is None:
+            raise MisfitError
+        return _place(found)
+
+
+def _head(format: str, data: bytes) -> tuple[int, bytes, int]:
+    """The id, the place in the schema, and where the data begin."""
+    magic, id = _ID.unpack_from(data)
+    if magic != 0:
+        raise MisfitError
+    if format == "avro":
+        return id, b"", _ID.size
+    size = _indexes(data[_ID.size : HEAD])[1]
+    return id, data[_ID.size : _ID.size + size], _ID.size + size
+
+
+def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes at the start of `data`, and the bytes that they take. [0] is written as []."""
+    count, at = _varint(data, 0)
+    found = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        found.append(index)
+    return tuple(found) or (0,), at
+
+
+def _place(indexes: tuple[int, ...]) -> bytes:
+    if indexes == (0,):
+        return b"\0"
+    found = bytearray()
+    for number in (len(indexes), *indexes):
+        rest = number << 1
+        while rest >= 0x80:
+            found.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        found.append(rest)
+    return bytes(found)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint that is not negative, and where it ends."""
+    found = shift = 0
+    while True:
+        byte = data[at]
+        found |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    if found & 1:
+        raise MisfitError
+    return found >> 1, at
+
+
+def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatch:
+    """`rows` as `rows.OUTPUT`, whose parts are heads and JSON, with their bytes; what fits no
+    schema has a reason. `topic`: the source's."""
+    import pyarrow as pa
+
+    reasons: list[str | None] = rows.column(REASON).to_pylist()
+    for part in schemas.formats:
+        made: list[bytes | None] = []
+        for row, data in enumerate(rows.column(part).to_pylist()):
+            found = None
+            if data is not None and reasons[row] is None:
+                found, reasons[row] = schemas.encode(part, topic, data)
+            made.append(found)
+        at = rows.schema.get_field_index(part)
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(made, pa.binary()))
+    at = rows.schema.get_field_index(REASON)
+    return rows.set_column(at, rows.schema.field(at), pa.array(reasons, pa.string()))

@@ -1,0 +1,173 @@
+"""The registry's client against a server in this process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import RegistrySettings, Secret
+from causeway.errors import ConfigError
+from causeway.transform import registry
+from causeway.transform.registry import Reference, Registry, Schema, check
+
+PASSWORD = "a password nobody is to see"
+PLACE = "pii.registry.url (line 9)"
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}  # by path: JSON, or a status
+        self.asked: list[str] = []
+        self.credentials: list[str | None] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        self.server.credentials.append(self.headers["Authorization"])
+        answer = self.server.answers.get(self.path, 404)
+        self.send_response(answer if isinstance(answer, int) else 200)
+        if answer == 302:
+            self.send_header("Location", f"{self.server.url}/elsewhere")
+        self.end_headers()
+        if not isinstance(answer, int):
+            self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def settings(url: str, **more: Any) -> RegistrySettings:
+    return RegistrySettings(url=url, place=PLACE, timeout_ms=2000, **more)
+
+
+def test_a_schema_is_asked_for_once(server: Server) -> None:
+    server.answers["/schemas/ids/3"] = {"schema": '"int"'}
+    client = Registry(settings(server.url).as_json())
+    assert client.schema(3) == client.schema(3) == Schema(3, "AVRO", '"int"')
+    assert client.schema(4) is None
+    assert client.schema(4) is None
+    assert server.asked == ["/schemas/ids/3", "/schemas/ids/4"]
+
+
+def test_references_come_with_it_those_they_need_first(server: Server) -> None:
+    def reference(name: str) -> dict[str, Any]:
+        return {"name": name, "subject": f"a/{name}", "version": 2}
+
+    server.answers |= {
+        "/schemas/ids/3": {
+            "schema": "top",
+            "schemaType": "PROTOBUF",
+            "references": [reference("b"), reference("c")],
+        },
+        "/subjects/a%2Fb/versions/2": {"schema": "B", "references": [reference("c")]},
+        "/subjects/a%2Fc/versions/2": {"schema": "C"},
+    }
+    found = Registry(settings(server.url).as_json()).schema(3)
+    assert found == Schema(3, "PROTOBUF", "top", (Reference("c", "C"), Reference("b", "B")))
+
+
+def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Server) -> None:
+    server.answers |= {
+        "/schemas/ids/3/versions": [
+            {"subject": "a-value", "version": 1},
+            {"subject": "t-value", "version": 2},
+        ],
+        "/subjects/a-value/versions": [1],
+        "/subjects/a-value/versions/1": {"id": 3, "schema": "three"},
+        "/subjects/t-value/versions": [2, 1],
+        "/subjects/t-value/versions/1": {"id": 2, "schema": "two"},
+        "/subjects/t-value/versions/2": {"id": 3, "schema": "three"},
+    }
+    client = Registry(settings(server.url).as_json())
+    assert [one.id for one in client.relatives(3, "t-value")] == [2, 3]
+    assert [one.id for one in client.relatives(3, "a-value")] == [3, 2]
+
+
+@pytest.mark.parametrize("trouble", [500, 429, 401, b"no JSON", None])
+def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
+    server: Server, monkeypatch: pytest.MonkeyPatch, trouble: Any
+) -> None:
+    monkeypatch.setattr(registry, "PAUSES_S", (0.0, 0.0))
+    heard: list[str] = []
+
+    def waiting(reason: str) -> None:
+        heard.append(reason)
+        if len(heard) == 3:
+            server.answers["/schemas/ids/3"] = {"schema": '"int"'}
+            client._client._url = server.url
+
+    server.answers["/schemas/ids/3"] = trouble
+    client = Registry(
+        settings(server.url if trouble else closed(), username="ann").as_json(), waiting
+    )
+    assert client.schema(3) is not None
+    assert len(heard) == 3
+
+
+def closed() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return f"http://127.0.0.1:{one.getsockname()[1]}"
+
+
+def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
+    server.answers |= {"/subjects": ["a"]}
+    ann = {"username": "ann", "password": Secret(PASSWORD)}
+    check(settings(server.url, **ann))
+    wanted = "Basic " + base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
+    assert server.credentials == [wanted]
+    server.answers["/subjects"] = 302
+    with pytest.raises(ConfigError, match="HTTP 302"):
+        check(settings(server.url, **ann))
+    assert "/elsewhere" not in server.asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (401, "does not let us in (HTTP 401) (see registry.username and registry.password)"),
+        (403, "does not let us in (HTTP 403)"),
+        (404, "there is no schema registry at"),
+        (503, "answered (HTTP 503)"),
+        (b"hello", "its answer is not JSON"),
+        (None, "connection refused"),
+    ],
+)
+def test_what_is_wrong_is_told_at_the_start_with_its_place(
+    server: Server, answer: Any, told: str
+) -> None:
+    server.answers["/subjects"] = answer
+    url = server.url if answer else closed()
+    with pytest.raises(ConfigError) as caught:
+        check(settings(url, username="ann", password=Secret(PASSWORD)))
+    assert str(caught.value).startswith(f"use {PLACE}: ")
+    assert told in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_the_password_is_in_no_repr() -> None:
+    one = settings("http://r", username="ann", password=Secret(PASSWORD))
+    assert PASSWORD not in repr(one)
+    assert PASSWORD in json.dumps(one.as_json())
