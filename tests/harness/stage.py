@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from causeway.transform.channel import Chunk, Greeting, Outcome, Setup
+from causeway.transform.channel import Chunk, Greeting, Outcome, Setup, Waiting
 from causeway.transform.sealed import Connection, path_of
 from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
@@ -24,10 +24,16 @@ PATIENCE_S = 180.0
 class FakeLane:
     """A listener for one stage's workers: hands out chunks, collects outcomes."""
 
-    def __init__(self, secret: str, secrets: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        secret: str,
+        secrets: Mapping[str, str] | None = None,
+        registry: dict[str, Any] | None = None,
+    ) -> None:
         self.address = f"@causeway-test-{uuid.uuid4().hex}"
         self._secret = secret
         self._secrets = dict(secrets or {})
+        self._registry = registry
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path_of(self.address))
         self._listener.listen()
@@ -37,6 +43,7 @@ class FakeLane:
         self._processes: dict[Connection, int] = {}
         self.deaths = 0  # how often a worker went away; the lane then lets go of the other one
         self.greetings: list[Greeting] = []
+        self.waiting: list[str] = []  # what a worker said of its registry
         self.outcomes: list[Outcome] = []
         self.arrived: list[float] = []  # when each outcome did
 
@@ -51,7 +58,7 @@ class FakeLane:
                 connection = Connection(sock, self._secret, lane=True)
                 peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 self._processes[connection] = struct.unpack("3i", peer)[0]
-                connection.send(Setup(self._secrets))
+                connection.send(Setup(self._secrets, self._registry))
                 self._selector.register(connection, selectors.EVENT_READ)
                 continue
             assert isinstance(key.fileobj, Connection)
@@ -65,6 +72,8 @@ class FakeLane:
                 if isinstance(frame, Greeting):
                     self.greetings.append(frame)
                     self._ends[frame.end] = key.fileobj
+                elif isinstance(frame, Waiting):
+                    self.waiting.append(frame.reason)
                 elif isinstance(frame, Outcome):
                     self.outcomes.append(frame)
                     self.arrived.append(time.monotonic())
