@@ -135,7 +135,6 @@ class Rows:
             "codec": first.codec if first else 0,
             "epoch": first.leader_epoch if first else -1,
             "records": sum(batch.records for batch in chunk.batches),
-            "topic": chunk.topic,
         }
         yield self._batch(1, {CHUNK: [chunk.number], MARK: [json.dumps(mark)]})
 
