@@ -33,6 +33,7 @@ from causeway.relay.messages import Outlet
 from causeway.relay.progress import OffsetMapRecord, Progress
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Request
+from causeway.wire import codes
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, EMPTY, FROM, LINK, NOBODY, TOPIC, progress
 
 AT = TopicPartition("orders", 0)
@@ -106,6 +107,12 @@ def test_a_refused_record_is_answered_by_another_transform() -> None:
     other = decide(TOPIC, 0, refused, BEGUN, LINK, NOBODY, transform="new")
     assert same == Stop(reason="offset 100: no JSON")
     assert isinstance(other, BeginBehind)
+
+
+def test_a_stopped_partition_begins_at_the_time_that_a_person_says() -> None:
+    refused = transformed(state=State.STOPPED, reason="offset 100: no JSON")
+    found = decide(TOPIC, 0, refused, replace(BEGUN, start=7), LINK, FROM, transform="new")
+    assert found == Begin(start=7, targets=(0,))
 
 
 def test_what_a_transform_made_is_not_looked_for_in_the_source() -> None:
@@ -264,6 +271,25 @@ def test_what_may_still_be_sent_or_cannot_be_told_is_waited_for(
     later, found = take_up(monkeypatch, transformed(), error)
     assert not later.rows
     assert found.unfinished
+
+
+def test_a_person_can_go_on_where_what_the_earlier_one_led_to_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = BrokerError(
+        "resume",
+        "A.paid-0",
+        "the target topic does not exist",
+        code=codes.UNKNOWN_TOPIC_OR_PARTITION,
+        name="",
+        retriable=True,
+    )
+    waits, found = take_up(monkeypatch, transformed(), gone)
+    assert not waits.rows
+    assert "does not exist" in found.troubles[0].reason
+    goes_on, found = take_up(monkeypatch, transformed(), gone, wish=ADOPT)
+    assert [row.progress.position for row in goes_on.rows] == [100]
+    assert not found.troubles
 
 
 def test_a_claim_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

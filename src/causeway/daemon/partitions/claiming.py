@@ -27,10 +27,11 @@ from causeway.daemon.partitions.claims import (
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Entry, MapRecords, Progress
 from causeway.relay.topic_log import TopicLog
+from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
 Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | Stop
@@ -217,6 +218,11 @@ class Claimer:
                 found.trouble(str(at), _not_alone(at, "change the transform", alone_in_s))
                 continue
             match behind[at]:
+                case BrokerError(code=codes.UNKNOWN_TOPIC_OR_PARTITION) if isinstance(
+                    decision.otherwise, Begin
+                ):
+                    # Where the earlier one led to is gone, and a person says how to go on.
+                    after.append((topic, partition, decision.otherwise))
                 case CausewayError() as error:
                     found.trouble(str(at), error)
                 case None:

@@ -192,9 +192,11 @@ def _begin_behind(
     targets: tuple[int, ...],
     wish: Wish,
     change: str,
-) -> BeginBehind:
+) -> Begin | BeginBehind:
     otherwise: Begin | Stop
     if wish.start_from is not None:
+        if progress.state is State.STOPPED:
+            return Begin(start=offsets.start, targets=targets)
         otherwise = Begin(start=offsets.start, targets=targets)
     elif wish.adopt:
         otherwise = Begin(start=_where_it_stopped(progress, offsets), targets=targets)
