@@ -192,6 +192,14 @@ def test_an_outlet_that_is_further_on_gets_nothing_twice() -> None:
     assert _sent(lane.flow.outlets[1]) == [2, 2, 3]
 
 
+def test_what_cannot_be_cut_for_an_outlet_further_on_holds_its_partition_alone() -> None:
+    lane = _Lane(None, _outlet("A.t", 3, start=1))
+    lane.send(_batch(0, 1), upto=2)
+    lane.stage.answer(Output(None, None, _batch(0, 1)._replace(payload=b"\xff" * 10)))
+    assert len(lane.doubts) == 1
+    assert lane.flow.through == 1
+
+
 def test_a_place_without_an_outlet_is_wanted_from_its_first_record_on() -> None:
     lane = _Lane()
     lane.send(_batch(0, 1, 2, 3), upto=4)

@@ -142,7 +142,11 @@ class Transforming:
         touched: dict[OutletState, None] = {}
         for output in outputs:
             outlet = known[place_of(flow.assignment, output)]
-            batch = from_offset(output.batch, outlet.start)
+            try:
+                batch = from_offset(output.batch, outlet.start)
+            except CausewayError as error:  # one record became more than can be unpacked again
+                self._doubt(flow, Doubt(str(error)))
+                return False
             if batch is not None:
                 outlet.put(batch)
                 touched[outlet] = None
