@@ -31,6 +31,7 @@ _MODULES = {"avro": "fastavro", "protobuf": "grpc_tools"}
 _NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
 NO_FIT = "the transformed {} fits no schema of its subject"
 NO_SCHEMA = "the record has no {}, and so no schema to write one with"
+UNUSABLE = "the schema of its {} cannot be used"
 UNKNOWN = "the registry does not know the schema of its {}"
 
 
@@ -42,6 +43,12 @@ def require(format: str) -> None:
             cause=f"the package {_MODULES[format]} is missing",
             remedy=f"pip install 'causeway[{format}]'",
         )
+
+
+class _UnreadableError(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class _Codec(Protocol):
@@ -68,49 +75,57 @@ class Schemas:
         """Its JSON, or why there is none, which says nothing of what is in it."""
         if data is None:
             return None, None
-        format = self.formats[part]
-        misfit = f"{part} is not {_NAMES[format]} of its schema"
         try:
-            id, place, start = _head(format, data)
-        except (MisfitError, IndexError, struct.error):
-            return None, f"{part} is not {_NAMES[format]} with the id of a schema"
-        codec = self._codec(format, id)
-        if codec is None:
-            known = self._registry.schema(id) is not None
-            return None, f"the schema of its {part} cannot be used" if known else UNKNOWN.format(
-                part
-            )
+            codec, _, place, start = self._read(part, data)
+        except _UnreadableError as error:
+            return None, error.reason
         try:
             return codec.decode(place, data[start:]), None
         except MisfitError:
-            return None, misfit
+            return None, f"{part} is not {_NAMES[self.formats[part]]} of its schema"
 
     def encode(self, part: str, topic: str, data: bytes) -> tuple[bytes | None, str | None]:
         """`data`: a head and JSON. The bytes, with the head of a schema that fits, or why there are
         none."""
-        format, head, text = self.formats[part], data[:HEAD], data[HEAD:]
+        head, text = data[:HEAD], data[HEAD:]
         if head == NO_HEAD:
             return None, NO_SCHEMA.format(part)
-        id, place, start = _head(format, head)
+        try:
+            # A query that makes it anew without a look at it has not had it decoded.
+            own, id, place, start = self._read(part, head)
+        except _UnreadableError as error:
+            return None, error.reason
         try:
             json = text.decode()
         except UnicodeDecodeError:
             return None, NO_FIT.format(part)
-        own = self._codec(format, id)
-        assert own is not None  # it was decoded
         try:
             return head[:start] + own.encode(place, json), None
         except MisfitError:
             pass
-        made = self._by_another(format, (id, f"{topic}-{part}"), place, json)
+        key = (id, f"{topic}-{part}")
+        made = self._by_another(self.formats[part], own, key, place, json)
         return (None, NO_FIT.format(part)) if made is None else (made, None)
 
+    def _read(self, part: str, data: bytes) -> tuple[_Codec, int, bytes, int]:
+        """The codec, the schema's id, the place in it, and where the data begin."""
+        format = self.formats[part]
+        try:
+            id, place, start = _head(format, data)
+        except (MisfitError, IndexError, struct.error):
+            raise _UnreadableError(
+                f"{part} is not {_NAMES[format]} with the id of a schema"
+            ) from None
+        codec = self._codec(format, id)
+        if codec is None:
+            known = self._registry.schema(id) is not None
+            raise _UnreadableError(UNUSABLE.format(part) if known else UNKNOWN.format(part))
+        return codec, id, place, start
+
     def _by_another(
-        self, format: str, key: tuple[int, str], place: bytes, json: str
+        self, format: str, own: _Codec, key: tuple[int, str], place: bytes, json: str
     ) -> bytes | None:
         """`json` by another schema of the subjects of the one that it does not fit."""
-        own = self._codec(format, key[0])
-        assert own is not None
         asked = False
         while True:
             since, relatives = self._relatives.get(key, (0.0, []))

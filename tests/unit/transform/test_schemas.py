@@ -126,6 +126,18 @@ def test_why_a_value_cannot_be_read(data: bytes, reason: str) -> None:
     assert schemas.decode("value", data) == (None, reason)
 
 
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"text", "value is not Avro with the id of a schema"),
+        (b"\0\0\0\1\7\2", "the registry does not know the schema of its value"),
+    ],
+)
+def test_a_value_made_anew_of_one_that_nobody_read(head: bytes, reason: str) -> None:
+    schemas, _ = avro()
+    assert schemas.encode("value", "t", head.ljust(HEAD, b"\0") + b"{}") == (None, reason)
+
+
 def test_a_tombstone_is_read_as_one() -> None:
     assert avro()[0].decode("value", None) == (None, None)
 
