@@ -16,11 +16,14 @@ from causeway.transform.sink_worker import SinkWorker
 from causeway.transform.source_worker import SourceWorker
 from causeway.transform.worker import Lane
 
-# For the context; without each of them rows stay where they are until more follow. What a session
-# needs for that is session.RUNNING.
+# For the context. What a session needs besides is session.RUNNING.
 CONTEXT = {
+    # Without each of these rows stay where they are until more follow.
     "spark.python.udf.pipelined.enabled": "true",
     "spark.buffer.size": "64",
+    # Else a record on which a regular expression overflows the stack would end the JVM, and with it
+    # all lanes, again and again; so it ends its stage alone, and is found.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 _ROWS = int(RUNNING["spark.sql.execution.arrow.maxRecordsPerBatch"])
 _LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions

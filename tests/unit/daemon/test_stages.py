@@ -86,6 +86,7 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
     staged = context._complete({"spark.buffer.size": "9", "spark.driver.memory": "3g"}, 2, "s", 3)
     assert staged["spark.master"] == "local[5]"
     assert staged["spark.buffer.size"] == stage.CONTEXT["spark.buffer.size"]
+    assert staged["spark.executor.killOnFatalError.depth"] == "0"
     assert staged["spark.driver.memory"] == "3g"
     assert "TieredStopAtLevel" not in staged["spark.driver.extraJavaOptions"]
 
