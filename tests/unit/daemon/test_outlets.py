@@ -212,6 +212,22 @@ def test_nothing_is_led_where_a_lane_takes_itself_to_be_alone(world: World) -> N
     assert not mirror.progress.outlets[0].exclusive
 
 
+def test_what_was_called_back_late_is_given_back_though_nobody_wants_anything_any_more(
+    world: World,
+) -> None:
+    row, mirror = world.add(), world.add("paid")
+    world.ready = {"paid": there("paid")}
+    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.stuck = {PAID}
+    assert not world.outlets.supply()
+    world.registry.stop({AT: replace(row.progress, state=State.STOPPED, reason="deleted")})
+    assert not world.outlets.supply(), "its lane has it still"
+    world.stuck = set()
+    assert world.outlets.supply()
+    assert set(world.assigned) == {PAID}
+    assert world.assigned[PAID][0] is mirror
+
+
 def test_the_topic_itself_may_be_led_to_in_another_partition(world: World) -> None:
     row = world.add()
     world.ready = {"orders": there("orders")}

@@ -80,7 +80,7 @@ class Outlets:
         self._recall, self._revoke = recall, revoke
         self._assign = assign
         self._on_created = on_created
-        self._recalled: set[TopicPartition] = set()  # and not assigned again yet
+        self._recalled: set[TopicPartition] = set()  # and not given back yet
 
     def supply(self) -> bool:
         """Gives each partition the outlets that it wants; False where something has to be tried
@@ -102,8 +102,10 @@ class Outlets:
         }
         led_to = routing.led_to(self._registry.known().values()) | places
         alone = self._alone_at(led_to)
-        settled = self._recall([*able, *alone, *self._recalled])
-        self._recalled |= settled.keys()
+        live = {row.progress.source for row in self._registry.live()}
+        # Also those that a lane does not let go of in time: they are held until they are given back.
+        self._recalled = (self._recalled & live) | able | alone
+        settled = self._recall(self._recalled)
         if not alone <= settled.keys():
             return False  # else its lane would take our records for somebody else's
         now = self._registry.get(able & settled.keys())
@@ -111,7 +113,7 @@ class Outlets:
         self._give_back(led_to, settled)
         if any(isinstance(found, Led) and found.created for found in ready.values()):
             self._on_created()
-        return all_told and able <= settled.keys()
+        return all_told and self._recalled.isdisjoint(live - settled.keys())
 
     def _make_ready(
         self, wants: Mapping[TopicPartition, Sequence[Want]]
@@ -248,13 +250,14 @@ class Outlets:
         """To lanes, what was taken from them and wants nothing more."""
         rows = [
             row
-            for row in self._registry.get(self._recalled)
+            for row in self._registry.get(settled)
             if not row.wants and row.progress.state is not State.STOPPED
         ]
         with self._writing:
             self._registry.claim(routing.among_others(row.progress, led_to) for row in rows)
         self._assign(rows, settled)
-        self._recalled = {row.progress.source for row in self._registry.wanting()} & self._recalled
+        wanting = {row.progress.source for row in self._registry.wanting()}
+        self._recalled -= settled.keys() - wanting
 
     def _producers(self, count: int) -> Sequence[tuple[int, int]]:
         if self._link.delivery == "exactly-once" and count:
