@@ -103,7 +103,7 @@ class Outlets:
         led_to = routing.led_to(self._registry.known().values()) | places
         alone = self._alone_at(led_to)
         live = {row.progress.source for row in self._registry.live()}
-        # Also those that a lane does not let go of in time: they are held until they are given back.
+        # Also those that a lane lets go of late: they are held until they are given back.
         self._recalled = (self._recalled & live) | able | alone
         settled = self._recall(self._recalled)
         if not alone <= settled.keys():
