@@ -15,6 +15,9 @@ from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import Stages
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
+from causeway.model import TopicPartition
+from causeway.operate.try_out import Content, _Read, _Trials
+from causeway.operate.try_out import Outcome as TrialOutcome
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.avro import Avro
@@ -237,3 +240,26 @@ def test_a_registry_that_is_not_there_stops_the_start(world: World) -> None:
     assert str(caught.value) == (
         f"use {place}: the schema registry http://127.0.0.1:1: connection refused"
     )
+
+
+def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
+    transform = TransformSettings(
+        name="pii",
+        topics=compile_patterns("t"),
+        rules="mask value.$.mail",
+        value_format="avro",
+        registry=world.registry.settings,
+    )
+    given = [world.by_first({"id": 1, "mail": "a@b"}), b"text"]
+    batch = batch_of(given)
+    records = [
+        _Read(
+            TopicPartition("t", 0), at, Content(timestamp=1, key=None, value=v, headers=()), batch
+        )
+        for at, v in enumerate(given)
+    ]
+    session = world.spark.session
+    tried = _Trials(session, prepare(session, transform), transform).of(records)
+    assert [one.outcome for one in tried] == [TrialOutcome.CHANGED, TrialOutcome.REFUSED]
+    assert world.read(tried[0].after[0].value) == (world.first, {"id": 1, "mail": "*@*"})
+    assert tried[1].reason == "value is not Avro with the id of a schema"

@@ -17,7 +17,7 @@ from causeway.relay.lane import stages
 from causeway.relay.lane.chunks import Piece, Work
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stage, Stages
-from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup
+from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup, Waiting
 from causeway.transform.sealed import Connection
 from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
@@ -63,6 +63,7 @@ class _Workers:
         self.setups: list[Frame] = []
         self.chunks: list[Chunk] = []
         self.dies_at: int | None = None
+        self.waits = 0  # so many times it says so before it answers
         self._source = Connection.open(address, secret)
         self._sink = Connection.open(address, secret)
         self._source.send(Greeting(KEY, attempt, "source"))
@@ -94,6 +95,9 @@ class _Workers:
         self.chunks.append(chunk)
         if any(batch.first == self.dies_at for batch in chunk.batches):
             raise ConnectionError("it dies")
+        for _ in range(self.waits):
+            self._source.send_all(Waiting("no registry"))
+            threading.Event().wait(0.05)
         outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
         self._sink.send_all(Outcome(chunk.number, outputs, records_in=10 * len(outputs)))
 
@@ -179,6 +183,20 @@ def test_who_waits_for_a_busy_stage_waits_on(loop: _Loop, monkeypatch: pytest.Mo
     _Workers(stage.address, "1")
     loop.until(lambda: found)
     assert isinstance(found[0], list)
+
+
+def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("causeway.relay.lane.stages.ANSWER_S", 0.4)
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    workers = _Workers(stage.address, "1")
+    workers.waits = 24
+    loop.until(lambda: stage.ready)
+    _submit(stage, 0, heard)
+    loop.until(lambda: heard)
+    assert len(workers.chunks) == 1
+    assert workers.alive
 
 
 def test_strangers_are_shut_out(loop: _Loop) -> None:
