@@ -251,7 +251,7 @@ def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
         registry=world.registry.settings,
     )
     given = [world.by_first({"id": 1, "mail": "a@b"}), b"text"]
-    batch = batch_of(given)
+    batch, at = batch_of(given), TopicPartition("t", 0)
     records = [
         _Read(
             TopicPartition("t", 0), at, Content(timestamp=1, key=None, value=v, headers=()), batch
