@@ -253,10 +253,8 @@ def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
     given = [world.by_first({"id": 1, "mail": "a@b"}), b"text"]
     batch, at = batch_of(given), TopicPartition("t", 0)
     records = [
-        _Read(
-            TopicPartition("t", 0), at, Content(timestamp=1, key=None, value=v, headers=()), batch
-        )
-        for at, v in enumerate(given)
+        _Read(at, offset, Content(timestamp=1, key=None, value=value, headers=()), batch)
+        for offset, value in enumerate(given)
     ]
     session = world.spark.session
     tried = _Trials(session, prepare(session, transform), transform).of(records)
