@@ -82,7 +82,7 @@ class Registry:
         if found is None:
             if time.monotonic() < self._unknown.get(id, 0):
                 return None
-            answer = self._ask(f"/schemas/ids/{id}")
+            answer = self._ask(f"/schemas/ids/{id}", "schema")
             if answer is None:
                 if len(self._unknown) > 10_000:
                     self._unknown.clear()
@@ -101,7 +101,7 @@ class Registry:
         for subject in subjects:
             name = quote(subject, safe="")
             for version in sorted(self._ask(f"/subjects/{name}/versions") or []):
-                one = self._ask(f"/subjects/{name}/versions/{version}")
+                one = self._ask(f"/subjects/{name}/versions/{version}", "schema")
                 if one is not None and one["id"] not in found:
                     found[one["id"]] = self._schemas.get(one["id"]) or self._read(one["id"], one)
         self._schemas |= found
@@ -119,17 +119,22 @@ class Registry:
             if name in found:
                 continue
             subject = quote(one["subject"], safe="")
-            answer = self._ask(f"/subjects/{subject}/versions/{one['version']}")
+            answer = self._ask(f"/subjects/{subject}/versions/{one['version']}", "schema")
             if answer is not None:
                 self._collect(answer.get("references") or (), found)
                 found[name] = Reference(name, answer["schema"])
 
-    def _ask(self, path: str) -> Any:
-        """The answer, None for 404; waits for it as long as it takes."""
+    def _ask(self, path: str, has: str = "") -> Any:
+        """The answer, None for 404; waits for one that `has` what was asked for as long as it
+        takes: what stands between may answer in its own way, which says nothing of a record."""
         pause = PAUSES_S[0]
         while True:
             try:
-                return self._client.get(path)
+                answer = self._client.get(path)
+                fits = isinstance(answer, dict) and has in answer
+                if has and answer is not None and not fits:
+                    raise UnansweredError(f"its answer has no {has}")
+                return answer
             except UnansweredError as error:
                 self._waiting(error.reason)
             time.sleep(pause)

@@ -106,7 +106,7 @@ def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Ser
     assert [one.id for one in client.relatives(3, "a-value")] == [3, 2]
 
 
-@pytest.mark.parametrize("trouble", [500, 429, 401, b"no JSON", None])
+@pytest.mark.parametrize("trouble", [500, 429, 401, b"no JSON", {"a": 1}, [3], None])
 def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
     server: Server, monkeypatch: pytest.MonkeyPatch, trouble: Any
 ) -> None:
