@@ -131,12 +131,12 @@ class Registry:
         while True:
             try:
                 answer = self._client.get(path)
-                fits = isinstance(answer, dict) and has in answer
-                if has and answer is not None and not fits:
-                    raise UnansweredError(f"its answer has no {has}")
-                return answer
             except UnansweredError as error:
                 self._waiting(error.reason)
+            else:
+                if not has or answer is None or (isinstance(answer, dict) and has in answer):
+                    return answer
+                self._waiting(f"its answer has no {has}")
             time.sleep(pause)
             pause = min(pause * 2, PAUSES_S[1])
 
