@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.integration
 DAY = 86_400_000
 BEGIN = 1_767_225_600_000  # 2026-01-01
 KEPT = {"retention.ms": "-1", "max.message.bytes": "2000000", "retention.bytes": "1000000000"}
+LIMIT = "100000"  # bytes; set once a larger record was written
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,10 @@ def test_what_comes_back_is_what_was_there(
     topic, empty = prefix + "full", prefix + "empty"
     source.create_topic(topic, 3, config=KEPT)
     source.create_topic(empty, 2)
-    source.produce(topic, some_records(200), codec="zstd")
+    source.produce(topic, some_records(199), codec="zstd")
+    large = random.Random(1).randbytes(500_000)
+    source.produce(topic, [Outgoing(value=large, partition=0, timestamp=BEGIN)])
+    source.set_topic_config(topic, {"max.message.bytes": LIMIT})
     first = archived.archive()
     assert (first.number, first.records, first.topics) == (1, 200, 2)
     with source.transactional(prefix + "writer") as transactions:
@@ -124,7 +129,7 @@ def test_what_comes_back_is_what_was_there(
     assert contents(target, topic) == contents(source, topic)
     assert target.partition_count(empty) == 2
     configs = target.topic_config(topic)
-    assert {name: configs[name] for name in KEPT} == KEPT
+    assert {name: configs[name] for name in KEPT} == {**KEPT, "max.message.bytes": LIMIT}
     assert target.topic_config(empty)["retention.ms"] == source.topic_config(empty)["retention.ms"]
     before = sum(map(len, target.read(topic).values()))
     archived.restore()

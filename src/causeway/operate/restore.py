@@ -31,6 +31,8 @@ _WHILE = {  # the topic's own settings come back at the end
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
+    # Records may be larger than the limit: it was another one once, or the source's brokers' own.
+    "max.message.bytes": str(2**31 - 1),
 }
 
 
@@ -227,7 +229,7 @@ class _Work:
         metadata = self._cluster.metadata([])
         broker = self._cluster.broker_configs(min(metadata.brokers))
         needed = limits.needed(dict(archived.configs), limits.topic_defaults(broker))
-        return {**_WHILE, **needed}
+        return {**needed, **_WHILE}
 
     def _settle(self, topic: str) -> None:
         """The topic's own settings, now that all is there."""
