@@ -76,6 +76,9 @@ def measure(
         one = dict.fromkeys(range(_PARTITIONS), 1)
         stage.watch(run).await_ends(one, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
         time.sleep(warm_up_s)
+        # What was sent while it started is through.
+        sent = dict.fromkeys(range(_PARTITIONS), sender.sent // _PARTITIONS)
+        stage.watch(run).await_ends(sent, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
         places = [
             (stage.source.bootstrap, run.topic, False),
             (stage.target.bootstrap, run.mirrored, False),
