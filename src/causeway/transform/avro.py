@@ -16,23 +16,33 @@ that may be, else the schema's default.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import math
-import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from io import BytesIO
 from typing import Any, cast
 
 import fastavro
 
+from causeway.transform.avro_values import (
+    RANGES,
+    TIMES,
+    Convert,
+    exact_single,
+    instance,
+    number,
+    of_bytes,
+    of_decimal,
+    of_time,
+    of_uuid,
+    refuse,
+    single,
+    whole_number,
+)
 from causeway.transform.registry import MisfitError, Reference
 
-Convert = Callable[[Any], Any]
-_RANGES = {"int": 2**31, "long": 2**63}
 _NAMED = {"record", "error", "enum", "fixed"}
 _OBJECTS = {"record", "error", "map"}
 _NUMBERS = {"int", "long", "float", "double"}
@@ -72,15 +82,11 @@ class Avro:
         """Raises MisfitError."""
         stream = BytesIO()
         try:
-            value = json.loads(text, parse_float=Decimal, parse_constant=_refuse)
+            value = json.loads(text, parse_float=Decimal, parse_constant=refuse)
             fastavro.schemaless_writer(stream, self._schema, {_WHOLE: self._to_datum(value)})
         except Exception:
             raise MisfitError from None
         return stream.getvalue()
-
-
-def _refuse(_: str) -> Any:
-    raise MisfitError
 
 
 def _plain(value: Any) -> str:
@@ -128,7 +134,7 @@ def _shape(schema: Any) -> str:
 
 
 def _is_text(schema: Any) -> bool:
-    return isinstance(schema, dict) and _logical(schema) in _TIMES
+    return isinstance(schema, dict) and _logical(schema) in TIMES
 
 
 def _logical(schema: Any) -> str:
@@ -284,7 +290,7 @@ class _ToDatum(_Compiler):
                 wrapped[name] = convert
             else:
                 exact = name == "float" and "double" in names
-                plain.append((name, _exact_single if exact else convert))
+                plain.append((name, exact_single if exact else convert))
 
         def choose(value: Any) -> Any:
             if isinstance(value, dict) and len(value) == 1:
@@ -325,137 +331,34 @@ class _ToDatum(_Compiler):
 
     def leaf(self, schema: Any) -> Convert:
         kind, logical = _kind(schema), _logical(schema)
-        if logical in _TIMES:
-            return _time(logical, _RANGES[kind])
+        if logical in TIMES:
+            return of_time(logical, RANGES[kind])
         match kind:
             case "null":
-                return _instance(type(None))
+                return instance(type(None))
             case "boolean":
-                return _instance(bool)
+                return instance(bool)
             case "int" | "long":
-                limit = _RANGES[kind]
-                return lambda value: _whole_number(value, limit)
+                limit = RANGES[kind]
+                return lambda value: whole_number(value, limit)
             case "float":
-                return _single
+                return single
             case "double":
-                return _number
+                return number
             case "string":
-                return _uuid if logical == "string-uuid" else _instance(str)
+                return of_uuid if logical == "string-uuid" else instance(str)
             case "enum":
                 symbols = frozenset(schema["symbols"])
-                return lambda value: value if _instance(str)(value) in symbols else _refuse("")
+                return lambda value: value if instance(str)(value) in symbols else refuse("")
             case "bytes" | "fixed" if logical.endswith("-decimal"):
-                return _decimal(schema["precision"], schema.get("scale", 0))
+                return of_decimal(schema["precision"], schema.get("scale", 0))
             case "bytes":
-                return _bytes
+                return of_bytes
             case "fixed":
                 size = schema["size"]
-                return lambda value: _bytes(value, size)
+                return lambda value: of_bytes(value, size)
         raise ValueError(kind)
 
 
 def _nullable(schema: Any) -> bool:
     return "null" in schema if isinstance(schema, list) else schema == "null"
-
-
-def _instance(kind: type) -> Convert:
-    return lambda value: value if isinstance(value, kind) else _refuse("")
-
-
-def _whole_number(value: Any, limit: int) -> int:
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        value = int(value)
-    if type(value) is not int or not -limit <= value < limit:
-        raise MisfitError
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) is not int and not isinstance(value, Decimal):
-        raise MisfitError
-    try:
-        found = float(value)
-    except OverflowError:
-        raise MisfitError from None
-    if math.isinf(found):
-        raise MisfitError
-    return found
-
-
-def _single(value: Any) -> float:
-    try:
-        found: float = struct.unpack("<f", struct.pack("<f", _number(value)))[0]
-    except OverflowError:
-        raise MisfitError from None
-    return found
-
-
-def _exact_single(value: Any) -> float:
-    return found if (found := _single(value)) == _number(value) else _refuse("")
-
-
-def _uuid(value: Any) -> Any:
-    try:
-        return uuid.UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise MisfitError from None
-
-
-def _bytes(value: Any, size: int | None = None) -> bytes:
-    try:
-        data = base64.b64decode(value, validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        raise MisfitError from None
-    if size not in (None, len(data)):
-        raise MisfitError
-    return data
-
-
-def _decimal(precision: int, scale: int) -> Convert:
-    unit = Decimal(1).scaleb(-scale)
-    context = Context(prec=precision, traps=[Inexact, InvalidOperation])
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-            raise MisfitError
-        try:
-            return Decimal(value).quantize(unit, context=context)
-        except DecimalException:
-            raise MisfitError from None
-
-    return convert
-
-
-_TIMES: Mapping[str, tuple[Any, int]] = {  # the class, and the microseconds of a unit
-    "int-date": (date, 1),
-    "int-time-millis": (time, 1000),
-    "long-time-micros": (time, 1),
-    "long-timestamp-millis": (datetime, 1000),
-    "long-timestamp-micros": (datetime, 1),
-    "long-local-timestamp-millis": (datetime, 1000),
-    "long-local-timestamp-micros": (datetime, 1),
-}
-
-
-def _time(logical: str, limit: int) -> Convert:
-    kind, unit = _TIMES[logical]
-    local = "local" in logical
-
-    def convert(value: Any) -> Any:
-        if not isinstance(value, str):
-            return _whole_number(value, limit)
-        try:
-            found = kind.fromisoformat(value)
-        except ValueError:
-            raise MisfitError from None
-        if kind is not date and found.microsecond % unit:
-            raise MisfitError
-        if kind is time and found.tzinfo is not None:
-            raise MisfitError
-        if kind is datetime and (found.tzinfo is not None) is local:
-            if local:
-                raise MisfitError
-            found = found.replace(tzinfo=UTC)
-        return found
-
-    return convert
