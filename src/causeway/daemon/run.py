@@ -9,6 +9,7 @@ over does the run end, with one line and exit code 6.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import signal
@@ -377,7 +378,8 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        stop.set()
+        # The signal may come while this very thread has the event's lock, about to wait for it.
+        _thread.start_new_thread(stop.set, ())
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
