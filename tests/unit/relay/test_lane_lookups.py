@@ -117,7 +117,7 @@ class HandCranked:
     def __init__(self) -> None:
         self.submitted: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 
-    def submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+    def submit(self, work: Callable[[], Any], then: Callable[[Any], None], *, staged: bool) -> None:
         self.submitted.append((work, then))
 
     def finish_first(self) -> None:

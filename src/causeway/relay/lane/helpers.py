@@ -11,13 +11,20 @@ from typing import TypeVar
 from causeway.errors import CausewayError, ProtocolError
 
 T = TypeVar("T")
+# Threads are made as they are needed: two for each stage that recoveries wait for.
+_STAGE_THREADS = 256
 
 
 class Helpers:
-    """Work goes to a thread; its result comes back to the loop that calls `finish`."""
+    """Work goes to a thread; its result comes back to the loop that calls `finish`.
+
+    What waits for a stage of a transform has threads of its own: a stage that is stuck holds up
+    nobody who needs none.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lane-helper")
+        self._stage_threads = ThreadPoolExecutor(_STAGE_THREADS, thread_name_prefix="lane-stage")
         self._finished: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -27,8 +34,15 @@ class Helpers:
         """Readable when there is something to `finish`."""
         return self._woken.fileno()
 
-    def submit(self, work: Callable[[], T], then: Callable[[T | CausewayError], None]) -> None:
-        """Run `work` in a thread, then `then` with its result, or its error, in the loop."""
+    def submit(
+        self,
+        work: Callable[[], T],
+        then: Callable[[T | CausewayError], None],
+        *,
+        staged: bool = False,
+    ) -> None:
+        """Run `work` in a thread, then `then` with its result, or its error, in the loop. `staged`:
+        it may wait for a stage."""
 
         def run() -> None:
             answer: T | CausewayError
@@ -41,7 +55,7 @@ class Helpers:
                 answer = ProtocolError("work", "", f"{type(error).__name__}: {error}")
             self.post(lambda: then(answer))
 
-        self._threads.submit(run)
+        (self._stage_threads if staged else self._threads).submit(run)
 
     def post(self, act: Callable[[], None]) -> None:
         """Call `act` in the loop. From any thread."""
@@ -66,6 +80,7 @@ class Helpers:
             then()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._stage_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._wake.close()
         self._woken.close()

@@ -19,7 +19,7 @@ from causeway.relay.series import Series
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster
 
-AT_ONCE = 2  # of the lane's helpers, who have flows to recover as well
+AT_ONCE = 2  # of those that wait for stages, which have records to treat as well
 
 Look = Callable[[], dict[int, int]]
 
@@ -45,7 +45,7 @@ class LookUps:
         while self._waiting and self._under_way < AT_ONCE:
             number, look = self._waiting.popleft()
             self._under_way += 1
-            self._helpers.submit(look, partial(self._done, number))
+            self._helpers.submit(look, partial(self._done, number), staged=True)
 
     def _done(self, number: int, answer: dict[int, int] | CausewayError) -> None:
         self._under_way -= 1

@@ -124,7 +124,9 @@ class Places:
             flow.recovering = True
         self._under_way[job] += 1
         self._helpers.submit(
-            partial(recover, requests, source, target), partial(self._found, job, flows)
+            partial(recover, requests, source, target),
+            partial(self._found, job, flows),
+            staged=job.stage is not None,
         )
 
     def _found(

@@ -1,0 +1,101 @@
+"""How recoveries share a lane's threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from causeway.errors import CausewayError
+from causeway.relay.lane import places
+from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.loop import HELPER_THREADS
+from causeway.relay.lane.places import Places
+from causeway.relay.messages import Assignment, Outlet
+
+
+class _Connections:
+    def cluster(self, key: str) -> str:
+        return key
+
+    def detach(self, flow: Flow) -> None:
+        pass
+
+
+class _Stage:
+    ready = True
+
+    def cancel(self, owner: object) -> None:
+        pass
+
+
+def _flow(topic: str, stage: str | None) -> Flow:
+    assignment = Assignment(
+        link="A->B",
+        source="a",
+        target="b",
+        topic=topic,
+        partition=0,
+        topic_id="a" * 32,
+        leader_epoch=-1,
+        outlets=(
+            Outlet(
+                topic=f"A.{topic}",
+                partition=0,
+                topic_id="b" * 32,
+                producer_id=1,
+                producer_epoch=0,
+                pair={"source": 0, "target": 0, "sequence": 0},
+            ),
+        ),
+        transform=stage,
+    )
+    flow = Flow.of(assignment)
+    if stage is not None:
+        flow.on_the_way = OnTheWay(cast(Any, _Stage()))
+    return flow
+
+
+@pytest.fixture
+def helpers() -> Iterator[Helpers]:
+    helpers = Helpers(HELPER_THREADS)
+    yield helpers
+    helpers.close()
+
+
+def _until(helpers: Helpers, done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not done():
+        assert time.monotonic() < deadline
+        helpers.finish()
+        time.sleep(0.005)
+
+
+def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, over = [], threading.Event()
+
+    def recover(requests: Any, *_: Any) -> Any:
+        (request,) = requests
+        if request.assignment.transform is not None:
+            stuck.append(request)
+            over.wait(60)
+        raise CausewayError("recover", request.assignment.topic, "it was asked")
+
+    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(places, "RECOVERED_TOGETHER", 1)
+    finding = Places(cast(Any, _Connections()), helpers, lambda: None)
+    staged = [_flow(f"t{n}", f"stage {n % HELPER_THREADS}") for n in range(3 * HELPER_THREADS)]
+    plain = _flow("plain", None)
+    try:
+        finding.find([*staged, plain], time.monotonic())
+        _until(helpers, lambda: plain.failures)
+        _until(helpers, lambda: len(stuck) == places.RECOVERIES * HELPER_THREADS)
+        assert "it was asked" in str(plain.reason)
+    finally:
+        over.set()
