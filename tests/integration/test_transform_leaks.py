@@ -9,25 +9,19 @@ Among the records are some that cannot be parsed and some on which a query throw
 from __future__ import annotations
 
 import json
-import re
-import urllib.request
 import uuid
 from collections.abc import Iterator
-from http.client import HTTPException
 from pathlib import Path
 
-import psutil
 import pytest
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, arguments_of, mm2_file
+from tests.harness.spark_pages import spark_shows
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
-
-_PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/")
-_API = ("jobs", "stages?details=true", "sql?details=true&planDescription=true", "environment")
 
 
 def test_no_byte_of_a_marked_field_leaves(
@@ -81,7 +75,7 @@ def test_no_byte_of_a_marked_field_leaves(
             240,
             "the transformed records",
         )
-        shown = dict(_spark_shows(run))
+        shown = dict(spark_shows(run))
         assert any("sql" in page for page in shown)
         arguments = " ".join(map(arguments_of, run.processes()))
         assert run.stop() == 0, run.log
@@ -110,38 +104,6 @@ def test_no_byte_of_a_marked_field_leaves(
 
 def _customer(number: object, name: str) -> Outgoing:
     return Outgoing(value=json.dumps({"id": number, "name": name}).encode(), partition=0)
-
-
-def _spark_shows(run: Running) -> Iterator[tuple[str, str]]:
-    """Each page of Spark's, and what its API answers."""
-    ports = {
-        connection.laddr.port
-        for process in run.processes()
-        if process.name() == "java"
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    base = next(base for port in ports if _is_page(base := f"http://127.0.0.1:{port}/"))
-    for page in _PAGES:
-        text = _get(base + page)
-        yield page, text
-        for link in sorted(set(re.findall(r'href="(/(?:SQL|jobs|stages)/[^"]+)"', text)))[:20]:
-            yield link, _get(base[:-1] + link.replace("&amp;", "&"))
-    (application,) = json.loads(_get(base + "api/v1/applications"))
-    for name in _API:
-        yield f"api {name}", _get(f"{base}api/v1/applications/{application['id']}/{name}")
-
-
-def _is_page(base: str) -> bool:
-    try:
-        return "Spark" in _get(base + "jobs/")
-    except (OSError, HTTPException):
-        return False
-
-
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return bytes(answer.read()).decode()
 
 
 def _on_disk(cluster: LocalCluster, *secrets: bytes) -> Iterator[tuple[Path, bytes]]:

@@ -130,6 +130,11 @@ class Channel:
             raise ConnectionResetError("control socket: closed by the other end")
         return messages
 
+    @property
+    def address(self) -> str:
+        """Of this end: by it the peer's machine reaches this one."""
+        return str(self._socket.getsockname()[0])
+
     def close(self) -> None:
         self._socket.close()
 

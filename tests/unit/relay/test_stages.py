@@ -34,11 +34,11 @@ def _batch(first: int) -> Batch:
 class _Loop:
     """The part of a lane's loop that a stage needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, here: str = "127.0.0.1") -> None:
         self.selector = selectors.DefaultSelector()
         self.helpers = Helpers(2)
         self.selector.register(self.helpers, selectors.EVENT_READ, lambda _: self.helpers.finish())
-        self.stages = Stages("127.0.0.1", SECRET, self.helpers, self.selector)
+        self.stages = Stages(here, SECRET, self.helpers, self.selector)
         spec = messages.Stage(key=KEY, name="pii", secrets={"pepper": "salt"})
         self.stages.define([spec])
 
@@ -131,6 +131,20 @@ def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: _Loop) -> Non
     assert heard[0].outcome.outputs[0].batch == _batch(0)
     assert workers.setups == [Setup({"pepper": "salt"}, None)] * 2
     assert loop.stages.size == 0
+
+
+def test_from_another_machine_a_stage_is_reached_by_the_lanes_address() -> None:
+    try:
+        loop = _Loop("::1")
+        stage = loop.stages.get(KEY)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    heard = list[Piece]()
+    assert stage.address.startswith("::1:")
+    _Workers(stage.address, "1")
+    _submit(stage, 0, heard)
+    loop.until(lambda: heard)
+    loop.close()
 
 
 def test_a_stages_successor_gets_what_it_has_not_answered(loop: _Loop) -> None:

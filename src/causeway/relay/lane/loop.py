@@ -56,18 +56,18 @@ def run_lane(lane: int, host: str, port: int) -> None:
     secret = os.environ[SECRET_VARIABLE]
     control = ControlClient(host, port, secret)
     try:
-        Lane(lane, control, host, secret).run()
+        Lane(lane, control, secret).run()
     finally:
         control.close()
 
 
 class Lane:
-    def __init__(self, number: int, control: ControlClient, host: str, secret: str) -> None:
+    def __init__(self, number: int, control: ControlClient, secret: str) -> None:
         self._number = number
         self._control = control
         self._selector = selectors.DefaultSelector()
         self._helpers = Helpers(HELPER_THREADS)
-        self._stages = Stages(host, secret, self._helpers, self._selector)
+        self._stages = Stages(control.address, secret, self._helpers, self._selector)
         self._lookups = LookUps(self._helpers, control.send)
         self._relay: Relay | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}

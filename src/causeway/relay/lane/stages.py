@@ -231,14 +231,14 @@ class Stage:
 
 
 class Stages:
-    """All of a lane's, made as flows need them. `host`: the driver's, by which it is told whether
-    this is one machine: then the listeners are Unix sockets, on Linux ones that leave no file."""
+    """All of a lane's, made as flows need them. `here`: its machine's address, as the driver's
+    machine knows it. Where they are one machine the listeners are Unix sockets, on Linux ones that
+    leave no file."""
 
     def __init__(
-        self, host: str, secret: str, helpers: Helpers, selector: selectors.BaseSelector
+        self, here: str, secret: str, helpers: Helpers, selector: selectors.BaseSelector
     ) -> None:
-        self._local = host.startswith("127.")
-        self._host = host
+        self._here = here
         self._secret = secret
         self._helpers = helpers
         self._selector = selector
@@ -284,16 +284,14 @@ class Stages:
         self.keep(())
 
     def _listen(self) -> tuple[socket.socket, str]:
-        if self._local and sys.platform == "linux":
+        if self._here.startswith("127.") and sys.platform == "linux":
             address = f"@causeway-stage-{os.urandom(12).hex()}"
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(path_of(address))
         else:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect((self._host, 9))  # sends nothing; the system picks our address
-                here = probe.getsockname()[0]
-            listener = socket.create_server((here, 0))
-            address = f"{here}:{listener.getsockname()[1]}"
+            family = socket.AF_INET6 if ":" in self._here else socket.AF_INET
+            listener = socket.create_server((self._here, 0), family=family)
+            address = f"{self._here}:{listener.getsockname()[1]}"
         listener.listen()
         listener.setblocking(False)
         return listener, address
