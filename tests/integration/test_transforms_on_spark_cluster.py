@@ -81,8 +81,9 @@ def test_a_stage_on_an_executor_that_is_killed(
                     _kill_executor(spark, _stages_at(spark))
                 await_copied(source, plain, target, f"A.{plain}")
                 await_copied(source, personal, target, f"A.{personal}")
-            worker = spark.python_workers(_stages_at(spark))[0]
-            key = worker.environ()["CAUSEWAY_CONTROL_SECRET"]
+            workers = spark.python_workers(_stages_at(spark))
+            assert all(_own_address() in _peers(worker) for worker in workers)
+            key = workers[0].environ()["CAUSEWAY_CONTROL_SECRET"]
             shown = dict(spark_shows(run))
             for page in spark.pages:
                 with urllib.request.urlopen(page, timeout=60) as answer:
@@ -124,6 +125,10 @@ def _own_address() -> str:
             if each.family == socket.AF_INET and not each.address.startswith("127."):
                 return each.address
     return "127.0.0.1"
+
+
+def _peers(process: psutil.Process) -> set[str]:
+    return {each.raddr.ip for each in process.net_connections("tcp") if each.raddr}
 
 
 def _stages_at(spark: SparkCluster) -> int:

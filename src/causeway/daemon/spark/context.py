@@ -155,7 +155,8 @@ class Spark:
                 return
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
-            conf.setIfMissing("spark.executor.extraJavaOptions", _SMALL_JVM)
+            options = stages.EXECUTOR_OPTIONS if self._staged else _SMALL_JVM
+            conf.setIfMissing("spark.executor.extraJavaOptions", options)
             if self._hidden:
                 names = [f"^{re.escape(key)}$" for key in self._hidden]
                 conf.set(_REDACTION, "|".join([conf.get(_REDACTION, _REDACTED), *names]))
