@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from causeway.dev.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.schema_registry import SchemaRegistry
 
 # Brokers live for seconds here: what Java's second compiler would make faster is over by then.
 os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
@@ -53,6 +54,16 @@ def source(source_cluster: LocalCluster) -> KafkaTools:
 @pytest.fixture(scope="session")
 def target(target_cluster: LocalCluster) -> KafkaTools:
     return KafkaTools(target_cluster.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A real one, shared by the whole session: whoever freezes it thaws it."""
+    registry = SchemaRegistry(tmp_path_factory.mktemp("registry") / "registry.log")
+    try:
+        yield registry
+    finally:
+        registry.close()
 
 
 @pytest.fixture

@@ -71,10 +71,11 @@ class SchemaRegistry:
 
     def __init__(self, log: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+            self.port = free.getsockname()[1]
+        self.path = "/apis/ccompat/v7"
+        self.url = f"http://127.0.0.1:{self.port}{self.path}"
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        quarkus = ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}"]
+        quarkus = ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}"]
         jar = f"{_NAME}-{VERSION}-runner.jar"
         with log.open("wb") as out:
             self._process = subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from causeway.daemon.spark.stages import Stages
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
+from causeway.operate.transforms import prepared
 from causeway.operate.try_out import Content, _Read, _Trials
 from causeway.operate.try_out import Outcome as TrialOutcome
 from causeway.relay.control import new_secret
@@ -48,8 +48,8 @@ message Customer { int64 id = 1; string mail = 2; int32 points = 3; }
 
 
 class World:
-    def __init__(self, folder: Path) -> None:
-        self.registry = SchemaRegistry(folder / "registry.log")
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self.registry = registry
         self.first = self.registry.register("t-value", FIRST)
         self.second = self.registry.register("t-value", SECOND)
         self.proto = self.registry.register("p-value", PROTO, "PROTOBUF")
@@ -89,14 +89,13 @@ def _avro(id: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("registry"))
+def world(schema_registry: SchemaRegistry) -> Iterator[World]:
+    world = World(schema_registry)
     try:
         yield world
     finally:
         world.stages.stop_all()
         world.spark.stop()
-        world.registry.close()
 
 
 @pytest.fixture
@@ -225,7 +224,7 @@ def test_while_the_registry_does_not_answer_records_wait_and_none_is_refused(
     assert set(lane.waiting) == {"it does not answer in time"}
 
 
-def test_a_registry_that_is_not_there_stops_the_start(world: World) -> None:
+def test_plan_and_try_say_that_a_registry_is_not_there(world: World) -> None:
     place = "A->B.causeway.transform.pii.registry.url (line 9)"
     gone = RegistrySettings(url="http://127.0.0.1:1", place=place)
     transform = TransformSettings(
@@ -236,7 +235,7 @@ def test_a_registry_that_is_not_there_stops_the_start(world: World) -> None:
         registry=gone,
     )
     with pytest.raises(ConfigError) as caught:
-        prepare(world.spark.session, transform)
+        prepared(world.spark.session, transform)
     assert str(caught.value) == (
         f"use {place}: the schema registry http://127.0.0.1:1: connection refused"
     )

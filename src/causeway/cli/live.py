@@ -93,7 +93,7 @@ def troubles(link: LinkStatus) -> list[Text]:
         for trouble in link.troubles
     ]
     lines += [
-        Text.assemble(("fails ", "red"), f"transform {transform.name}: {trouble}")
+        Text.assemble(("problem ", "red"), f"transform {transform.name}: {trouble}")
         for transform in link.transforms
         for trouble in transform.troubles
     ]

@@ -78,7 +78,7 @@ def _show(out: Output, each: LinkStatus) -> None:
         of = count(transform.partitions, "partition")
         out.print(f"transform {transform.name} ({transform.kind}), {of}: {done}")
         if transform.reason is not None:
-            out.print(Text("fails", "red"), f"transform {transform.name}: {transform.reason}")
+            out.print(Text("problem", "red"), f"transform {transform.name}: {transform.reason}")
         for rule in transform.unseen:
             out.print(Text("protects nothing so far", "yellow"), f"{transform.name}: {rule}")
     for task in each.tasks:

@@ -16,7 +16,7 @@ from causeway.config.settings import TransformSettings
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import without_lane
 from causeway.daemon.partitions.transforms import Transform
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
@@ -36,7 +36,7 @@ class Staging:
     ) -> None:
         self._transforms = {transform.key: transform for transform in transforms}
         self._fleet = fleet
-        self._prepare = prepare or _prepare
+        self._prepare = prepare or _Prepare()
         self._spark: Spark | None = None
         self._stages: Stages | None = None
         self._running: dict[str, str] = {}  # stages' keys, with the addresses of their lanes
@@ -57,14 +57,14 @@ class Staging:
         assert self._stages is not None
         wanted = self._fleet.stages()
         for key, address in list(self._running.items()):
-            if wanted.get(key) != address:
+            if key not in wanted or wanted[key].address != address:
                 self._stages.stop(key)
                 del self._running[key]
-        for key, address in wanted.items():
+        for key, stage in wanted.items():
             transform = self._transforms.get(without_lane(key))
             if key not in self._running and transform is not None:
-                self._stages.launch(key, transform.settings, address)
-                self._running[key] = address
+                self._stages.launch(key, transform.settings, stage.address)
+                self._running[key] = stage.address
 
     def running(self) -> Mapping[str, int]:
         """How many stages of each transform are wanted, by the transform's key."""
@@ -74,10 +74,18 @@ class Staging:
         return counts
 
     def troubles(self) -> Mapping[str, str]:
-        """Why the last stage of a transform ended, by the transform's key, for a while."""
+        """By the transform's key: what its stages wait for, or why the last one ended, for a
+        while."""
         since = time.monotonic() - _TROUBLED_S
         with self._lock:
-            return {key: reason for key, (at, reason) in self._troubles.items() if at > since}
+            found = {key: reason for key, (at, reason) in self._troubles.items() if at > since}
+        for key, stage in self._fleet.stages().items() if self._transforms else ():
+            transform = self._transforms.get(without_lane(key))
+            registry = None if transform is None else transform.settings.registry
+            if stage.waiting is not None and transform is not None and registry is not None:
+                waits = f"waits for the schema registry {registry.url}: {stage.waiting}"
+                found[transform.key] = waits
+        return found
 
     def stop(self) -> None:
         """Once no lane has anything under way."""
@@ -129,7 +137,22 @@ class Staging:
                 self._troubles[without_lane(key)] = time.monotonic(), reason
 
 
-def _prepare(session: Any, transform: TransformSettings) -> Any:
-    from causeway.transform import analysis
+class _Prepare:
+    """Raises ConfigError. A registry that does not answer keeps nothing from starting: the workers
+    wait for it."""
 
-    return analysis.prepare(session, transform)
+    def __init__(self) -> None:
+        self._silent: set[str] = set()  # asked once: many transforms may have the same
+
+    def __call__(self, session: Any, transform: TransformSettings) -> Any:
+        from causeway.transform import analysis, registry
+
+        settings = transform.registry
+        if settings is not None and settings.url not in self._silent:
+            try:
+                registry.check(settings)
+            except ConfigError as error:
+                if not error.retriable:
+                    raise
+                self._silent.add(settings.url)
+        return analysis.prepare(session, transform)

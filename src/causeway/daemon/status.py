@@ -124,7 +124,7 @@ class CheckpointTiming:
 class TransformStatus:
     """One transform of a link. `counts` are of this run; `unseen`: rules that protect nothing so
     far, as no record had what they name, since the transform is what it is; `stages`: how many are
-    wanted now; `troubles`: why stages fail."""
+    wanted now; `troubles`: why stages fail, or what they wait for."""
 
     name: str
     partitions: int

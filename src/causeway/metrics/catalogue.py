@@ -221,7 +221,7 @@ TRANSFORM_STAGES: Final = Metric(
 )
 TRANSFORM_TROUBLES: Final = Metric(
     name="causeway_transform_troubles",
-    help="Stages of the transform that fail.",
+    help="1 while stages of the transform fail, or wait for their schema registry.",
     labels=_TRANSFORM,
 )
 TRANSFORM_UNSEEN: Final = Metric(

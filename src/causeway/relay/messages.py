@@ -217,10 +217,12 @@ class PartitionReport(_Message):
 
 class StageWanted(_Message):
     """The lane has partitions that go through a stage, whose workers are to connect to `address`
-    (see transform.sealed)."""
+    (see transform.sealed). `waiting`: why its schema registry does not answer, while a worker waits
+    for it."""
 
     key: str
     address: str
+    waiting: str | None = None
 
 
 class Report(_Message):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError, PrerequisiteError
-from causeway.transform import formats, outputs, registry, schemas
+from causeway.transform import formats, outputs, schemas
 from causeway.transform.catalyst import Catalyst, Node, Place, each
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
@@ -83,7 +83,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     we, find wrong with it, and where; PrerequisiteError for another Spark, or a package that its
     rules need."""
     _require_spark()
-    _require_registry(transform)
+    _require_libraries(transform)
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
     for key, value in SESSION.items():
@@ -135,12 +135,10 @@ def _require_spark() -> None:
         )
 
 
-def _require_registry(transform: TransformSettings) -> None:
+def _require_libraries(transform: TransformSettings) -> None:
     needed = {transform.key_format, transform.value_format}.intersection(schemas.FORMATS)
     for format in sorted(needed):
         schemas.require(format)
-    if needed and transform.registry is not None:
-        registry.check(transform.registry)
 
 
 def _of_rules(own: SparkSession, transform: TransformSettings) -> str:

@@ -21,6 +21,7 @@ from causeway.config.settings import RegistrySettings
 from causeway.errors import ConfigError
 
 PAUSES_S = (0.2, 10.0)  # between tries, first and longest
+_TOO_MANY, _OUT_OF_ORDER = 429, 500
 _ANSWER_BYTES = 64 * 1024 * 1024
 _UNKNOWN_S = 10.0  # so long an id that the registry does not know is not asked for again
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
@@ -50,12 +51,14 @@ class MisfitError(Exception):
 
 
 class UnansweredError(Exception):
-    """The registry did not answer a question; `reason` says why, and holds no secret."""
+    """The registry did not answer a question; `reason` says why, and holds no secret. `passing`: it
+    is out of reach or out of order, which says nothing of the settings."""
 
-    def __init__(self, reason: str, *, denied: bool = False) -> None:
+    def __init__(self, reason: str, *, denied: bool = False, passing: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.denied = denied
+        self.passing = passing
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -165,11 +168,14 @@ class _Client:
                     return None
                 denied = error.code in (401, 403)
                 why = "does not let us in" if denied else "answered"
-                raise UnansweredError(f"it {why} (HTTP {error.code})", denied=denied) from None
+                passing = error.code == _TOO_MANY or error.code >= _OUT_OF_ORDER
+                said = f"it {why} (HTTP {error.code})"
+                raise UnansweredError(said, denied=denied, passing=passing) from None
         except urllib.error.URLError as error:
-            raise UnansweredError(_said(error.reason)) from None
+            passing = not isinstance(error.reason, ssl.SSLError)
+            raise UnansweredError(_said(error.reason), passing=passing) from None
         except (OSError, HTTPException) as error:
-            raise UnansweredError(_said(error)) from None
+            raise UnansweredError(_said(error), passing=True) from None
         except ValueError:
             raise UnansweredError("its answer is not JSON") from None
 
@@ -179,19 +185,20 @@ def _said(reason: object) -> str:
         return f"its certificate is not trusted: {reason.verify_message}"
     if isinstance(reason, TimeoutError):
         return "it does not answer in time"
-    text = reason.strerror if isinstance(reason, OSError) else str(reason)
+    text = (isinstance(reason, OSError) and reason.strerror) or str(reason)
     return (text or type(reason).__name__).lower()
 
 
 def check(settings: RegistrySettings) -> None:
-    """Raises ConfigError for a registry that does not answer, or does not let us in."""
+    """Raises ConfigError for a registry that does not let us in, or is none; `retriable` for one
+    that is out of reach."""
     subject = settings.place or settings.url
     try:
         answer = _Client(settings.as_json()).get("/subjects")
     except UnansweredError as error:
         remedy = "see registry.username and registry.password" if error.denied else ""
         cause = f"the schema registry {settings.url}: {error.reason}"
-        raise ConfigError("use", subject, cause, remedy=remedy) from None
+        raise ConfigError("use", subject, cause, remedy=remedy, retriable=error.passing) from None
     if not isinstance(answer, list):
         cause = f"there is no schema registry at {settings.url}: it does not know /subjects"
         raise ConfigError("use", subject, cause)

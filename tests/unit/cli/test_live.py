@@ -152,7 +152,7 @@ def test_transforms_say_what_they_did_and_what_they_never_met() -> None:
 
     assert "transform pii: 1,000 in, 900 out, 95 dropped, 5 refused" in text
     assert "protects nothing so far: hash value.nmae" in text
-    assert "fails transform pii: Spark has no memory" in text
+    assert "problem transform pii: Spark has no memory" in text
     assert "idle" not in text
 
 

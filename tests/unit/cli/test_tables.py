@@ -200,6 +200,6 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
 
     out = capsys.readouterr().out
     assert "transform pii (rules), 2 partitions: 10 in, 8 out, 1 dropped, 1 refused\n" in out
-    assert "fails transform pii: no memory\n" in out
+    assert "problem transform pii: no memory\n" in out
     assert "protects nothing so far pii: hash value.mail\n" in out
     assert "transform eu (sql), 1 partition: not begun\n" in out

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RunSettings, TransformSettings
+from causeway.config.settings import RegistrySettings, RunSettings, TransformSettings
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes.fleet import Fleet
@@ -211,8 +211,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> type[Launcher]:
     return Launcher
 
 
-def transform(name: str = "pii") -> Transform:
-    settings = TransformSettings(name=name, topics=compile_patterns(".*"))
+def transform(name: str = "pii", **fields: Any) -> Transform:
+    settings = TransformSettings(name=name, topics=compile_patterns(".*"), **fields)
     return Transform(settings=settings, identity="00", key=f"A->B/{name}@00")
 
 
@@ -304,6 +304,57 @@ def test_why_stages_fail_is_told_for_a_while(
     assert staged.troubles() == {"A->B/pii@00": "DIVIDE_BY_ZERO"}
     monkeypatch.setattr(staging, "_TROUBLED_S", 0.0)
     assert staged.troubles() == {}
+
+
+def test_what_a_stage_waits_for_is_told_as_long_as_it_waits(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    by_schemas = transform(registry=RegistrySettings(url="http://registry"))
+    staged = Staging([by_schemas, transform("eu")], fleet, lambda *_: None)
+    one = Lane(fleet, 0).connect()
+
+    def says(waiting: str | None) -> None:
+        wanted = StageWanted(key="A->B/pii@00/0", address="@a", waiting=waiting)
+        one.says(Report(lane_time=1.0, stages=(wanted,)))
+
+    says(None)
+    assert staged.troubles() == {}
+    says("connection refused")
+    why = "waits for the schema registry http://registry: connection refused"
+    assert staged.troubles() == {"A->B/pii@00": why}
+    says(None)
+    assert staged.troubles() == {}
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_a_registry_that_is_out_of_reach_stops_no_start_and_is_asked_once(
+    fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch, passing: bool
+) -> None:
+    asked, analysed = list[str](), list[str]()
+
+    def check(settings: RegistrySettings) -> None:
+        asked.append(settings.url)
+        raise ConfigError("use", settings.url, "connection refused", retriable=passing)
+
+    monkeypatch.setattr("causeway.transform.registry.check", check)
+    monkeypatch.setattr(
+        "causeway.transform.analysis.prepare", lambda _, settings: analysed.append(settings.name)
+    )
+    registry = RegistrySettings(url="http://registry")
+    both = [transform(name, registry=registry) for name in ("pii", "eu")]
+    staged = Staging(both, fleet)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00"), through(1, "A->B/eu@00")])
+    jvm = cast(Any, Jvm())
+    if passing:
+        staged.step(jvm)
+        until(lambda: one.has() == {0, 1})
+        assert analysed == ["pii", "eu"]
+    else:
+        with pytest.raises(ConfigError, match="connection refused"):
+            until(lambda: staged.step(jvm))
+        assert not one.has()
+    assert asked == ["http://registry"]
 
 
 def test_without_transforms_nothing_is_made(fleet: Fleet, launcher: type[Launcher]) -> None:

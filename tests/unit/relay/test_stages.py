@@ -64,6 +64,7 @@ class _Workers:
         self.chunks: list[Chunk] = []
         self.dies_at: int | None = None
         self.waits = 0  # so many times it says so before it answers
+        self.dies_after_waiting = False
         self._source = Connection.open(address, secret)
         self._sink = Connection.open(address, secret)
         self._source.send(Greeting(KEY, attempt, "source"))
@@ -98,6 +99,8 @@ class _Workers:
         for _ in range(self.waits):
             self._source.send_all(Waiting("no registry"))
             threading.Event().wait(0.05)
+        if self.dies_after_waiting:
+            raise ConnectionError("it dies")
         outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
         self._sink.send_all(Outcome(chunk.number, outputs, records_in=10 * len(outputs)))
 
@@ -211,6 +214,27 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     loop.until(lambda: heard)
     assert len(workers.chunks) == 1
     assert workers.alive
+
+
+def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: _Loop) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+
+    def told() -> str | None:
+        (wanted,) = loop.stages.wanted
+        return wanted.waiting
+
+    workers = _Workers(stage.address, "1")
+    workers.waits = 4
+    loop.until(lambda: stage.ready)
+    _submit(stage, 0, heard)
+    loop.until(lambda: told() == "no registry")
+    loop.until(lambda: heard)
+    assert told() is None
+    workers.waits, workers.dies_after_waiting = 1, True
+    _submit(stage, 10, heard)
+    loop.until(lambda: told() == "no registry")
+    loop.until(lambda: told() is None)
+    assert len(heard) == 1
 
 
 def test_strangers_are_shut_out(loop: _Loop) -> None:

@@ -145,18 +145,19 @@ def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "told", "may_pass"),
     [
-        (401, "does not let us in (HTTP 401) (see registry.username and registry.password)"),
-        (403, "does not let us in (HTTP 403)"),
-        (404, "there is no schema registry at"),
-        (503, "answered (HTTP 503)"),
-        (b"hello", "its answer is not JSON"),
-        (None, "connection refused"),
+        (401, "does not let us in (HTTP 401) (see registry.username and registry.password)", False),
+        (403, "does not let us in (HTTP 403)", False),
+        (404, "there is no schema registry at", False),
+        (429, "answered (HTTP 429)", True),
+        (503, "answered (HTTP 503)", True),
+        (b"hello", "its answer is not JSON", False),
+        (None, "connection refused", True),
     ],
 )
 def test_what_is_wrong_is_told_at_the_start_with_its_place(
-    server: Server, answer: Any, told: str
+    server: Server, answer: Any, told: str, may_pass: bool
 ) -> None:
     server.answers["/subjects"] = answer
     url = server.url if answer else closed()
@@ -164,6 +165,7 @@ def test_what_is_wrong_is_told_at_the_start_with_its_place(
         check(settings(url, username="ann", password=Secret(PASSWORD)))
     assert str(caught.value).startswith(f"use {PLACE}: ")
     assert told in str(caught.value)
+    assert caught.value.retriable is may_pass
     assert PASSWORD not in str(caught.value)
 
 

@@ -39,6 +39,7 @@ from causeway.relay.messages import (
     Report,
     Revoke,
     Stage,
+    StageWanted,
     ToDriver,
 )
 
@@ -173,7 +174,7 @@ class Fleet:
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
-                lane.stages = {stage.key: stage.address for stage in message.stages}
+                lane.stages = {stage.key: stage for stage in message.stages}
                 connection.send(Lease(lane_time=message.lane_time))
                 standings = self._take(lane, message)
             elif isinstance(message, LookedUp):
@@ -278,11 +279,11 @@ class Fleet:
                 if not lane.closed
             )
 
-    def stages(self) -> dict[str, str]:
-        """The stages that lanes want now: their keys, and where each is awaited."""
+    def stages(self) -> dict[str, StageWanted]:
+        """The stages that lanes want now, by their keys."""
         with self._lock:
             lanes = [lane for lane in self._lanes.values() if not (lane.closed or lane.over)]
-            return {key: address for lane in lanes for key, address in lane.stages.items()}
+            return {key: stage for lane in lanes for key, stage in lane.stages.items()}
 
     # -- inside, with the lock held ---------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.homes import HEAVIER
 from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
-from causeway.relay.messages import Assignment, PartitionReport, Transformed
+from causeway.relay.messages import Assignment, PartitionReport, StageWanted, Transformed
 
 Key = tuple[str, str, int]  # link, topic and partition of the source
 _SMOOTHING = 0.3  # of a new rate in the average, a second
@@ -39,7 +39,7 @@ class Lane:
     lease_from: float  # our clock, at the last echo
     partitions: set[Key] = field(default_factory=set)
     told: set[str] = field(default_factory=set)  # keys of stages
-    stages: Mapping[str, str] = field(default_factory=dict)  # that it wants: key, address
+    stages: Mapping[str, StageWanted] = field(default_factory=dict)  # by their keys
     closed: bool = False  # no longer connected: its partitions wait for `is_over`
     over: bool = False  # it has said, or shown, that it sends nothing any more
     silent_s: float = 0.0

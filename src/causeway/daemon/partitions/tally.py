@@ -47,7 +47,7 @@ class Tally:
         troubles: Mapping[str, str],
     ) -> tuple[TransformStatus, ...]:
         """`counted`: of each partition; `stages`: how many are wanted, and `troubles`: why they
-        fail, by transforms' keys."""
+        fail or wait, by transforms' keys."""
         if not self._transforms:
             return ()
         of: dict[str, list[Transformed | None]] = {each.name: [] for each in self._transforms}

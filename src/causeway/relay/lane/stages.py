@@ -45,6 +45,7 @@ class Stage:
     ) -> None:
         self.spec = spec
         self.address = address
+        self.waiting: str | None = None  # what its registry lacks, while a worker waits for it
         self._listener = listener
         self._secret = secret
         self._helpers = helpers
@@ -175,10 +176,12 @@ class Stage:
         elif isinstance(frame, Outcome) and connection is self._ends.get("sink"):
             self._answered_at = time.monotonic()
             self._answer_due = self._answered_at + ANSWER_S
+            self.waiting = None
             self._chunks.answered(frame)
             self._pump()
         elif isinstance(frame, Waiting):
             self._answer_due = time.monotonic() + ANSWER_S
+            self.waiting = frame.reason
         else:
             raise ValueError("a worker said what it is not to say")
 
@@ -218,7 +221,7 @@ class Stage:
         ends, self._ends = self._ends, {}
         if "source" in ends and ends["source"].unsent:
             how = "gone"
-        self._attempt = ""
+        self._attempt, self.waiting = "", None
         try:  # what it still said
             for frame in ends["sink"].receive() if "sink" in ends else ():
                 if isinstance(frame, Outcome):
@@ -267,7 +270,7 @@ class Stages:
     @property
     def wanted(self) -> tuple[messages.StageWanted, ...]:
         return tuple(
-            messages.StageWanted(key=key, address=stage.address)
+            messages.StageWanted(key=key, address=stage.address, waiting=stage.waiting)
             for key, stage in self._stages.items()
         )
 
