@@ -10,20 +10,28 @@ import hashlib
 import hmac
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from causeway.config.settings import Secret, TransformSettings
 from causeway.errors import ConfigError
+from causeway.transform.local_modules import sources
 from causeway.transform.session import MEANING, RUNNING
 
 _FINGERPRINT = b"causeway transform secret"
+_WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
 
 
-def identity(transform: TransformSettings, spark_conf: Mapping[str, str | Secret]) -> str:
+def identity(
+    transform: TransformSettings, spark_conf: Mapping[str, str | Secret], java: int | None = None
+) -> str:
     """Hexadecimal. Neither topics, dead letters nor lanes matter to it; of secrets it has names and
-    fingerprints. Of a Python function it has the module's source, not what that imports. Raises
-    ConfigError where there is no such module, or rules cannot be read."""
+    fingerprints. `java`: the feature number of the one that Spark runs on. What else runs a
+    transform counts by the part of its version that is to change what it does: an upgrade of no
+    more than patches is to stop nobody. Raises ConfigError where there is no module of that name,
+    or rules cannot be read."""
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
@@ -34,7 +42,9 @@ def identity(transform: TransformSettings, spark_conf: Mapping[str, str | Secret
         "sql": transform.sql,
         "rules": _of_rules(transform),
         "python": transform.python,
-        "source": _source(transform),
+        "sources": _sources(transform),
+        "libraries": _libraries(transform),
+        "java": java,
         "formats": [transform.key_format, transform.value_format],
         "schemas": [transform.key_schema, transform.value_schema],
         "registry": None if registry is None else registry.url,
@@ -59,7 +69,24 @@ def _of_rules(transform: TransformSettings) -> list[str] | None:
     return [query, version("fastfpe")] if "causeway_tokenise" in query else [query]
 
 
-def _source(transform: TransformSettings) -> str | None:
+def _libraries(transform: TransformSettings) -> dict[str, str | None]:
+    """Those that this transform uses. Their absence is told where they are needed."""
+    formats = (transform.key_format, transform.value_format)
+    names = {_WRITTEN_BY[format] for format in formats if format in _WRITTEN_BY}
+    if transform.python is None:
+        return {name: _major(name) for name in names}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": python} | {name: _major(name) for name in (*names, "pandas", "pyarrow")}
+
+
+def _major(name: str) -> str | None:
+    try:
+        return version(name).partition(".")[0]
+    except PackageNotFoundError:
+        return None
+
+
+def _sources(transform: TransformSettings) -> dict[str, str] | None:
     if transform.python is None:
         return None
     module = transform.python.partition(":")[0]
@@ -71,8 +98,7 @@ def _source(transform: TransformSettings) -> str | None:
         raise _no_module(transform, f"there is no module {module}")
     if spec.origin is None or not spec.has_location:
         raise _no_module(transform, f"the module {module} has no source file")
-    with open(spec.origin, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    return sources(module, Path(spec.origin))
 
 
 def _no_module(transform: TransformSettings, cause: str) -> ConfigError:

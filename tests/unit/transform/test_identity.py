@@ -6,15 +6,20 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from causeway.config.settings import RegistrySettings, Secret, TransformSettings
+from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
+from causeway.transform import identity as identities
 from causeway.transform import rules
 from causeway.transform.identity import identity
+from tests.unit.daemon.test_claims import LINK
 
 TRANSFORM = TransformSettings(
     name="pii",
@@ -102,6 +107,167 @@ def test_the_code_of_a_function_counts(tmp_path: Path, monkeypatch: pytest.Monke
     assert identity(python, {}) == before
     module.write_text("def f(records):\n    return records.select('key')\n")
     assert identity(python, {}) != before
+
+
+BY_FUNCTION = replace(TRANSFORM, sql=None, python="mine.masks:f")
+BY_RULES = replace(TRANSFORM, sql=None, rules="drop value.$.email")
+BY_AVRO = replace(TRANSFORM, value_format="avro")
+BY_PROTOBUF = replace(TRANSFORM, key_format="protobuf")
+
+
+@pytest.mark.parametrize(
+    ("library", "those_it_decides_for"),
+    [
+        ("fastavro", {"avro"}),
+        ("protobuf", {"protobuf"}),
+        ("pandas", {"function"}),
+        ("pyarrow", {"function"}),
+        ("grpcio-tools", set[str]()),
+    ],
+)
+def test_a_library_decides_by_its_first_number_where_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, those_it_decides_for: set[str]
+) -> None:
+    write(tmp_path, monkeypatch, masks="def f(records): ...")
+    transforms = {
+        "sql": TRANSFORM,
+        "rules": BY_RULES,
+        "function": BY_FUNCTION,
+        "avro": BY_AVRO,
+        "protobuf": BY_PROTOBUF,
+    }
+
+    def with_version(number: str) -> dict[str, str]:
+        monkeypatch.setattr(
+            identities, "version", lambda name: number if name == library else "1.0"
+        )
+        return {name: identity(each, {}) for name, each in transforms.items()}
+
+    before = with_version("6.1.9")
+    assert with_version("6.2.0") == before
+    after = with_version("7.0.0")
+    assert {name for name in after if after[name] != before[name]} == those_it_decides_for
+
+
+def test_a_library_that_is_missing_is_told_of_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "fastavro":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(identities, "version", version)
+    assert identity(BY_AVRO, {}) != identity(TRANSFORM, {})
+
+
+def test_python_decides_for_functions_and_by_no_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, monkeypatch, masks="def f(records): ...")
+
+    def with_python(*numbers: int) -> tuple[str, str]:
+        found = SimpleNamespace(**dict(zip(("major", "minor", "micro"), numbers, strict=True)))
+        monkeypatch.setattr(identities, "sys", SimpleNamespace(version_info=found))
+        return identity(BY_FUNCTION, {}), identity(TRANSFORM, {})
+
+    function, query = with_python(3, 11, 2)
+    assert with_python(3, 11, 9) == (function, query)
+    assert with_python(3, 12, 0)[0] != function
+    assert with_python(3, 12, 0)[1] == query
+
+
+@pytest.mark.parametrize("transform", [TRANSFORM, BY_RULES], ids=["sql", "rules"])
+def test_spark_and_java_decide_for_all(
+    transform: TransformSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = identity(transform, {}, 17)
+    assert identity(transform, {}, 17) == before
+    assert identity(transform, {}, 21) != before
+    monkeypatch.setattr(identities, "version", lambda _: "4.3.1")
+    newer = identity(transform, {}, 17)
+    monkeypatch.setattr(identities, "version", lambda _: "4.3.2")
+    assert identity(transform, {}, 17) != newer
+
+
+def test_a_link_asks_which_java_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = replace(LINK, transforms=(TRANSFORM,))
+
+    def with_java(number: int) -> str:
+        monkeypatch.setattr("causeway.daemon.partitions.transforms.feature", lambda: number)
+        return Transforms(link, {}).all[0].identity
+
+    assert with_java(17) == identity(TRANSFORM, {}, 17)
+    assert with_java(21) == identity(TRANSFORM, {}, 21)
+
+
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
+    """Of the package `mine`, in a folder of PYTHONPATH; `beside_…`: in that folder itself."""
+    package = folder / "mine"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").touch()
+    for name, text in modules.items():
+        beside = name.removeprefix("beside_")
+        path = package / f"{name}.py" if beside == name else folder / f"{beside}.py"
+        path.write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # an earlier test's
+
+
+MASKS = """
+import json
+from . import words
+from mine.deep import *
+
+def f(records):
+    from tables import countries
+    return records
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "decides"),
+    [
+        ("masks", True),
+        ("words", True),  # from . import
+        ("deep", True),  # from mine.deep import *
+        ("deeper", True),  # what that imports
+        ("beside_tables", True),  # in a function
+        ("__init__", True),  # run with each of them
+        ("unused", False),
+        ("beside_unused", False),
+    ],
+)
+def test_of_a_function_what_lies_beside_it_counts_as_far_as_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, decides: bool
+) -> None:
+    names = ("words", "deep", "deeper", "beside_tables", "unused", "beside_unused")
+    modules = dict.fromkeys(names, "A = 1")
+    modules |= {"masks": MASKS, "deep": "from .deeper import A"}
+    write(tmp_path, monkeypatch, **modules)
+    before = identity(BY_FUNCTION, {})
+    write(tmp_path, monkeypatch, **{changed: modules.get(changed, "") + "\nB = 2"})
+    assert (identity(BY_FUNCTION, {}) != before) is decides
+
+
+def test_of_what_lies_among_libraries_its_own_package_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tables-1.0.dist-info").mkdir()
+    write(tmp_path, monkeypatch, masks=MASKS, words="", deep="", beside_tables="")
+    before = identity(BY_FUNCTION, {})
+    write(tmp_path, monkeypatch, beside_tables="A = 1")
+    assert identity(BY_FUNCTION, {}) == before
+    write(tmp_path, monkeypatch, words="A = 1")
+    assert identity(BY_FUNCTION, {}) != before
+
+
+def test_modules_that_import_each_other_or_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from . import words, nowhere\nfrom ... import too_far"
+    write(tmp_path, monkeypatch, masks=text, words="from . import masks, broken", broken="def")
+    before = identity(BY_FUNCTION, {})
+    write(tmp_path, monkeypatch, broken="def f")
+    assert identity(BY_FUNCTION, {}) != before
 
 
 def test_a_module_that_is_not_there_is_refused() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 
 from causeway.config.settings import LinkSettings, Secret, TransformSettings
+from causeway.daemon.spark.java import feature
 from causeway.relay.messages import Stage
 
 Spark = Mapping[str, str | Secret]
@@ -71,8 +72,8 @@ class Transforms:
 
 def _identify() -> Identify:
     # Nobody needs it, nor what it imports, where there are no transforms.
-    found: Identify = import_module("causeway.transform.identity").identity
-    return found
+    found = import_module("causeway.transform.identity").identity
+    return partial(found, java=feature())
 
 
 def _known(link: LinkSettings, settings: TransformSettings, identity: str) -> Transform:

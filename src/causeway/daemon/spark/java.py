@@ -17,6 +17,15 @@ _REMEDY = f"install a Java {NEEDED} or later runtime, or point JAVA_HOME at one"
 
 def check_java() -> str:
     """The path of the java that Spark will run. Raises PrerequisiteError."""
+    return _checked()[0]
+
+
+def feature() -> int:
+    """The first number of its version, such as 17. Raises PrerequisiteError."""
+    return _checked()[1]
+
+
+def _checked() -> tuple[str, int]:
     java = _find()
     version = _released(java) or _asked(java)
     found = re.match(r"(?:1\.)?(\d+)", version)
@@ -26,7 +35,7 @@ def check_java() -> str:
         raise PrerequisiteError(
             "start Java", java, f"it is version {version}, Spark needs {NEEDED}", remedy=_REMEDY
         )
-    return java
+    return java, int(found[1])
 
 
 def identity(java: str) -> str:
