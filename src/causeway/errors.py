@@ -10,6 +10,8 @@
     ├── DecryptError              7   a key does not fit, or an encrypted text was changed
     ├── DivergedError             7   source and target no longer fit together; a person decides
     ├── BrokerError               8   a broker answered with another Kafka error code
+    ├── ConflictError             10  somebody else was acting at the same time; nothing was changed
+    ├── NobodyLeadsError          9   no driver leads the link, or none acted in time
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
         └── TooLargeError         7   a batch that would take too much memory unpacked
 
@@ -108,6 +110,14 @@ class BrokerError(CausewayError):
         self.code = code
         self.name = name
         super().__init__(operation, subject, cause or name, remedy=remedy, retriable=retriable)
+
+
+class ConflictError(CausewayError):
+    exit_code = 10
+
+
+class NobodyLeadsError(CausewayError):
+    exit_code = 9
 
 
 class ProtocolError(CausewayError):

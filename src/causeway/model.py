@@ -22,13 +22,14 @@ class TopicPartition(NamedTuple):
 
 
 class State(StrEnum):
-    """Where a mirrored partition stands. Only FAILED and STOPPED carry a reason."""
+    """Where a mirrored partition stands. FAILED, STOPPED and PAUSED carry a reason."""
 
     WAITING = "waiting"  # assigned to no lane yet
     RECOVERING = "recovering"  # reading the target's log to find where it stands
     RUNNING = "running"
     FAILED = "failed"  # retried by itself, with backoff
     STOPPED = "stopped"  # a person decides: going on could lose or double records
+    PAUSED = "paused"  # a person wants it so, see control/directives.py
     DONE = "done"  # a bounded run has copied this partition's share
 
 

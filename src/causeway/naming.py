@@ -21,7 +21,7 @@ HEARTBEATS = "heartbeats"
 InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_OWN = re.compile(r"__causeway\..*\.(progress|dead-letters)")
+_OWN = re.compile(r"__causeway\..*\.(progress|directives|dead-letters)")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _CLASSES: dict[str, Literal["default", "identity"]] = {

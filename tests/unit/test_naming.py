@@ -90,6 +90,7 @@ def test_internal_topics(topic: str) -> None:
 def test_mirror_maker_1_knows_only_kafkas_own_internal_topics() -> None:
     assert UNCHANGED.is_internal_topic("__consumer_offsets")
     assert UNCHANGED.is_internal_topic("__causeway.A.B.progress")
+    assert UNCHANGED.is_internal_topic("__causeway.A.B.directives")
     assert not UNCHANGED.is_internal_topic("a.internal")
     assert not UNCHANGED.is_heartbeats_topic("heartbeats")
 

@@ -23,15 +23,18 @@ _STYLES: Final = {
     State.DONE: "green",
     State.RECOVERING: "yellow",
     State.WAITING: "dim",
+    State.PAUSED: "magenta",
     State.FAILED: "red",
     State.STOPPED: "bold red",
 }
+_TOLD: Final = (State.STOPPED, State.FAILED, State.PAUSED, State.RUNNING)
 # The worst state of a topic's partitions stands for the topic.
 _WORST: Final = (
     State.STOPPED,
     State.FAILED,
     State.RECOVERING,
     State.WAITING,
+    State.PAUSED,
     State.RUNNING,
     State.DONE,
 )
@@ -86,7 +89,7 @@ def troubles(link: LinkStatus) -> list[Text]:
             f"{partition.topic}-{partition.partition}: {partition.reason}",
         )
         for partition in link.partitions
-        if partition.reason and partition.state in (State.STOPPED, State.FAILED, State.RUNNING)
+        if partition.reason and partition.state in _TOLD
     ]
     lines += [
         Text.assemble(("problem ", "red"), f"{trouble.topic}: {trouble.reason}")

@@ -247,8 +247,18 @@ class LinkSettings:
         return f"causeway.{self.slug}"
 
     @property
+    def directives_id(self) -> str:
+        """The transactional id by which people write directives, one at a time."""
+        return f"causeway.{self.slug}.directives"
+
+    @property
     def progress_topic(self) -> str:
         return f"__causeway.{self.slug}.progress"
+
+    @property
+    def directives_topic(self) -> str:
+        """On the target: what people ask of the running link; see control/directives.py."""
+        return f"__causeway.{self.slug}.directives"
 
     @property
     def offset_syncs_topic(self) -> str:

@@ -12,6 +12,8 @@ value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …
 key    {"transform": "pii"}
 value  {"v": 1, "hash": …, "records_in": …, "records_out": …, "dropped": …, "refused": …,
         "seen": …, "reason": …, "written_at": …}
+key    {"directives": "A->B"}
+value  {"v": 1, "topic_id": …, "applied": …, "reason": …, "written_at": …}
 key    {"lease": "A->B"}
 value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
         "released": false, "progress_lost": false, "reached": …, "written_at": …}
@@ -124,6 +126,19 @@ class TransformRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectivesRecord:
+    """How far the leading driver has come with what people asked for: all below offset `applied` of
+    the directives topic with this id is done, and what stands of it holds. `reason`: why it comes
+    no further, None where nothing keeps it."""
+
+    link: str
+    topic_id: str
+    applied: int
+    reason: str | None = None
+    written_at: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """Takes a partition's progress ("topic") or an offset map ("offsets") out of the topic. `to`:
     see OffsetMapRecord."""
@@ -133,7 +148,15 @@ class Deletion:
     to: TopicPartition | None = None
 
 
-Entry = Progress | LeaseRecord | OffsetMapRecord | TaskRecord | TransformRecord | Deletion
+Entry = (
+    Progress
+    | LeaseRecord
+    | OffsetMapRecord
+    | TaskRecord
+    | TransformRecord
+    | DirectivesRecord
+    | Deletion
+)
 
 
 def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
@@ -179,6 +202,15 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "v": VERSION,
             "hash": entry.identity,
             **entry.counts.model_dump(),
+            "reason": entry.reason,
+            "written_at": now_ms,
+        }
+    elif isinstance(entry, DirectivesRecord):
+        key = {"directives": entry.link}
+        value = {
+            "v": VERSION,
+            "topic_id": entry.topic_id,
+            "applied": entry.applied,
             "reason": entry.reason,
             "written_at": now_ms,
         }
@@ -253,6 +285,14 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 name=name["transform"],
                 identity=fields["hash"],
                 counts=Transformed(**{each: fields[each] for each in Transformed.model_fields}),
+                reason=fields["reason"],
+                written_at=fields["written_at"],
+            )
+        if "directives" in name:
+            return DirectivesRecord(
+                link=name["directives"],
+                topic_id=fields["topic_id"],
+                applied=fields["applied"],
                 reason=fields["reason"],
                 written_at=fields["written_at"],
             )

@@ -18,6 +18,7 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.entries import (
     Deletion,
+    DirectivesRecord,
     Entry,
     LeaseRecord,
     OffsetMapRecord,
@@ -34,6 +35,7 @@ from causeway.wire.records import records_of
 __all__ = [
     "Contents",
     "Deletion",
+    "DirectivesRecord",
     "Entry",
     "LeadershipLostError",
     "LeaseRecord",
@@ -76,6 +78,7 @@ class Contents:
     maps: dict[TopicPartition, MapRecords] = field(default_factory=dict)
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
     transforms: dict[str, TransformRecord] = field(default_factory=dict)
+    directives: DirectivesRecord | None = None
     deleted: set[Deletion] = field(default_factory=set)
 
     def update(self, more: Contents) -> None:
@@ -89,6 +92,7 @@ class Contents:
             self.maps.setdefault(at, {}).update(records)
         self.tasks.update(more.tasks)
         self.transforms.update(more.transforms)
+        self.directives = more.directives or self.directives
 
     def take(self, entry: Entry | None) -> None:
         match entry:
@@ -102,6 +106,8 @@ class Contents:
                 self.tasks[entry.name] = entry
             case TransformRecord():
                 self.transforms[entry.name] = entry
+            case DirectivesRecord():
+                self.directives = entry
             case Deletion():
                 self.deleted.add(entry)
                 if entry.of == "topic":

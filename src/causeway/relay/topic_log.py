@@ -117,6 +117,7 @@ def build(
     producer_id: int = _NO_PRODUCER,
     producer_epoch: int = _NO_PRODUCER,
     sequence: int = -1,
+    transactional: bool = False,
 ) -> Iterator[tuple[bytes, int]]:
     """Record batches that hold `records` in order, each with its count of records; `sequence` is
     the first one's, where there is a producer id."""
@@ -125,7 +126,7 @@ def build(
         builder = DefaultRecordBatchBuilder(
             2,
             _ZSTD,
-            0,
+            transactional,
             producer_id,
             producer_epoch,
             -1 if producer_id < 0 else (sequence + at) & 0x7FFFFFFF,

@@ -15,6 +15,7 @@ from causeway.relay import progress
 from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.progress import (
     Deletion,
+    DirectivesRecord,
     Entry,
     LeadershipLostError,
     LeaseRecord,
@@ -78,6 +79,9 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
             counts=Transformed(records_in=9, records_out=7, dropped=1, refused=1, seen=5),
             reason="ValueError",
             written_at=1234,
+        ),
+        DirectivesRecord(
+            link="A->B", topic_id="7" * 32, applied=12, reason="refused", written_at=1234
         ),
         Deletion(source=TopicPartition("orders", 3), of="topic"),
         Deletion(source=TopicPartition("orders", 3), of="offsets"),

@@ -1,0 +1,280 @@
+"""Directives: what a person asks of a running mirror, as values and as JSON. Pure.
+
+A directive is about a scope: a link, one of its topics, or one partition. Pause and throttle stand
+until they are taken back; restart and step-down are acts, done once by whoever leads.
+
+key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
+                                                              the link without both
+value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
+key    {"do": "throttle", "topic": "orders"}
+value  {"v": 1, "who": …, "why": …, "at": …, "bytes_per_s": 1000000}      null: no limit, though
+                                                                          the file has one
+key    {"do": "restart", …}, {"do": "step-down"}
+value  {"v": 1, "who": …, "why": …, "at": …}
+
+A record without a value takes a directive back. How they get there: directive_log.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from causeway.errors import ProtocolError
+from causeway.model import TopicPartition
+
+VERSION = 1
+
+
+class Kind(StrEnum):
+    PAUSE = "pause"
+    THROTTLE = "throttle"
+    RESTART = "restart"
+    STEP_DOWN = "step-down"
+
+    @property
+    def stands(self) -> bool:
+        """Until it is taken back; else it is an act."""
+        return self in (Kind.PAUSE, Kind.THROTTLE)
+
+
+class Scope(NamedTuple):
+    """The link itself, one of its topics (by its name on the source), or a partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return "the link"
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    def covers(self, other: Scope | TopicPartition) -> bool:
+        """Whether `other` is part of this, or the same."""
+        if self.topic is None:
+            return True
+        return self.topic == other.topic and self.partition in (None, other.partition)
+
+    @property
+    def wider(self) -> Scope | None:
+        """What it is part of."""
+        if self.topic is None:
+            return None
+        return Scope() if self.partition is None else Scope(self.topic)
+
+
+THE_LINK = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directive:
+    """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
+    though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit."""
+
+    kind: Kind
+    scope: Scope = THE_LINK
+    who: str
+    why: str | None = None
+    at: int
+    paused: bool = True
+    bytes_per_s: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.kind, self.scope
+
+    @property
+    def by(self) -> str:
+        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`."""
+        stamp = datetime.fromtimestamp(self.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"by {self.who} since {stamp}" + (f": {self.why}" if self.why else "")
+
+
+Key = tuple[Kind, Scope]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The directives of a link that stand, and the newest act of each kind and scope."""
+
+    by_key: Mapping[Key, Directive] = field(default_factory=dict)
+
+    def with_all(self, changes: Iterable[Change]) -> Standing:
+        found = dict(self.by_key)
+        for key, directive in changes:
+            if directive is None:
+                found.pop(key, None)
+            else:
+                found[key] = directive
+        return Standing(found)
+
+    def __iter__(self) -> Iterator[Directive]:
+        """Those that stand, by kind and scope."""
+        found = (each for each in self.by_key.values() if each.kind.stands)
+        return iter(sorted(found, key=lambda each: (each.kind, _order(each.scope))))
+
+    def pause_of(self, what: Scope | TopicPartition) -> Directive | None:
+        """Why `what` is paused; None where it is not. The narrowest directive counts."""
+        scope: Scope | None = Scope(*what)
+        while scope is not None:
+            if (found := self.by_key.get((Kind.PAUSE, scope))) is not None:
+                return found if found.paused else None
+            scope = scope.wider
+        return None
+
+    @property
+    def pauses(self) -> bool:
+        return any(each.kind is Kind.PAUSE and each.paused for each in self.by_key.values())
+
+    def limits(self, by_default: int | None) -> dict[str | None, int]:
+        """Bytes/s of each throttled topic, and of the link by None. `by_default`: the file's."""
+        found = {
+            each.scope.topic: each.bytes_per_s
+            for each in self.by_key.values()
+            if each.kind is Kind.THROTTLE
+        }
+        found.setdefault(None, by_default)
+        return {topic: rate for topic, rate in found.items() if rate is not None}
+
+
+# What is written of a key: None takes it back.
+Change = tuple[Key, Directive | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be written, nothing where all is as it is wished for; `before`: what counted for
+    the scope until now; `beside`: what goes on standing for parts of it."""
+
+    changes: tuple[Change, ...] = ()
+    before: Directive | None = None
+    beside: tuple[Directive, ...] = ()
+
+
+def plan(standing: Standing, wish: Directive) -> Plan:
+    """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
+    leaves alone what somebody paused of its parts."""
+    if wish.kind is Kind.PAUSE:
+        return _plan_pause(standing, wish)
+    before = standing.by_key.get(wish.key)
+    if before is not None and before.kind is Kind.THROTTLE:
+        same = before.bytes_per_s == wish.bytes_per_s
+        return Plan(changes=() if same else ((wish.key, wish),), before=before)
+    return Plan(changes=((wish.key, wish),), before=before)
+
+
+def plan_back(standing: Standing, kind: Kind, scope: Scope) -> Plan:
+    """To take a throttle back: what the file says counts again."""
+    before = standing.by_key.get((kind, scope))
+    return Plan(changes=() if before is None else (((kind, scope), None),), before=before)
+
+
+def _plan_pause(standing: Standing, wish: Directive) -> Plan:
+    scope, now = wish.scope, standing.pause_of(wish.scope)
+    parts = [
+        each
+        for each in standing.by_key.values()
+        if each.kind is Kind.PAUSE and each.scope != scope and scope.covers(each.scope)
+    ]
+    moot: tuple[Change, ...] = tuple((each.key, None) for each in parts if not each.paused)
+    if wish.paused:
+        changes = moot if now is not None else (*moot, (wish.key, wish))
+        return Plan(changes=changes, before=now)
+    beside = tuple(each for each in parts if each.paused)
+    if now is None:
+        return Plan(beside=beside)
+    above = None if scope.wider is None else standing.pause_of(scope.wider)
+    return Plan(
+        changes=(*moot, (wish.key, None if above is None else wish)), before=now, beside=beside
+    )
+
+
+def _order(scope: Scope) -> tuple[str, int]:
+    return scope.topic or "", -1 if scope.partition is None else scope.partition
+
+
+def encode(change: Change) -> tuple[bytes, bytes | None]:
+    """Key and value of its record."""
+    (kind, scope), directive = change
+    key: dict[str, Any] = {"do": kind.value}
+    if scope.topic is not None:
+        key["topic"] = scope.topic
+    if scope.partition is not None:
+        key["partition"] = scope.partition
+    if directive is None:
+        return _dump(key), None
+    value: dict[str, Any] = {
+        "v": VERSION,
+        "who": directive.who,
+        "why": directive.why,
+        "at": directive.at,
+    }
+    if kind is Kind.PAUSE:
+        value["paused"] = directive.paused
+    elif kind is Kind.THROTTLE:
+        value["bytes_per_s"] = directive.bytes_per_s
+    return _dump(key), _dump(value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Change:
+    """The reverse. Raises ProtocolError for what this version did not write."""
+    try:
+        name = json.loads(key or b"")
+        kind = Kind(name["do"])
+        scope = Scope(name.get("topic"), name.get("partition"))
+        if not _is_legal(scope):
+            raise ValueError(f"no scope: {name!r}")  # noqa: TRY301
+        if value is None:
+            return (kind, scope), None
+        fields = json.loads(value)
+        if fields["v"] != VERSION:
+            raise ValueError(f"version {fields['v']!r}")  # noqa: TRY301
+        rate = fields["bytes_per_s"] if kind is Kind.THROTTLE else None
+        if rate is not None and (not isinstance(rate, int) or rate <= 0):
+            raise ValueError(f"a rate of {rate!r}")  # noqa: TRY301
+        directive = Directive(
+            kind=kind,
+            scope=scope,
+            who=str(fields["who"]),
+            why=None if fields["why"] is None else str(fields["why"]),
+            at=int(fields["at"]),
+            paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
+            bytes_per_s=rate,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ProtocolError(
+            "read directives", cause=f"a record that this Causeway did not write ({error!r})"
+        ) from error
+    return directive.key, directive
+
+
+def _is_legal(scope: Scope) -> bool:
+    topic, partition = scope
+    if topic is None:
+        return partition is None
+    return isinstance(topic, str) and (partition is None or isinstance(partition, int))
+
+
+def as_json(directive: Directive) -> dict[str, Any]:
+    """For `--json` and pages."""
+    found: dict[str, Any] = {
+        "do": directive.kind.value,
+        "topic": directive.scope.topic,
+        "partition": directive.scope.partition,
+        "who": directive.who,
+        "why": directive.why,
+        "at_ms": directive.at,
+    }
+    if directive.kind is Kind.PAUSE:
+        found["paused"] = directive.paused
+    elif directive.kind is Kind.THROTTLE:
+        found["bytes_per_s"] = directive.bytes_per_s
+    return found
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,335 @@
+"""What a person asks of a running mirror: pause, resume, restart, throttle, step down.
+
+Each writes to the directives topic of its links on the target, so no driver needs to be reached, or
+to run: the leading one reads them there, and whoever leads next does too. Then it is waited for
+that driver's word in the progress topic that it has acted.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial as bound
+from typing import Any, Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import directive_log, directives
+from causeway.control.directive_log import Written
+from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.errors import ConfigError, NobodyLeadsError
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.scopes import Wanted, choose
+from causeway.operate.status import driver_of
+from causeway.relay.progress import Contents, LeaseRecord, ProgressTopic
+
+WAIT_S: Final = 30.0
+MOST_TEXT: Final = 500  # characters of a reason
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Where a partition stood by the driver's last word; `state` is a model.State."""
+
+    topic: str
+    partition: int
+    state: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of one link. `action`: pause, resume, restart, throttle or step-down.
+
+    `changed`: false where all was as asked for already, and `before` says since when and by whom:
+    what counted for the scope until now. `beside`: what somebody asked of parts of it, which goes
+    on. `driver`: who leads now, None where nobody does. `acted`: whether it has acted; None where
+    nobody waited. `refused`: why it cannot. `seen`: the scope's partitions after that.
+    """
+
+    link: str
+    action: str
+    scope: Scope
+    changed: bool
+    driver: str | None
+    before: Directive | None = None
+    beside: tuple[Directive, ...] = ()
+    acted: bool | None = None
+    refused: str | None = None
+    seen: tuple[Seen, ...] = ()
+    gap_ms: int | None = None  # of a step-down: from one lead to the next
+
+
+def pause(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    ahead: bool = False,
+    wait_s: float | None = WAIT_S,
+) -> tuple[Outcome, ...]:
+    """Has nothing more of a link (all of the file without `link`), topic (a name on the source) or
+    partition mirrored until it is resumed, by whichever driver leads.
+
+    `who` is this user at this host unless given. `ahead`: the topic need not be there yet. Waits up
+    to `wait_s` for the leading driver to have acted; None: not. Raises ConfigError for a name that
+    is unknown, with those like it; ConflictError where somebody else acts at the same time;
+    CausewayError.
+    """
+    wish = _wish(Kind.PAUSE, reason, who)
+    return _ask("pause", settings, wish, Wanted(link, topic, partition, ahead), wait_s)
+
+
+def resume(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> tuple[Outcome, ...]:
+    """Takes a pause back; of a part of what is paused, for that part. What somebody has paused of
+    its parts goes on (`beside`). Otherwise as `pause`."""
+    wish = replace(_wish(Kind.PAUSE, reason, who), paused=False)
+    # What was paused ahead of its coming can be resumed likewise.
+    return _ask("resume", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
+
+
+def restart(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> tuple[Outcome, ...]:
+    """Has what is stopped or failed tried again now, with all the checks of a first try: what could
+    lose or double records stops again. What runs is left alone. Otherwise as `pause`."""
+    wish = _wish(Kind.RESTART, reason, who)
+    return _ask("restart", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
+
+
+def throttle(
+    settings: Settings,
+    *,
+    bytes_per_s: int | None,
+    off: bool = False,
+    link: str | None = None,
+    topic: str | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    ahead: bool = False,
+    wait_s: float | None = WAIT_S,
+) -> tuple[Outcome, ...]:
+    """Limits what a link, or a topic of it, reads from its source, in bytes/s; None: not at all,
+    whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
+    if bytes_per_s is not None and bytes_per_s < 1:
+        raise ConfigError("throttle", f"to {bytes_per_s} bytes/s", "must be 1 or more")
+    wish = replace(_wish(Kind.THROTTLE, reason, who), bytes_per_s=bytes_per_s)
+    return _ask("throttle", settings, wish, Wanted(link, topic, None, ahead), wait_s, back=off)
+
+
+def step_down(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> tuple[Outcome, ...]:
+    """Has the driver that leads a link hand it over to one that waits for it; where none does, it
+    leads again itself. Raises NobodyLeadsError where nobody leads; otherwise as `pause`."""
+    wish = _wish(Kind.STEP_DOWN, reason, who)
+    return _ask("step-down", settings, wish, Wanted(link, None, None, False), wait_s)
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """For `--json` and the API: stable keys."""
+    before = outcome.before
+    return {
+        "link": outcome.link,
+        "action": outcome.action,
+        "topic": outcome.scope.topic,
+        "partition": outcome.scope.partition,
+        "changed": outcome.changed,
+        "driver": outcome.driver,
+        "acted": outcome.acted,
+        "refused": outcome.refused,
+        "before": None if before is None else directives.as_json(before),
+        "beside": [directives.as_json(each) for each in outcome.beside],
+        "gap_ms": outcome.gap_ms,
+        "partitions": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "state": one.state,
+                "reason": one.reason,
+            }
+            for one in outcome.seen
+        ],
+    }
+
+
+def whoever() -> str:
+    """This process's user and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # an id without a name, as in some containers
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _wish(kind: Kind, reason: str | None, who: str | None) -> Directive:
+    if reason is not None and len(reason) > MOST_TEXT:
+        cause = f"it has {len(reason)} characters, and may have {MOST_TEXT}"
+        raise ConfigError(str(kind), "reason", cause)
+    why = (reason or "").strip() or None
+    at = int(time.time() * 1000)
+    return Directive(kind=kind, who=(who or whoever())[:MOST_TEXT], why=why, at=at)
+
+
+def _ask(
+    action: str,
+    settings: Settings,
+    wish: Directive,
+    wanted: Wanted,
+    wait_s: float | None,
+    *,
+    back: bool = False,
+) -> tuple[Outcome, ...]:
+    with clusters() as connect:
+        chosen = choose(settings, wanted, connect, action)
+        scope = Scope(wanted.topic, wanted.partition)
+        asked = [_Asked(link, action, connect) for link in chosen]
+        if wish.kind is Kind.STEP_DOWN:
+            _refuse_without_driver(asked)
+        for each in asked:
+            each.write(replace(wish, scope=scope), back=back)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        return tuple(each.outcome(deadline) for each in asked)
+
+
+def _refuse_without_driver(asked: Sequence[_Asked]) -> None:
+    idle = [each.link.name for each in asked if each.driver is None]
+    if len(idle) == len(asked):
+        raise NobodyLeadsError("step down", ", ".join(idle), "no driver leads now")
+
+
+class _Asked:
+    """One link that something is asked of."""
+
+    def __init__(self, link: LinkSettings, action: str, connect: Connect) -> None:
+        self.link = link
+        self._action = action
+        self._target = connect(link.target_admin)
+        self._progress = ProgressTopic(self._target, link.progress_topic)
+        self._contents = self._progress.read() if self._progress.exists() else Contents()
+        self._wish: Directive | None = None
+        self._written: Written | None = None
+
+    @property
+    def driver(self) -> str | None:
+        """Who leads by now, as far as has been read."""
+        found = driver_of(self._contents.leases, int(time.time() * 1000))
+        return found.owner if found is not None and found.running else None
+
+    def write(self, wish: Directive, *, back: bool) -> None:
+        decide: Callable[[Standing], Plan] = bound(_decide, wish, back)
+        self._wish = wish
+        self._written = directive_log.write(self._target, self.link, decide)
+
+    def outcome(self, deadline: float | None) -> Outcome:
+        assert self._wish is not None
+        assert self._written is not None
+        plan = self._written.plan
+        led_by = self._newest()
+        driver, acted, gap_ms = self.driver, None, None
+        if deadline is not None and driver is not None:
+            if self._wish.kind is Kind.STEP_DOWN:
+                acted, gap_ms = self._await_lead(led_by, deadline)
+            else:
+                acted = self._await_word(self._written, deadline)
+            driver = self.driver
+        told = self._contents.directives
+        return Outcome(
+            link=self.link.name,
+            action=self._action,
+            scope=self._wish.scope,
+            changed=bool(plan.changes),
+            driver=driver,
+            before=plan.before,
+            beside=plan.beside,
+            acted=acted,
+            refused=told.reason if told is not None and acted is False else None,
+            seen=_seen(self._contents, self._wish.scope) if acted else (),
+            gap_ms=gap_ms,
+        )
+
+    def _newest(self) -> LeaseRecord | None:
+        return self._contents.leases[-1] if self._contents.leases else None
+
+    def _await_word(self, written: Written, deadline: float) -> bool:
+        """Whether the driver says in time that it has acted."""
+        while True:
+            told = self._contents.directives
+            if (
+                told is not None
+                and told.topic_id == written.topic_id
+                and told.applied >= written.end
+            ):
+                return True
+            if not self._read_on(deadline):
+                return False
+
+    def _await_lead(self, before: LeaseRecord | None, deadline: float) -> tuple[bool, int | None]:
+        """Whether the lead was handed over in time, and how long nobody had it (ms)."""
+        assert before is not None
+        known = len(self._contents.leases)
+        let_go: LeaseRecord | None = None
+        while True:
+            for lease in self._contents.leases[known:]:
+                if lease.released and lease.process == before.process:
+                    let_go = lease
+                elif lease.process != before.process or let_go is not None:
+                    since = None if let_go is None else lease.written_at - let_go.written_at
+                    return True, since
+            known = len(self._contents.leases)
+            if not self._read_on(deadline):
+                return False, None
+
+    def _read_on(self, deadline: float) -> bool:
+        """False where time is over."""
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+        self._contents.update(self._progress.read(self._contents.end))
+        return True
+
+
+def _decide(wish: Directive, back: bool, standing: Standing) -> Plan:
+    if back:
+        return directives.plan_back(standing, wish.kind, wish.scope)
+    return directives.plan(standing, wish)
+
+
+def _seen(contents: Contents, scope: Scope) -> tuple[Seen, ...]:
+    return tuple(
+        Seen(topic=at.topic, partition=at.partition, state=str(one.state), reason=one.reason)
+        for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
+        if scope.covers(at) and one.gone_at < 0
+    )
+
+
+def all_acted(outcomes: Collection[Outcome]) -> bool:
+    """Whether none was waited for in vain."""
+    return not any(each.acted is False for each in outcomes)

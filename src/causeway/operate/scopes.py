@@ -1,0 +1,116 @@
+"""Which links a person means, and whether they have the topic that was named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control.directive_log import DirectiveLog
+from causeway.errors import ConfigError
+from causeway.operate.clusters import Connect
+from causeway.relay.progress import Contents, ProgressTopic
+
+_NEAR = 3  # names that are offered
+
+
+class Wanted(NamedTuple):
+    """As it was said. `ahead`: the topic need not be there yet."""
+
+    link: str | None
+    topic: str | None
+    partition: int | None
+    ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Numbers of partitions by topic of the source; of those that only a directive names, 0."""
+
+    counts: dict[str, int]
+
+    def has(self, wanted: Wanted) -> bool:
+        if wanted.topic not in self.counts:
+            return False
+        count = self.counts[wanted.topic]
+        return wanted.partition is None or wanted.partition < count or not count
+
+
+def choose(
+    settings: Settings, wanted: Wanted, connect: Connect, action: str
+) -> tuple[LinkSettings, ...]:
+    """The links that are meant: the one that is named, else all that have the topic, or all. Raises
+    ConfigError, with names that are like one that is unknown; CausewayError."""
+    if not settings.links:
+        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    if wanted.partition is not None and (wanted.topic is None or wanted.partition < 0):
+        raise ConfigError(action, f"partition {wanted.partition}", "of which topic? (--topic)")
+    links = settings.links
+    if wanted.link is not None:
+        links = tuple(each for each in links if each.name == wanted.link)
+        if not links:
+            names = [each.name for each in settings.links]
+            raise unknown(action, "flow", wanted.link, names)
+    if wanted.topic is None:
+        return links
+    if wanted.ahead:
+        chosen = tuple(each for each in links if each.decide_topic(wanted.topic).target_name)
+        if not chosen:
+            why = links[0].decide_topic(wanted.topic).reason
+            raise ConfigError(action, f"topic {wanted.topic}", f"it will not be mirrored: {why}")
+        return chosen
+    found = [(each, _known(each, wanted, connect)) for each in links]
+    chosen = tuple(link for link, known in found if known.has(wanted))
+    if chosen:
+        return chosen
+    counts = [known.counts[wanted.topic] for _, known in found if wanted.topic in known.counts]
+    if counts:
+        what = f"partition {wanted.partition} of {wanted.topic}"
+        raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
+    raise unknown(
+        action,
+        "topic",
+        wanted.topic,
+        {name for _, known in found for name in known.counts},
+        more="topics are named as on the source; --ahead if it is yet to come",
+    )
+
+
+def unknown(
+    action: str, kind: str, name: str, names: Collection[str], more: str = ""
+) -> ConfigError:
+    near = get_close_matches(name, sorted(names), _NEAR)
+    cause = f"there is no {kind} of that name"
+    if near:
+        cause += f"; like it: {', '.join(near)}"
+    elif len(names) <= _NEAR:
+        cause += f"; there is {', '.join(sorted(names)) or 'none'}"
+    return ConfigError(action, f"{kind} {name}", cause, remedy=more)
+
+
+def _known(link: LinkSettings, wanted: Wanted, connect: Connect) -> _Known:
+    """What the progress and the directives know, and, unless that is enough, the source."""
+    target = connect(link.target_admin)
+    progress = ProgressTopic(target, link.progress_topic)
+    contents = progress.read() if progress.exists() else Contents()
+    log = DirectiveLog(target, link.directives_topic)
+    log.look()
+    named = (key[1].topic for key in log.standing.by_key)
+    counts: dict[str, int] = {name: 0 for name in named if name is not None}
+    for at in contents.partitions:
+        counts[at.topic] = max(counts.get(at.topic, 0), at.partition + 1)
+    known = _Known(counts)
+    if known.has(wanted):
+        return known
+    return _Known(counts | _of_source(link, connect, counts))
+
+
+def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> dict[str, int]:
+    found = connect(link.source_admin).metadata(None).topics
+    return {
+        name: len(topic.partitions)
+        for name, topic in found.items()
+        if name in before or link.decide_topic(name).target_name is not None
+    }

@@ -1,0 +1,176 @@
+"""What people ask of a mirror: what counts for a partition, and what a wish changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.control.directives import (
+    THE_LINK,
+    Directive,
+    Kind,
+    Plan,
+    Scope,
+    Standing,
+    decode,
+    encode,
+    plan,
+    plan_back,
+)
+from causeway.errors import ProtocolError
+from causeway.model import TopicPartition
+
+ORDERS, ORDERS_3 = Scope("orders"), Scope("orders", 3)
+AT_3 = TopicPartition("orders", 3)
+
+scopes = st.sampled_from(
+    [THE_LINK, ORDERS, ORDERS_3, Scope("orders", 4), Scope("bills"), Scope("bills", 0)]
+)
+places = st.sampled_from([AT_3, TopicPartition("orders", 4), TopicPartition("bills", 0)])
+
+
+def pause(scope: Scope, who: str = "anna@ops", *, paused: bool = True) -> Directive:
+    return Directive(kind=Kind.PAUSE, scope=scope, who=who, at=1_000, paused=paused)
+
+
+def throttle(scope: Scope, rate: int | None) -> Directive:
+    return Directive(kind=Kind.THROTTLE, scope=scope, who="anna@ops", at=1, bytes_per_s=rate)
+
+
+def after(*wishes: Directive) -> Standing:
+    standing = Standing()
+    for wish in wishes:
+        standing = standing.with_all(plan(standing, wish).changes)
+    return standing
+
+
+def test_a_pause_holds_for_all_of_its_scope() -> None:
+    assert after(pause(THE_LINK)).pause_of(AT_3)
+    assert after(pause(ORDERS)).pause_of(AT_3)
+    assert not after(pause(ORDERS)).pause_of(TopicPartition("bills", 3))
+    assert not after(pause(ORDERS_3)).pause_of(TopicPartition("orders", 4))
+    assert not after(pause(ORDERS_3)).pause_of(ORDERS)
+
+
+def test_a_part_of_what_is_paused_can_be_resumed_and_paused_again() -> None:
+    some = after(pause(THE_LINK), pause(ORDERS, paused=False))
+    assert some.pause_of(AT_3) is None
+    assert some.pause_of(TopicPartition("bills", 0))
+
+    again = some.with_all(plan(some, pause(ORDERS, "ben@ops")).changes)
+    found = again.pause_of(AT_3)
+    assert found is not None
+    assert found.who == "ben@ops"
+
+
+def test_the_second_to_pause_is_told_of_the_first_and_changes_nothing() -> None:
+    first = pause(ORDERS)
+    found = plan(after(first), pause(ORDERS, "ben@ops"))
+    assert found == Plan(changes=(), before=first)
+    assert plan(after(first), pause(ORDERS_3, "ben@ops")).before == first
+
+
+def test_to_resume_a_link_leaves_what_was_paused_of_it_alone_and_says_so() -> None:
+    standing = after(pause(ORDERS), pause(THE_LINK, "ben@ops"))
+    found = plan(standing, pause(THE_LINK, paused=False))
+    left = standing.with_all(found.changes)
+    assert left.pause_of(TopicPartition("bills", 0)) is None
+    assert left.pause_of(AT_3) == pause(ORDERS)
+    assert found.beside == (pause(ORDERS),)
+
+
+def test_to_resume_what_is_not_paused_changes_nothing_but_tells_of_its_paused_parts() -> None:
+    found = plan(after(pause(ORDERS_3)), pause(ORDERS, paused=False))
+    assert found == Plan(beside=(pause(ORDERS_3),))
+
+
+@given(st.lists(st.tuples(scopes, st.booleans()), max_size=8), scopes, places)
+def test_whatever_was_asked_before_the_last_word_counts_for_its_scope(
+    wishes: list[tuple[Scope, bool]], scope: Scope, at: TopicPartition
+) -> None:
+    """A pause pauses all of its scope; a resume resumes it, but for parts paused by themselves.
+    Neither changes anything outside."""
+    before = after(*(pause(of, paused=paused) for of, paused in wishes))
+
+    paused = before.with_all(plan(before, pause(scope)).changes)
+    resumed = before.with_all(plan(before, pause(scope, paused=False)).changes)
+
+    if scope.covers(at):
+        assert paused.pause_of(at)
+        own = [o for o in before if o.paused and o.scope != scope and scope.covers(o.scope)]
+        if not any(each.scope.covers(at) for each in own):
+            assert resumed.pause_of(at) is None
+    else:
+        assert paused.pause_of(at) == before.pause_of(at) == resumed.pause_of(at)
+
+
+def test_the_limits_that_hold() -> None:
+    assert Standing().limits(None) == {}
+    assert Standing().limits(500) == {None: 500}
+    some = after(throttle(THE_LINK, 100), throttle(ORDERS, 50))
+    assert some.limits(500) == {None: 100, "orders": 50}
+    assert after(throttle(THE_LINK, None)).limits(500) == {}
+    back = some.with_all(plan_back(some, Kind.THROTTLE, THE_LINK).changes)
+    assert back.limits(500) == {None: 500, "orders": 50}
+
+
+def test_a_throttle_that_is_the_same_changes_nothing() -> None:
+    stood = throttle(ORDERS, 50)
+    wish = replace(stood, who="ben@ops")
+    assert plan(after(stood), wish) == Plan(before=stood)
+    assert plan_back(Standing(), Kind.THROTTLE, ORDERS) == Plan()
+
+
+@given(
+    st.sampled_from(Kind),
+    scopes,
+    st.text(max_size=20),
+    st.none() | st.text(max_size=20),
+    st.integers(0, 2**52),
+    st.booleans(),
+    st.none() | st.integers(1, 2**52),
+)
+def test_what_is_written_is_read(
+    kind: Kind,
+    scope: Scope,
+    who: str,
+    why: str | None,
+    at: int,
+    paused: bool,
+    rate: int | None,
+) -> None:
+    directive = Directive(
+        kind=kind,
+        scope=scope,
+        who=who,
+        why=why,
+        at=at,
+        paused=paused if kind is Kind.PAUSE else True,
+        bytes_per_s=rate if kind is Kind.THROTTLE else None,
+    )
+    assert decode(*encode((directive.key, directive))) == (directive.key, directive)
+    assert decode(*encode((directive.key, None))) == (directive.key, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b"{}"),
+        (b"", None),
+        (b"[]", None),
+        (b'"pause"', None),
+        (b'{"do":"explode"}', None),
+        (b'{"do":"pause","partition":1}', None),
+        (b'{"do":"pause","topic":7}', None),
+        (b'{"do":"pause"}', b"{}"),
+        (b'{"do":"pause"}', b'{"v":2,"who":"a","why":null,"at":1,"paused":true}'),
+        (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1,"bytes_per_s":-1}'),
+        (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1,"bytes_per_s":"fast"}'),
+    ],
+)
+def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(ProtocolError):
+        decode(key, value)
