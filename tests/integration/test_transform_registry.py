@@ -16,8 +16,9 @@ from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.operate.transforms import prepared
-from causeway.operate.try_out import Content, _Read, _Trials
-from causeway.operate.try_out import Outcome as TrialOutcome
+from causeway.operate.treat import Read, Trials
+from causeway.operate.trial import Content, Decoded
+from causeway.operate.trial import Outcome as TrialOutcome
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.avro import Avro
@@ -252,11 +253,17 @@ def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
     given = [world.by_first({"id": 1, "mail": "a@b"}), b"text"]
     batch, at = batch_of(given), TopicPartition("t", 0)
     records = [
-        _Read(at, offset, Content(timestamp=1, key=None, value=value, headers=()), batch)
+        Read(at, offset, Content(timestamp=1, key=None, value=value, headers=()), batch)
         for offset, value in enumerate(given)
     ]
     session = world.spark.session
-    tried = _Trials(session, prepare(session, transform), transform).of(records)
+    tried = Trials(session, prepare(session, transform), transform, print).of(records)
     assert [one.outcome for one in tried] == [TrialOutcome.CHANGED, TrialOutcome.REFUSED]
     assert world.read(tried[0].after[0].value) == (world.first, {"id": 1, "mail": "*@*"})
     assert tried[1].reason == "value is not Avro with the id of a schema"
+    first, second = tried
+    assert first.before is not None
+    assert second.before is not None
+    assert first.before.decoded == {"value": Decoded(world.first, '{"id":1,"mail":"a@b"}')}
+    assert first.after[0].decoded == {"value": Decoded(world.first, '{"id":1,"mail":"*@*"}')}
+    assert second.before.decoded == {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from causeway.cli.output import Output
-    from causeway.operate.try_out import Content, Trial, Tried
+    from causeway.operate.trial import Content, Decoded, Trial, Tried
 
 _PIPED = 1000  # a terminal is never so wide
 _LINES = 4  # of a terminal, for a value
@@ -61,17 +61,18 @@ def command(
 
     The exit code is 7 if records are refused or make the query fail.
     """
-    from causeway.operate import try_out
+    from causeway.operate import trial as trials
+    from causeway.operate.try_out import try_out
 
     settings = load(file)
     since = None if start is None else parse_timestamp(start)
     with waiting() as told:
-        trial = try_out.try_out(settings, topic, limit=limit, told=told, link=link, start=since)
+        trial = try_out(settings, topic, limit=limit, told=told, link=link, start=since)
     if as_json:
-        print_json(try_out.as_json(trial))
+        print_json(trials.as_json(trial))
     else:
         _show(console(), trial)
-    wrong = (try_out.Outcome.REFUSED, try_out.Outcome.FAILS)
+    wrong = (trials.Outcome.REFUSED, trials.Outcome.FAILS)
     bad = any(one.outcome in wrong for one in trial.records)
     return PartitionsFailedError.exit_code if bad else 0
 
@@ -127,7 +128,7 @@ def _before(one: Tried, wide: int | None) -> Text:
 def _after(trial: Trial, one: Tried, wide: int | None) -> Text:
     from rich.text import Text
 
-    from causeway.operate.try_out import Outcome, target_topic
+    from causeway.operate.trial import Outcome, target_topic
 
     match one.outcome:
         case Outcome.DROPPED:
@@ -158,7 +159,11 @@ def _lines(content: Content, before: Content | None, wide: int | None) -> Text:
         if place:
             text.append("\n")
         text.append(f"{name} ", "dim")
-        text.append(_shown(data, wide), "bold" if before is not None and data != was else "")
+        decoded = content.decoded.get(name)
+        if decoded is not None:
+            text.append(f"(schema {decoded.schema}) ", "dim")
+        style = "bold" if before is not None and data != was else ""
+        text.append(_shown(data, wide, decoded), style)
     if content.headers or (before and before.headers):
         text.append("\nheaders ", "dim")
         shown = ", ".join(
@@ -172,11 +177,11 @@ def _lines(content: Content, before: Content | None, wide: int | None) -> Text:
     return text
 
 
-def _shown(data: bytes | None, wide: int | None) -> str:
+def _shown(data: bytes | None, wide: int | None, decoded: Decoded | None = None) -> str:
     if data is None:
         return "null"
     try:
-        text = printable(data.decode())
+        text = printable(data.decode() if decoded is None else decoded.json)
     except UnicodeDecodeError:
         text = f"0x{data.hex()}"
     return text if wide is None or len(text) <= wide else f"{text[: wide - 1]}…"

@@ -10,13 +10,21 @@ from causeway.config.settings import Secret
 from causeway.relay.control import new_secret
 
 Conf = Mapping[str, str | Secret]
+_OWN = {
+    "spark.master": "local[2]",
+    "spark.io.encryption.enabled": "true",
+    "spark.log.level": "OFF",
+    "spark.eventLog.enabled": "false",
+    "spark.ui.enabled": "false",
+}
 
 
 @contextmanager
 def local_spark(conf: Conf) -> Iterator[Any]:
     """A SparkSession, whose JVM ends with the block. Of `conf`, the file's, counts what decides
     what a query means or may use, not where it would run; what Spark puts on disk, as it does with
-    a closure of more than 1 MB, is encrypted. Raises PrerequisiteError."""
+    a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
+    neither logged nor shown. Raises PrerequisiteError."""
     from causeway.daemon.spark.context import Spark, is_local
 
     local = is_local({key: str(value) for key, value in conf.items() if key == "spark.master"})
@@ -26,7 +34,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         if local or key.startswith(("spark.sql.", "spark.jars", "spark.driver.memory"))
     }
     spark = Spark(
-        {**kept, "spark.master": "local[2]", "spark.io.encryption.enabled": "true"},
+        {**kept, **_OWN},
         None,
         new_secret(),
         on_lane_ended=lambda *_: None,

@@ -58,9 +58,11 @@ class Prepared:
     _view: Node = field(repr=False)
     _found: Mapping[str, outputs.Projected] = field(repr=False)
 
-    def apply(self, rows: DataFrame) -> DataFrame:
+    def apply(self, rows: DataFrame, *, throws: bool = False) -> DataFrame:
         """Rows as `rows.OUTPUT`, of rows as `input`, in their order, markers where they were. The
-        result has the session that the transform was prepared in, with SESSION's settings."""
+        result has the session that the transform was prepared in, with SESSION's settings. With
+        `throws` a record on which the query throws is not refused, but ends the job: with what
+        Spark says, which quotes it."""
         to = Catalyst(self._session._jvm)
         before = formats.prelude(self._own(_analysed(rows)), self._parts, self._facts.used)
         plan = _analysed(before)
@@ -68,7 +70,7 @@ class Prepared:
         hidden = [by_name[name] for name in HIDDEN]
         view = [to.alias(by_name[str(one.name())], one) for one in each(self._view.output())]
         records = to.project([*view, *hidden], plan)
-        rewritten = Rewriter(to, self._facts, records, hidden).rewrite(self._plan)
+        rewritten = Rewriter(to, self._facts, records, hidden, throws=throws).rewrite(self._plan)
         return outputs.postlude(self._own(rewritten), self._found)
 
     def _own(self, plan: Node) -> DataFrame:

@@ -94,10 +94,14 @@ class Catalyst:
     def text(self, value: str) -> Node:
         return self._expressions.Literal.create(value, self._types.StringType)
 
-    def tried(self, expressions: Sequence[Node]) -> Node:
-        """A struct of what they evaluate to; null where one of them throws."""
+    def struct(self, expressions: Sequence[Node]) -> Node:
+        """Of what they evaluate to."""
         fields = [part for one in expressions for part in (self.text("_"), one)]
-        return self._expressions.TryEval(self._expressions.CreateNamedStruct(self.seq(fields)))
+        return self._expressions.CreateNamedStruct(self.seq(fields))
+
+    def tried(self, expression: Node) -> Node:
+        """Null where it throws."""
+        return self._expressions.TryEval(expression)
 
     def field(self, struct: Node, at: int) -> Node:
         return self._expressions.GetStructField(struct, at, self.none())

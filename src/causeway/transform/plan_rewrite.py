@@ -32,13 +32,22 @@ _TRIED = "__tried"
 class Rewriter:
     """For one plan that `refusals.examine` found nothing against."""
 
-    def __init__(self, catalyst: Catalyst, facts: Facts, records: Node, hidden: list[Node]) -> None:
+    def __init__(
+        self,
+        catalyst: Catalyst,
+        facts: Facts,
+        records: Node,
+        hidden: list[Node],
+        *,
+        throws: bool = False,
+    ) -> None:
         """`records`: the plan to stand for the view, with the view's columns by their ids and then
-        the `hidden` ones, among them `__live` and `__whole`."""
+        the `hidden` ones, among them `__live` and `__whole`. `throws`: no step is tried first."""
         self._to = catalyst
         self._facts = facts
         self._records = records
         self._hidden = hidden
+        self._throws = throws
         self._tables: dict[int, Node] = {}
 
     def rewrite(self, node: Node) -> Node:
@@ -73,7 +82,8 @@ class Rewriter:
 
     def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
         """`child` with one column more, what they evaluate to; and that column."""
-        tried = self._to.named(self._to.tried(expressions), _TRIED)
+        found = self._to.struct(expressions)
+        tried = self._to.named(found if self._throws else self._to.tried(found), _TRIED)
         return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
 
     def _judged(self, tried: Node) -> list[Node]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cli import plan, status
+from causeway.cli import plan, status, try_out
 from causeway.cli.common import console
 from causeway.config.settings import ClientSettings, LinkSettings, TransformSettings
 from causeway.control.acls import AclPlan
@@ -21,6 +21,8 @@ from causeway.operate.plan import LinkPlan
 from causeway.operate.starts import Starts
 from causeway.operate.status import LinkStatus, PartitionStatus
 from causeway.operate.transforms import Checked, TransformPlan, TransformState
+from causeway.operate.trial import Content, Decoded, Trial, Tried, as_json
+from causeway.operate.trial import Outcome as TrialOutcome
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
 
@@ -178,6 +180,39 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
     assert "orders-19: anew from 19" in out
     assert "orders-20" not in out
     assert "and 5 partitions more whose transform changed" in out
+
+
+def test_a_trial_shows_what_schemas_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody reads Avro as bytes, and the id tells by which version a part was written."""
+    before = Content(
+        timestamp=1,
+        key=b"\0\0\0\0\3\2",
+        value=b"\0\0\0\0\7\xff",
+        headers=(),
+        decoded={"key": Decoded(3, "1"), "value": Decoded(7, '{"mail":"a@b\\u0007"}')},
+    )
+    after = replace(before, value=b"\0\0\0\0\x08\xfe", decoded={"value": Decoded(8, '{"n":1}')})
+    unread = replace(before, decoded={})
+    at = TopicPartition("t", 0)
+    tried = Tried(at=at, offset=5, before=before, after=(after,), outcome=TrialOutcome.CHANGED)
+    fails = Tried(
+        at=at, offset=6, before=unread, after=(), outcome=TrialOutcome.FAILS, reason="CAST_INVALID"
+    )
+    pii = TransformSettings(name="pii", topics=compile_patterns("t"), sql="SELECT 1")
+    trial = Trial(link=link(), topic="t", transform=pii, sql="", records=(tried, fails))
+
+    try_out._show(console(), trial)
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert 'value (schema 7) {"mail":"a@b\\u0007"} value (schema 8) {"n":1}' in out
+    assert "key (schema 3) 1 key 0x" not in out
+    assert "0x0000000007ff" in out
+    assert "fails: CAST_INVALID" in out
+    first, second = as_json(trial)["records"]
+    assert first["before"]["key"] == {"schema_id": 3, "json": 1}
+    assert first["before"]["value"] == {"schema_id": 7, "json": {"mail": "a@b\a"}}
+    assert first["after"][0]["value"] == {"schema_id": 8, "json": {"n": 1}}
+    assert second["before"]["value"] == {"base64": "AAAAAAf/"}
 
 
 def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -> None:

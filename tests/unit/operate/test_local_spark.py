@@ -12,10 +12,11 @@ from causeway.daemon.spark import context
 from causeway.operate.local_spark import local_spark
 
 
-def test_what_it_puts_on_disk_is_encrypted_whatever_the_file_says(
+def test_records_that_are_tried_are_nowhere_in_the_clear_whatever_the_file_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records that are tried, and secrets, are in a closure; a large one goes by a file."""
+    """They, and secrets, are in a closure; a large one goes by a file. What a query throws on a
+    record quotes it: in Spark's log, on its pages, in its event log."""
     confs: list[Mapping[str, str | Secret]] = []
 
     class Spark:
@@ -29,7 +30,17 @@ def test_what_it_puts_on_disk_is_encrypted_whatever_the_file_says(
         def stop(self) -> None: ...
 
     monkeypatch.setattr(context, "Spark", Spark)
-    for said in ({}, {"spark.io.encryption.enabled": "false"}, {"spark.master": "yarn"}):
+    loud = {
+        "spark.io.encryption.enabled": "false",
+        "spark.log.level": "ALL",
+        "spark.eventLog.enabled": "true",
+        "spark.ui.enabled": "true",
+    }
+    for said in ({}, loud, {"spark.master": "yarn"}):
         with local_spark(said):
             pass
-    assert [conf["spark.io.encryption.enabled"] for conf in confs] == ["true"] * 3
+    assert len(confs) == 3
+    for conf in confs:
+        assert conf["spark.io.encryption.enabled"] == "true"
+        assert conf["spark.log.level"] == "OFF"
+        assert conf["spark.eventLog.enabled"] == conf["spark.ui.enabled"] == "false"

@@ -1,0 +1,128 @@
+"""What a trial of a transform has shown, as values, and as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from causeway.config.settings import LinkSettings, TransformSettings
+from causeway.model import TopicPartition
+
+
+class Outcome(StrEnum):
+    SAME = "same"  # byte for byte
+    CHANGED = "changed"  # or several, or to another topic or partition
+    DROPPED = "dropped"
+    REFUSED = "refused"  # it would stop its partition, or go to the dead letters
+    FAILS = "fails"  # the query throws, with the same effect
+
+
+class Decoded(NamedTuple):
+    """What a part in a registry's wire format holds; `schema`: the id that it bears."""
+
+    schema: int
+    json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A record's own. `topic`, `partition`: where it is led to, None: where all go; the topic's
+    name is one as on the source. `decoded`: of key and value, those that can be read by a schema;
+    the bytes alone tell whether two are the same."""
+
+    timestamp: int  # ms
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    topic: str | None = None
+    partition: int | None = None
+    decoded: Mapping[str, Decoded] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """`before` is None where the record cannot be decoded; `reason`: why it is refused, or the
+    class of the error that the query fails with."""
+
+    at: TopicPartition
+    offset: int
+    before: Content | None
+    after: tuple[Content, ...]
+    outcome: Outcome
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """`transform` None: the link relays `topic` as it is, and nothing was tried."""
+
+    link: LinkSettings
+    topic: str
+    transform: TransformSettings | None
+    sql: str | None
+    records: tuple[Tried, ...]
+
+
+def as_json(trial: Trial) -> dict[str, Any]:
+    """For `--json`: what a schema is known of is `{"schema_id": …, "json": …}`, else what is not
+    UTF-8 `{"base64": …}`."""
+    transform = trial.transform
+    return {
+        "link": trial.link.name,
+        "topic": trial.topic,
+        "transform": transform and transform.name,
+        "kind": transform and transform.kind,
+        "sql": trial.sql,
+        "records": [
+            {
+                "partition": one.at.partition,
+                "offset": one.offset,
+                "outcome": one.outcome,
+                "reason": one.reason,
+                "before": one.before and _content_json(one.before),
+                "after": [
+                    {
+                        **_content_json(made),
+                        "topic": target_topic(trial, made),
+                        "partition": made.partition,
+                    }
+                    for made in one.after
+                ],
+            }
+            for one in trial.records
+        ],
+    }
+
+
+def target_topic(trial: Trial, made: Content) -> str:
+    """On the target, by the link's policy."""
+    policy, alias = trial.link.policy, trial.link.source.alias
+    return policy.format_remote_topic(alias, made.topic or trial.topic)
+
+
+def _content_json(content: Content) -> dict[str, Any]:
+    return {
+        "timestamp": content.timestamp,
+        "key": _part_json(content.key, content.decoded.get("key")),
+        "value": _part_json(content.value, content.decoded.get("value")),
+        "headers": [[name, _bytes_json(value)] for name, value in content.headers],
+    }
+
+
+def _part_json(data: bytes | None, decoded: Decoded | None) -> Any:
+    if decoded is None:
+        return _bytes_json(data)
+    return {"schema_id": decoded.schema, "json": json.loads(decoded.json)}
+
+
+def _bytes_json(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
