@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Iterator
+import random
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from causeway.model import TopicPartition
+from causeway.spark.columns import whole_schema
+from causeway.spark.options import read_options
+from causeway.spark.reader import StreamReader
+from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.lanes import client
 from tests.harness.spark_session import spark_session
 
 pytestmark = pytest.mark.integration
@@ -161,6 +171,23 @@ def test_records_that_were_deleted_are_a_loss_unless_it_is_said_otherwise(
     assert offsets_of(left) == [(0, n) for n in range(5, 20)]
 
 
+def test_a_time_beyond_sparks_ends_a_query_and_names_the_record_or_is_null(
+    spark: Any, source: KafkaTools, prefix: str
+) -> None:
+    """Nanoseconds, where milliseconds were meant."""
+    topic = prefix + "late"
+    source.create_topic(topic, 1, config=KEPT | {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    times = [BEGIN, BEGIN * 1_000_000, BEGIN + 1]
+    source.produce(topic, [Outgoing(value=b"v", timestamp=at, partition=0) for at in times])
+    with pytest.raises(Exception, match=rf"offset 1 of {topic}-0: its time.*timestampOverflow"):
+        reading(spark, source, topic).load().collect()
+    frame = reading(spark, source, topic, timestampOverflow="null").load()
+    found = frame.orderBy("offset").selectExpr("unix_millis(timestamp) AS at", "offset").collect()
+    assert [(row.at, row.offset) for row in found] == [(BEGIN, 0), (None, 1), (BEGIN + 1, 2)]
+    narrow = reading(spark, source, topic).schema("offset LONG, value BINARY").load()
+    assert narrow.count() == 3
+
+
 def run_once(
     spark: Any, tools: KafkaTools, topic: str, where: Path, **options: object
 ) -> list[Any]:
@@ -199,3 +226,75 @@ def test_a_stream_goes_on_where_it_stood_and_takes_no_more_than_it_may(
     expected = [(p, r.offset) for p, records in source.read(topic).items() for r in records]
     assert offsets_of(found) == sorted(expected)
     assert run_once(spark, source, topic, tmp_path) == []
+
+
+def test_a_limit_of_bytes_is_met_within_a_factor(source: KafkaTools, prefix: str) -> None:
+    """It is told from a sample; what lies in the log is measured here. Partitions differ in how
+    much they have, in the size of their records, which vary, and in their codecs."""
+    topic, limit = prefix + "bytes", 400_000
+    source.create_topic(topic, 3, config=KEPT)
+    sizes = random.Random(7)
+    for partition, (count, most, codec) in enumerate(
+        [(3000, 200, "none"), (3000, 1500, "zstd"), (300, 9000, "none")]
+    ):
+        records = [
+            Outgoing(value=sizes.randbytes(sizes.randrange(most)), partition=partition)
+            for _ in range(count)
+        ]
+        source.produce(topic, records, codec=codec, settings={"batch.size": 20_000})
+    options = {"kafka.bootstrap.servers": source.bootstrap, "subscribe": topic}
+    options |= {"startingOffsets": "earliest", "maxBytesPerTrigger": str(limit)}
+    reader = StreamReader(options, whole_schema(read_options(options, streaming=True)))
+    ends = {topic: {str(p): end for p, end in source.offsets(topic).items()}}
+    bounds = _bytes_up_to(source, topic)
+    at, taken = reader.initialOffset(), []
+    while at != ends:
+        following = reader.latestOffset(at, reader.getDefaultReadLimit())
+        taken.append(
+            sum(
+                bounds[int(p)](end) - bounds[int(p)](at[topic][p])
+                for p, end in following[topic].items()
+            )
+        )
+        at = following
+    reader.stop()
+    print(f"of {limit} bytes: {[round(one / limit, 2) for one in taken]}")
+    assert len(taken) >= 8
+    assert all(0.7 * limit < one < 1.4 * limit for one in taken[:-1])
+    assert taken[-1] < 1.4 * limit
+
+
+def _bytes_up_to(tools: KafkaTools, topic: str) -> dict[int, Callable[[int], float]]:
+    """Of each partition, how many bytes of its log lie before an offset; within a batch by the
+    share of its records."""
+    found: dict[int, Callable[[int], float]] = {}
+    with Cluster(client("A", tools.bootstrap)) as cluster:
+        for partition, end in tools.offsets(topic).items():
+            tp, offsets, sizes = TopicPartition(topic, partition), [0], [0]
+            while offsets[-1] < end:
+                data = cluster.fetch(tp, offsets[-1], 1 << 20, max_wait_ms=100).records
+                for base, length, last in _batches(bytes(data)):
+                    assert base == offsets[-1]
+                    offsets.append(base + last + 1)
+                    sizes.append(sizes[-1] + length)
+            found[partition] = partial(_interpolated, offsets, sizes)
+    return found
+
+
+def _interpolated(offsets: list[int], sizes: list[int], at: int) -> float:
+    after = bisect.bisect_left(offsets, at)
+    if offsets[after] == at:
+        return sizes[after]
+    share = (at - offsets[after - 1]) / (offsets[after] - offsets[after - 1])
+    return sizes[after - 1] + share * (sizes[after] - sizes[after - 1])
+
+
+def _batches(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Of each that is whole: its first offset, its length, and its last offset's delta."""
+    at = 0
+    while at + 27 <= len(data):
+        base, length = struct.unpack_from(">qi", data, at)
+        if at + 12 + length > len(data):
+            return
+        yield base, 12 + length, struct.unpack_from(">i", data, at + 23)[0]
+        at += 12 + length

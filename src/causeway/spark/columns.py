@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.spark.log import Run
 from causeway.spark.options import ReadOptions
@@ -26,6 +26,7 @@ from causeway.wire.records import Record
 # Of one Arrow batch; so much a task holds at a time, besides the fetch answer it came in.
 ROWS = 10_000
 BYTES = 8 * 1024 * 1024
+_LAST = (2**63 - 1) // 1000  # ms: Spark's timestamps are in µs
 
 
 def header_type(keys: str = "string") -> ArrayType:
@@ -76,23 +77,26 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def batches(tp: TopicPartition, runs: Iterable[Run], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of at most ROWS records, and about BYTES unless a record is larger."""
+def batches(
+    tp: TopicPartition, runs: Iterable[Run], schema: pa.Schema, *, late_is_null: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of at most ROWS records, and about BYTES unless a record is larger. A time that
+    Spark cannot express is null with `late_is_null`, else raises CausewayError."""
     waiting: list[Run] = []
     rows = size = 0
     for run in runs:
         if waiting and (rows + len(run.records) > ROWS or size + run.size > BYTES):
-            yield _batch(tp, waiting, schema)
+            yield _batch(tp, waiting, schema, late_is_null)
             waiting, rows, size = [], 0, 0
         for part in _parts(run):
             if len(part.records) == ROWS or part.size > BYTES:
-                yield _batch(tp, [part], schema)
+                yield _batch(tp, [part], schema, late_is_null)
             else:
                 waiting.append(part)
                 rows += len(part.records)
                 size += part.size
     if waiting:
-        yield _batch(tp, waiting, schema)
+        yield _batch(tp, waiting, schema, late_is_null)
 
 
 def _parts(run: Run) -> Iterator[Run]:
@@ -105,14 +109,20 @@ def _parts(run: Run) -> Iterator[Run]:
         yield run._replace(records=part, size=run.size * len(part) // count)
 
 
-def _batch(tp: TopicPartition, runs: Sequence[Run], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(
+    tp: TopicPartition, runs: Sequence[Run], schema: pa.Schema, late_is_null: bool
+) -> pa.RecordBatch:
     records = [record for run in runs for record in run.records]
-    columns = [_column(field, tp, runs, records) for field in schema]
+    columns = [_column(field, tp, runs, records, late_is_null) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _column(
-    field: pa.Field, tp: TopicPartition, runs: Sequence[Run], records: Sequence[Record]
+    field: pa.Field,
+    tp: TopicPartition,
+    runs: Sequence[Run],
+    records: Sequence[Record],
+    late_is_null: bool,
 ) -> pa.Array:
     count = len(records)
     match field.name:
@@ -123,8 +133,7 @@ def _column(
         case "offset":
             return pa.array([r.offset for r in records], field.type)
         case "timestamp":
-            times = [-1000 if r.timestamp is None else r.timestamp * 1000 for r in records]
-            return pa.array(times, pa.int64()).cast(field.type)
+            return _times(tp, records, late_is_null).cast(field.type)
         case "topic":
             return pa.repeat(pa.scalar(tp.topic, field.type), count)
         case "partition":
@@ -134,6 +143,24 @@ def _column(
             return pa.array(kinds, field.type)
         case _:
             return _headers(records, field.type)
+
+
+def _times(tp: TopicPartition, records: Sequence[Record], late_is_null: bool) -> pa.Array:
+    """In µs."""
+    times = [-1 if record.timestamp is None else record.timestamp for record in records]
+    if max(times) <= _LAST and min(times) >= -_LAST:
+        return pa.array([time * 1000 for time in times], pa.int64())
+    if late_is_null:
+        exact = [time * 1000 if abs(time) <= _LAST else None for time in times]
+        return pa.array(exact, pa.int64())
+    late = next(one for one, time in zip(records, times, strict=True) if abs(time) > _LAST)
+    raise CausewayError(
+        "read",
+        f"the record at offset {late.offset} of {tp}",
+        f"its time, {late.timestamp} ms since 1970, is beyond what Spark can express",
+        remedy="set option timestampOverflow to null to have null in its place, or name the columns"
+        " that you need with .schema(…)",
+    )
 
 
 def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:

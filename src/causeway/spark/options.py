@@ -44,6 +44,7 @@ _READ = (
     "maxBytesPerTrigger",
     "minPartitions",
     "isolation.level",
+    "timestampOverflow",
     "headerKeys",
     "pushFilters",
 )
@@ -85,6 +86,7 @@ class ReadOptions:
     max_bytes: int | None
     min_partitions: int | None
     read_committed: bool
+    late_is_null: bool  # a time that Spark cannot express
     push_filters: bool
 
 
@@ -108,6 +110,7 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
         cause = "must be read_committed or read_uncommitted"
         raise ConfigError("use", "option isolation.level", cause)
     default = LATEST if streaming else EARLIEST
+    late = get.choice("timestampOverflow", ("error", "null"), "error")
     strategy = get.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     return ReadOptions(
         topics=tuple(dict.fromkeys(t.strip() for t in subscribe.split(",") if t.strip()))
@@ -125,6 +128,7 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
         max_bytes=get.count("maxBytesPerTrigger"),
         min_partitions=get.count("minPartitions"),
         read_committed=isolation != "read_uncommitted",
+        late_is_null=late == "null",
         push_filters=get.flag("pushFilters", False),
     )
 

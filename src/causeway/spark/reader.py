@@ -75,7 +75,9 @@ class _Reading:
                 read_committed=self._options.read_committed,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
-            yield from columns.batches(part.tp, runs, columns.arrow_schema(self._schema))
+            schema = columns.arrow_schema(self._schema)
+            late_is_null = self._options.late_is_null
+            yield from columns.batches(part.tp, runs, schema, late_is_null=late_is_null)
 
 
 class BatchReader(_Reading, DataSourceReader):  # type: ignore[misc]

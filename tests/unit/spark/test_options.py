@@ -21,6 +21,10 @@ def test_names_have_no_case_and_defaults_are_those_of_sparks_own_source() -> Non
     assert (found.start.all_at, found.end.all_at) == (LATEST, LATEST)
     assert read_options({"subscribe": "a"}, streaming=False).start.all_at == EARLIEST
     assert found.fail_on_data_loss
+    assert not found.late_is_null
+    assert read_options(
+        {"subscribe": "a", "timestampoverflow": "NULL"}, streaming=False
+    ).late_is_null
     assert found.read_committed
 
 
@@ -44,6 +48,7 @@ def test_offsets_and_times_of_each_partition() -> None:
         ({"subscribe": "a", "minPartitions": "0"}, "a number from 1 on"),
         ({"subscribe": "a", "includeHeaders": "yes"}, "true or false"),
         ({"subscribe": "a", "isolation.level": "none"}, "read_committed or"),
+        ({"subscribe": "a", "timestampOverflow": "now"}, "one of error, null"),
         ({"subscribe": "a", "kafka.ssl.truststore.locations": "x"}, "meant to protect"),
     ],
 )
