@@ -14,6 +14,7 @@ from causeway.config.settings import (
     ClientSettings,
     ControlSettings,
     FetchSettings,
+    HttpSettings,
     RunSettings,
     Secret,
 )
@@ -96,7 +97,7 @@ def clear_text(clients: Iterable[ClientSettings]) -> list[str]:
     for client in clients:
         endpoint = client.sasl.oauth.token_endpoint if client.sasl and client.sasl.oauth else ""
         parts = urlsplit(endpoint)
-        if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             found.append(
                 f"the token endpoint of cluster {client.alias} is an http:// address: the client's"
                 " secret and tokens can be read on the way; use https://"
@@ -104,7 +105,8 @@ def clear_text(clients: Iterable[ClientSettings]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches `host`. No other name is asked for."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -148,6 +150,38 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         lane_buffer_bytes=keys.lane_buffer_bytes,
         metrics_port=keys.metrics_port,
         metrics_host=keys.metrics_host,
+        http=_http(own, keys, problems),
+    )
+
+
+def _http(own: Entries, keys: RunKeys, problems: Problems) -> HttpSettings:
+    """What others can reach must be able to tell who asks, and be unreadable on the way."""
+    certificate, key = "causeway.http.tls.certificate", "causeway.http.tls.key"
+    token, client_ca = "causeway.http.token", "causeway.http.tls.client.ca"
+    said = {
+        name
+        for name in (certificate, key, token, client_ca)
+        if name in own and (own[name].missing or own[name].value.strip())
+    }
+    for one, other in ((certificate, key), (key, certificate), (client_ca, certificate)):
+        if one in said and other not in said:
+            problems.add(f"{own[one].place} needs {other} beside it")
+    if keys.http_port >= 0 and not is_loopback(keys.http_host):
+        needs = [certificate, key] if certificate not in said else []
+        if not said & {token, client_ca}:
+            needs.append(f"{token} (or {client_ca})")
+        if needs:
+            problems.add(
+                f"{own['causeway.http.host'].place} is an address that other machines reach:"
+                f" set {' and '.join(needs)}, or leave it out to serve this machine alone"
+            )
+    return HttpSettings(
+        port=None if keys.http_port < 0 else keys.http_port,
+        host=keys.http_host,
+        token=Secret(keys.http_token) if keys.http_token else None,
+        certificate=keys.http_certificate,
+        key=keys.http_key,
+        client_ca=keys.http_client_ca,
     )
 
 

@@ -20,6 +20,7 @@ from causeway.config.values import (
     Side,
     Size,
     Text,
+    Token,
     whole,
     word,
 )
@@ -76,6 +77,38 @@ class RunKeys(Keys):
         "127.0.0.1",
         "Address for that port: only this machine reads there unless you name another one, such as"
         " 0.0.0.0 for all.",
+    )
+    http_port: Annotated[int, whole(0, 65535, (-1,))] = key(
+        "causeway.http.port",
+        8490,
+        "Where a run serves metrics, the REST API and probes. 0: on any free port, which it tells;"
+        " -1: nowhere.",
+    )
+    http_host: Text = key(
+        "causeway.http.host",
+        "127.0.0.1",
+        "Address for that port. Any that other machines reach needs TLS, and a token or clients'"
+        " certificates.",
+    )
+    http_token: Token | None = key(
+        "causeway.http.token",
+        None,
+        "What clients must send as `Authorization: Bearer …`, at least 16 characters, such as"
+        " `${env:VAR}`.",
+    )
+    http_certificate: Text | None = key(
+        "causeway.http.tls.certificate",
+        None,
+        "PEM file of the server's certificate and its chain, for https. It is read again when it"
+        " changes.",
+    )
+    http_key: Text | None = key(
+        "causeway.http.tls.key", None, "PEM file of its private key, without a password."
+    )
+    http_client_ca: Text | None = key(
+        "causeway.http.tls.client.ca",
+        None,
+        "PEM file of certificates: only clients whose own is signed by one of them may connect.",
     )
 
 

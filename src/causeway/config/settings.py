@@ -286,6 +286,20 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """[causeway.http.*] The server in the driver. `port`: 0 for any free one, None for no server.
+    The other three are paths of PEM files, read where the server starts; `client_ca`: who signs
+    the certificates that clients must have."""
+
+    port: int | None = None
+    host: str = "127.0.0.1"
+    token: Secret | None = None
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """[causeway.*]: ours alone. Seconds unless named otherwise."""
 
@@ -298,6 +312,7 @@ class RunSettings:
     lane_buffer_bytes: int = 64 * 1024 * 1024
     metrics_port: int | None = None  # None: metrics are not served
     metrics_host: str = "127.0.0.1"
+    http: HttpSettings = HttpSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

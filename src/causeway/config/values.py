@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_TOKEN_LENGTH = 16  # characters: shorter ones can be guessed
 
 
 def _boolean(value: Any) -> Any:
@@ -55,6 +56,13 @@ def _principal(value: Any) -> Any:
     raise ValueError("a principal such as User:causeway")
 
 
+def _token(value: Any) -> Any:
+    text = str(value).strip()
+    if len(text) >= _TOKEN_LENGTH and text.isascii() and text.isprintable() and " " not in text:
+        return text
+    raise ValueError(f"at least {_TOKEN_LENGTH} ASCII characters without blanks")
+
+
 Bool = Annotated[bool, BeforeValidator(_boolean)]
 Count = Annotated[int, whole(1, INT_MAX)]
 Size = Annotated[int, whole(0, INT_MAX)]
@@ -64,3 +72,4 @@ Replicas = Annotated[int, whole(1, 32767, (-1,))]
 Text = Annotated[str, BeforeValidator(_stripped)]
 Side = Annotated[Literal["source", "target"], BeforeValidator(word)]
 Principal = Annotated[str, BeforeValidator(_principal)]
+Token = Annotated[str, BeforeValidator(_token)]

@@ -41,6 +41,8 @@ TEXTS = {
     "source.cluster.alias": ["eu", "${env:WORD}"],
     "causeway.principal": ["User:me"],
     "causeway.metrics.host": ["0.0.0.0", "${env:WORD}"],
+    "causeway.http.host": ["localhost", "::1"],
+    "causeway.http.token": ["0123456789abcdef", "fedcba9876543210"],
     "sql": ["SELECT 1", "SELECT 'ä: #' -- all\n  FROM records\n", " SELECT\n\tkey", "yes", "\\"],
     "rules": ["drop $.a", "drop $.a\ndrop $.b", "drop $.a\n\n drop $.b"],
     "value.schema": ["id BIGINT, name STRING"],
@@ -85,7 +87,7 @@ def keys(prefix: str, section: Section) -> st.SearchStrategy[dict[str, str]]:
 
 
 # What needs others beside it: tests of their own have these.
-_HARD = re.compile("ssl[.]|sasl|bootstrap|security|read.only|cluster.alias")
+_HARD = re.compile("ssl[.]|[.]tls[.]|sasl|bootstrap|security|read.only|cluster.alias")
 
 
 def transform(prefix: str) -> st.SearchStrategy[dict[str, str]]:
