@@ -139,6 +139,7 @@ class Link:
                 translation_fallbacks=self.control.translator.fallbacks,
                 checkpoints_untimed=self.control.checkpoints_untimed,
                 transforms=transforms,
+                groups=self.control.groups,
             )
 
     def is_settled(self, for_good_s: float) -> bool:

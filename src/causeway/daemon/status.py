@@ -121,6 +121,17 @@ class CheckpointTiming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """A consumer group of the source, as the last round found it. `partitions`: of mirrored topics
+    on which it has committed offsets; `reason`: why it is not followed, or what is left undone."""
+
+    group: str
+    followed: bool
+    partitions: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransformStatus:
     """One transform of a link. `counts` are of this run; `unseen`: rules that protect nothing so
     far, as no record had what they name, since the transform is what it is; `stages`: how many are
@@ -154,6 +165,7 @@ class LinkStatus:
     translation_fallbacks: int = 0  # answers of the translation that were not exact
     checkpoints_untimed: int = 0  # written, and too many to be in `checkpoints`
     transforms: tuple[TransformStatus, ...] = ()  # in the file's order
+    groups: tuple[GroupStatus, ...] = ()  # by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

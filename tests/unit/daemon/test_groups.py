@@ -165,6 +165,32 @@ def test_why_a_group_is_not_committed_is_said_until_it_is_looked_at_again() -> N
     assert between == first
 
 
+def test_every_group_of_the_source_stands_in_the_status_with_the_reason() -> None:
+    source = FakeCluster(billing="Stable", audit="Stable", idle="Empty", other="Stable")
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+    source.committed["audit"] = {SOURCE: Committed(offset=3)}
+    groups = groups_of(
+        source,
+        FakeCluster(billing="Stable"),
+        emit_checkpoints_enabled=False,
+        groups_exclude=compile_patterns("other"),
+    )
+
+    groups.work()
+
+    found = {each.group: each for each in groups.standing}
+    assert list(found) == ["audit", "billing", "idle", "other"]
+    assert (found["audit"].followed, found["audit"].partitions) == (True, 1)
+    assert found["audit"].reason is None
+    assert found["billing"].followed
+    assert "members" in str(found["billing"].reason)
+    assert not found["idle"].followed
+    assert "committed nothing" in str(found["idle"].reason)
+    assert not found["other"].followed
+    groups.forget()
+    assert groups.standing == ()
+
+
 def test_a_group_that_no_pattern_decides_in_time_is_named() -> None:
     """The others that the file leaves out are not."""
     slow = "a" * 248

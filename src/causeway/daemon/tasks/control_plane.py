@@ -21,7 +21,7 @@ from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.status import CheckpointTiming
+from causeway.daemon.status import CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.daemon.tasks.translation import Translator
@@ -111,6 +111,10 @@ class ControlPlane:
 
     def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
         return self._groups.timings()
+
+    @property
+    def groups(self) -> tuple[GroupStatus, ...]:
+        return self._groups.standing
 
     @property
     def checkpoints_untimed(self) -> int:

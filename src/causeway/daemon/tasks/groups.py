@@ -10,10 +10,10 @@ from dataclasses import replace
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
-from causeway.control.groups import Followed, LeftOutGroup, Translated, Why
+from causeway.control.groups import Chosen, Followed, LeftOutGroup, Translated, Why
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.recent import Recent
-from causeway.daemon.status import CheckpointTiming
+from causeway.daemon.status import CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.places import inexact, stands, wanted
 from causeway.daemon.tasks.schedule import Outcome
 from causeway.daemon.tasks.translation import Translator
@@ -60,6 +60,7 @@ class Groups:
         self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
         self.untimed = 0
+        self.standing: tuple[GroupStatus, ...] = ()  # as the last round left them; any thread reads
         self._listing: dict[str, GroupListing] = {}
         self._listed_at: float | None = None
         self._checkpoints_due = self._commits_due = 0.0
@@ -106,6 +107,10 @@ class Groups:
             unfinished |= bool(self._slow or self._commit_failures)
             if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
+        notes = inexact(followed, places)
+        self.standing = _standing(
+            chosen, followed, {**self._commit_failures, **notes, **self._not_committed}
+        )
         if failure is not None:
             raise failure
         return Outcome(
@@ -113,7 +118,7 @@ class Groups:
                 **self._commit_failures,
                 **_reasons(chosen.left_out),
                 **_reasons(followed.left_out),
-                **inexact(followed, places),
+                **notes,
                 **self._not_committed,
             },
             unfinished=unfinished,
@@ -126,6 +131,7 @@ class Groups:
     def forget(self) -> None:
         """Another driver may have written checkpoints since."""
         self._last = None
+        self.standing = ()
 
     def _still_leading(self, operation: str) -> None:
         """A driver that slept amid its work must not write what was true before another led."""
@@ -232,6 +238,25 @@ class Groups:
             }
         self._slow = frozenset(slow)
         return left_out, failed
+
+
+def _standing(
+    chosen: Chosen, followed: Followed, undone: Mapping[str, str]
+) -> tuple[GroupStatus, ...]:
+    """All groups of the source, by name. `undone`: by group, or `group on partition`, why."""
+    found = {
+        each.group: GroupStatus(group=each.group, followed=False, partitions=0, reason=each.reason)
+        for each in (*chosen.left_out, *followed.left_out)
+    }
+    for group, commits in followed.commits.items():
+        found[group] = GroupStatus(
+            group=group, followed=True, partitions=len(commits), reason=undone.get(group)
+        )
+    for item, why in undone.items():
+        group, _, at = item.rpartition(" on ")
+        if group in followed.commits and found[group].reason is None:
+            found[group] = replace(found[group], reason=f"{at}: {why}")
+    return tuple(found[group] for group in sorted(found))
 
 
 def _cut(names: Sequence[str]) -> Iterator[Sequence[str]]:
