@@ -44,6 +44,8 @@ def mm2_file(
         "replication.factor = 1",
         f"spark.master = {spark}",
     ]
+    if not any("causeway.http" in line for line in lines):
+        base.append("causeway.http.port = -1")  # runs side by side would want one port
     if not any("heartbeats" in line for line in lines):
         base += ["emit.heartbeats.enabled = false", "heartbeats.replication.enabled = false"]
     path.write_text("\n".join([*base, *lines]) + "\n")

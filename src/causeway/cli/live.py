@@ -6,8 +6,6 @@ Both are made from the daemon's snapshots, purely; cli/run.py shows them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -15,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.words import count, duration, number, outcomes, size
-from causeway.daemon.status import LinkStatus, PartitionStatus, Role, Snapshot
+from causeway.daemon.status import LinkStatus, Role, Snapshot
+from causeway.daemon.topics import WORST, TopicRow, topic_rows
 from causeway.model import State
 
 _STYLES: Final = {
@@ -28,57 +27,6 @@ _STYLES: Final = {
     State.STOPPED: "bold red",
 }
 _TOLD: Final = (State.STOPPED, State.FAILED, State.PAUSED, State.RUNNING)
-# The worst state of a topic's partitions stands for the topic.
-_WORST: Final = (
-    State.STOPPED,
-    State.FAILED,
-    State.RECOVERING,
-    State.WAITING,
-    State.PAUSED,
-    State.RUNNING,
-    State.DONE,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRow:
-    """One topic's partitions taken together; None where unknown."""
-
-    topic: str
-    partitions: int
-    records: int  # since the start of this run
-    records_per_s: float
-    bytes_per_s: float
-    lag_records: int | None
-    lag_ms: int | None  # of the partition furthest behind
-    state: State
-
-
-def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
-    """The link's partitions, topic by topic, in the order of their names."""
-    rows = []
-    for topic, group in groupby(link.partitions, key=lambda partition: partition.topic):
-        members = list(group)
-        lags = [_lag(partition) for partition in members]
-        ages = [0 if _lag(one) == 0 else one.lag_ms(now_ms) for one in members]
-        rows.append(
-            TopicRow(
-                topic=topic,
-                partitions=len(members),
-                records=sum(partition.records for partition in members),
-                records_per_s=sum(partition.records_per_s for partition in members),
-                bytes_per_s=sum(partition.bytes_per_s for partition in members),
-                lag_records=None if None in lags else sum(lag or 0 for lag in lags),
-                lag_ms=None if None in ages else max(age or 0 for age in ages),
-                state=worst([partition.state for partition in members]),
-            )
-        )
-    return rows
-
-
-def _lag(partition: PartitionStatus) -> int | None:
-    """A bounded run that had nothing to copy never asked for an end: it is behind by nothing."""
-    return 0 if partition.state is State.DONE and partition.lag is None else partition.lag
 
 
 def troubles(link: LinkStatus) -> list[Text]:
@@ -115,11 +63,6 @@ def transforms(link: LinkStatus) -> list[Text]:
             line.append(f"  protects nothing so far: {', '.join(transform.unseen)}", "yellow")
         lines.append(line)
     return lines
-
-
-def worst(states: Sequence[State]) -> State:
-    """The state that a person must see first; WAITING where there is none."""
-    return next((state for state in _WORST if state in states), State.WAITING)
 
 
 def render(snapshot: Snapshot, lines: int) -> RenderableType:
@@ -189,4 +132,4 @@ def _table(topics: Sequence[TopicRow], most: int) -> Table:
 
 
 def _urgency(row: TopicRow) -> tuple[int, int, float]:
-    return (_WORST.index(row.state), -(row.lag_records or 0), -row.records_per_s)
+    return (WORST.index(row.state), -(row.lag_records or 0), -row.records_per_s)

@@ -26,15 +26,26 @@ _log = logging.getLogger("causeway.run")
 
 
 @contextmanager
-def presenter(*, bounded: bool) -> Iterator[Show]:
+def presenter(
+    *, bounded: bool, address: str | None = None, trouble: str | None = None
+) -> Iterator[Show]:
     """What to call several times a second while the block lasts; it looks when it has something to
-    show. Sets logging up to fit."""
+    show. Sets logging up to fit, and tells where the run is served, or what is the trouble."""
     if sys.stdout.isatty():
-        with _terminal(bounded=bounded) as show:
+        with _terminal(bounded=bounded, address=address) as show:
+            _tell(trouble)
             yield show
     else:
         logs.set_up()
+        if address is not None:
+            _log.info("served", extra={"address": address})
+        _tell(trouble)
         yield _Logged() if bounded else _nothing
+
+
+def _tell(trouble: str | None) -> None:
+    if trouble is not None:
+        _log.warning("not served yet", extra={"reason": trouble})
 
 
 def _nothing(_: Look) -> None:
@@ -56,7 +67,7 @@ class _Logged:
 
 
 @contextmanager
-def _terminal(*, bounded: bool) -> Iterator[Show]:
+def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
     from rich.console import Console, Group, RenderableType
     from rich.live import Live
 
@@ -64,6 +75,8 @@ def _terminal(*, bounded: bool) -> Iterator[Show]:
 
     console = Console()
     logs.set_up(logging.WARNING, _Above(console))
+    if address is not None:
+        console.print(f"status, metrics and API: {address}", markup=False, highlight=False)
     bar, task = _bar(console)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +9,7 @@ import typer
 from causeway.cli.common import FileArgument, load, parse_timestamp
 
 if TYPE_CHECKING:
-    from causeway.cli.present import Show
-    from causeway.config.settings import RunSettings, Settings
+    from causeway.config.settings import Settings
     from causeway.daemon.status import Look
 
 
@@ -57,16 +54,20 @@ def run_settings(
     start_from: int | None = None,
     adopt: bool = False,
 ) -> int:
-    """Run the daemon, shown as fits where the output goes: live, or in logs; and to Prometheus."""
+    """Run the daemon, shown as fits where the output goes: live, or in logs; and served."""
     from causeway.cli.present import presenter
     from causeway.daemon.run import run
     from causeway.daemon.spark.java import check_java
+    from causeway.http.server import served
 
     check_java()  # before any cluster is asked, which may take its time
-    with _metrics(settings.run) as measure, presenter(bounded=until_caught_up) as show:
+    with (
+        served(settings) as server,
+        presenter(bounded=until_caught_up, address=server.address, trouble=server.trouble) as show,
+    ):
 
         def on_status(look: Look) -> None:
-            measure(look)
+            server.take(look)
             show(look)
 
         return run(
@@ -76,16 +77,3 @@ def run_settings(
             adopt=adopt,
             on_status=on_status,
         )
-
-
-@contextmanager
-def _metrics(run: RunSettings) -> Iterator[Show]:
-    """What to call with how to look at the daemon, so that it can be scraped while the block
-    lasts."""
-    if run.metrics_port is None:
-        yield lambda _: None
-        return
-    from causeway.metrics.server import served
-
-    with served(run.metrics_host, run.metrics_port) as take:
-        yield take

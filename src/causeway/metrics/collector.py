@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
 from causeway.daemon.status import (
@@ -49,6 +50,14 @@ class SnapshotCollector(Collector):
             for name, tasks in snapshot.other_tasks.items():
                 _add_tasks(page, name, tasks)
         return page.families()
+
+
+def registry_of(collector: SnapshotCollector) -> CollectorRegistry:
+    """All that a scrape shows, figures of this process (`process_*`) among them."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
 
 
 class _Page:

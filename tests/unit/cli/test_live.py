@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from causeway.cli.live import render, topic_rows, worst
+from causeway.cli.live import render
 from causeway.cli.present import share
 from causeway.daemon.status import (
     LinkStatus,
@@ -18,6 +18,7 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
+from causeway.daemon.topics import topic_rows, worst
 from causeway.model import State
 from causeway.relay.messages import Transformed
 

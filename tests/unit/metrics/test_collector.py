@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
-import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from causeway.daemon.status import LinkStatus, Role, Snapshot, Timing
-from causeway.dev.ports import Ports
-from causeway.errors import ConfigError
 from causeway.metrics import catalogue
-from causeway.metrics.collector import SnapshotCollector
+from causeway.metrics.collector import SnapshotCollector, registry_of
 from causeway.metrics.reference import markdown
-from causeway.metrics.server import registry_of, served
 from causeway.model import State
 from tests.unit.metrics.snapshots import LATENCY, full, link, partition
 
@@ -161,42 +154,6 @@ def test_labels_may_hold_anything() -> None:
     )
     found = {dict(labels).get("group") for _, labels in scrape(full(odd))}
     assert 'a "group"\\n\n{x="y"}' in found
-
-
-def test_a_snapshot_is_made_for_each_scrape_while_the_block_lasts() -> None:
-    """And for nobody else: of 100,000 partitions it takes a second."""
-    looks: list[Snapshot] = []
-
-    def look() -> Snapshot:
-        looks.append(replace(full(), lanes_wanted=7))
-        return looks[-1]
-
-    ports = Ports()
-    address = f"http://127.0.0.1:{(port := ports.take())}/metrics"
-    with served("127.0.0.1", port) as take:
-        take(full)
-        take(look)
-        assert not looks
-        with urlopen(address) as answer:
-            page = read(answer.read().decode())
-    ports.release()
-
-    assert len(looks) == 1
-    assert of(page, "causeway_lanes_wanted") == 7
-    assert any(name == "process_resident_memory_bytes" for name, _ in page)
-    with pytest.raises(URLError):
-        urlopen(address)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
-def test_an_address_that_cannot_be_had_is_said_in_one_line(host: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        refused = pytest.raises(ConfigError, match=f"serve metrics at {host}:{port}: ")
-        with refused as caught, served(host, port):
-            pass
-    assert "causeway.metrics.port" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_page_of_metrics_is_up_to_date() -> None:

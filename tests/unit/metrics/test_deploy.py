@@ -15,8 +15,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from causeway.daemon.status import Role
-from causeway.metrics.collector import SnapshotCollector
-from causeway.metrics.server import registry_of
+from causeway.metrics.collector import SnapshotCollector, registry_of
 from causeway.model import State
 from tests.unit.metrics.snapshots import full
 

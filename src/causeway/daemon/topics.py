@@ -1,0 +1,77 @@
+"""A link's partitions, topic by topic, as people look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from causeway.daemon.status import LinkStatus, PartitionStatus
+from causeway.model import State
+
+# The worst state of a topic's partitions stands for the topic.
+WORST: Final = (
+    State.STOPPED,
+    State.FAILED,
+    State.RECOVERING,
+    State.WAITING,
+    State.PAUSED,
+    State.RUNNING,
+    State.DONE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """One topic's partitions taken together; None where unknown. `first`: where they begin among
+    the link's."""
+
+    topic: str
+    target_topic: str
+    transform: str | None
+    first: int
+    partitions: int
+    records: int  # since the start of this run
+    records_per_s: float
+    bytes_per_s: float
+    lag_records: int | None
+    lag_ms: int | None  # of the partition furthest behind
+    state: State
+
+
+def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
+    """In the order of their names."""
+    rows = []
+    first = 0
+    for topic, group in groupby(link.partitions, key=lambda partition: partition.topic):
+        members = list(group)
+        lags = [_lag(partition) for partition in members]
+        ages = [0 if _lag(one) == 0 else one.lag_ms(now_ms) for one in members]
+        rows.append(
+            TopicRow(
+                topic=topic,
+                target_topic=members[0].target_topic,
+                transform=members[0].transform,
+                first=first,
+                partitions=len(members),
+                records=sum(partition.records for partition in members),
+                records_per_s=sum(partition.records_per_s for partition in members),
+                bytes_per_s=sum(partition.bytes_per_s for partition in members),
+                lag_records=None if None in lags else sum(lag or 0 for lag in lags),
+                lag_ms=None if None in ages else max(age or 0 for age in ages),
+                state=worst([partition.state for partition in members]),
+            )
+        )
+        first += len(members)
+    return rows
+
+
+def worst(states: Sequence[State]) -> State:
+    """The state that a person must see first; WAITING where there is none."""
+    return next((state for state in WORST if state in states), State.WAITING)
+
+
+def _lag(partition: PartitionStatus) -> int | None:
+    """A bounded run that had nothing to copy never asked for an end: it is behind by nothing."""
+    return 0 if partition.state is State.DONE and partition.lag is None else partition.lag

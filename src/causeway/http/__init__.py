@@ -1,0 +1,1 @@
+"""One HTTP server in the driver: metrics, the REST API, Connect's paths, probes."""

@@ -1,0 +1,168 @@
+"""The application: all routes, behind the guard."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from causeway.config.settings import HttpSettings, LinkSettings, Secret
+from causeway.http import api, connect, health, shapes
+from causeway.http.answers import refused
+from causeway.http.api_page import api_page
+from causeway.http.guard import Guard
+from causeway.http.history import Memory
+from causeway.http.paced import Paced
+from causeway.http.shaping import VERSION
+from causeway.http.view import View
+from causeway.metrics.collector import SnapshotCollector, registry_of
+
+if TYPE_CHECKING:
+    from causeway.daemon.status import Look
+
+_log = logging.getLogger("causeway.http")
+_FILES: Final = Path(__file__).parent / "page"
+# What tells nothing of the mirror, and must be there before a token can be asked for.
+_OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
+_ABOUT: Final = (
+    "What `causeway run` knows of its mirror. Errors have Kafka Connect's form: `error_code`, the "
+    "HTTP status, and `message`."
+)
+
+
+class NotYetError(Exception):
+    """The run has not said how to look at it."""
+
+
+class Sight:
+    """The run, as far as it can be seen from here. Any thread may `take`."""
+
+    def __init__(self) -> None:
+        self._look: Look | None = None
+        self.heard_at = time.monotonic()
+        self._collector = SnapshotCollector()
+        self._registry = registry_of(self._collector)
+        self.views = Paced(self._view, name="looks")
+        # Who scrapes comes once a minute, and wants to know how things are by then.
+        self.metrics = Paced(lambda: generate_latest(self._registry), name="metrics", patience_s=0)
+
+    def take(self, look: Look) -> None:
+        self.heard_at = time.monotonic()
+        self._look = look
+        self._collector.take(look)
+
+    def _view(self) -> View:
+        if self._look is None:
+            raise NotYetError
+        return View(self._look())
+
+    def close(self) -> None:
+        self.views.close()
+        self.metrics.close()
+
+
+def metrics_app(sight: Sight) -> FastAPI:
+    """/metrics and nothing else, to whoever asks: of `causeway.metrics.port`."""
+    app = _bare()
+    _add_metrics(app, sight)
+    return app
+
+
+def main_app(
+    sight: Sight, memory: Memory, links: Sequence[LinkSettings], http: HttpSettings, worker: str
+) -> Guard:
+    """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
+    app = _bare()
+    app.include_router(api.router(sight.views, memory, links))
+    app.include_router(health.router(sight.views, lambda: sight.heard_at))
+    _add_metrics(app, sight)
+    app.include_router(connect.router(sight.views, links, worker))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return JSONResponse(_described(app))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(api_page(_described(app)))
+
+    @app.get("/", include_in_schema=False)
+    async def root(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("/docs")
+        return JSONResponse(connect.server_info())
+
+    app.mount("/page", StaticFiles(directory=_FILES))
+    return guarded(app, http.host, tls=http.certificate is not None, token=http.token)
+
+
+def guarded(app: FastAPI, host: str, *, tls: bool, token: Secret | None) -> Guard:
+    return Guard(app, host=host, tls=tls, token=token, open_paths=_OPEN)
+
+
+def _bare() -> FastAPI:
+    app = FastAPI(
+        title="Causeway",
+        version=VERSION,
+        description=_ABOUT,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"4XX": {"model": shapes.Error, "description": "Why not."}},
+    )
+    app.add_exception_handler(HTTPException, _told)
+    app.add_exception_handler(RequestValidationError, _misspelt)
+    app.add_exception_handler(NotYetError, _too_early)
+    app.add_exception_handler(Exception, _surprised)
+    return app
+
+
+def _add_metrics(app: FastAPI, sight: Sight) -> None:
+    @app.get("/metrics", tags=["probes"], response_class=Response)
+    async def metrics() -> Response:
+        """For Prometheus; see the page of metrics."""
+        return Response(await sight.metrics.newest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """Refused parameters are answered as all else that is refused, not in FastAPI's form."""
+    described = app.openapi()
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        described.get("components", {}).get("schemas", {}).pop(name, None)
+    return described
+
+
+def _told(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = error.detail
+    if error.status_code in (404, 405) and message in ("Not Found", "Method Not Allowed"):
+        message = f"HTTP {error.status_code} {message}"
+    return refused(error.status_code, message)
+
+
+def _misspelt(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [f"{each['loc'][1]}: {each['msg']}" for each in error.errors()]
+    return refused(400, "; ".join(found))
+
+
+def _too_early(_: Request, __: Exception) -> Response:
+    return refused(503, "the run has just begun: its clusters have not answered yet")
+
+
+def _surprised(_: Request, error: Exception) -> Response:
+    _log.error("internal error", exc_info=error)
+    return refused(500, f"internal error: {type(error).__name__}")

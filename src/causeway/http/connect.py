@@ -1,0 +1,245 @@
+"""Kafka Connect's paths, for scripts made for MirrorMaker 2: each link is three connectors, called
+as Strimzi calls them.
+
+    A->B.MirrorSourceConnector        a task for each lane
+    A->B.MirrorCheckpointConnector    the task `groups`
+    A->B.MirrorHeartbeatConnector     the task `heartbeats`
+
+Forms and states are Connect's. What would change a connector is refused in its form of errors: a
+link is what the file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import JSONResponse, Response
+
+from causeway.config.settings import LinkSettings
+from causeway.daemon.status import LinkStatus, Role
+from causeway.http.connect_config import CLASSES, config_of
+from causeway.http.paced import Paced
+from causeway.http.shaping import VERSION
+from causeway.http.view import View
+from causeway.naming import HEARTBEATS
+from causeway.relay.progress import TaskRecord
+
+SOURCE, CHECKPOINT, HEARTBEAT = CLASSES
+_STATES: Final = {
+    Role.STARTING: "UNASSIGNED",
+    Role.STANDBY: "UNASSIGNED",
+    Role.LEADING: "RUNNING",
+    Role.FAILED: "FAILED",
+    Role.ENDED: "STOPPED",
+}
+_BY_FILE: Final = (
+    "connectors are the flows of the file that this run was given: change the file and start the "
+    "run anew"
+)
+# Everything else that Connect has under these paths.
+_REFUSED: Final = (
+    ("/connectors", ("POST",)),
+    ("/connectors/{name}", ("DELETE",)),
+    ("/connectors/{name}/config", ("PUT", "PATCH")),
+    ("/connectors/{name}/offsets", ("PATCH", "DELETE")),
+    ("/connectors/{name}/topics/reset", ("PUT",)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """One of a link's. `settings` as the file has them; `worker`: this process, host and port."""
+
+    name: str
+    kind: str  # the last part of its class
+    link: LinkStatus
+    settings: LinkSettings
+    worker: str
+    lanes: int
+
+    @property
+    def state(self) -> str:
+        return _STATES[self.link.role]
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Each with id, state and worker, and the trace where it failed."""
+        if self.link.role is not Role.LEADING:
+            return []
+        if self.kind == SOURCE:
+            return [
+                {"id": number, "state": "RUNNING", "worker_id": self.worker}
+                for number in range(self.lanes)
+            ]
+        record = self._record()
+        if record is None:
+            return []
+        found = {"id": 0, "state": "RUNNING", "worker_id": self.worker}
+        if record.reason is not None:
+            found |= {"state": "FAILED", "trace": record.reason}
+        return [found]
+
+    def _record(self) -> TaskRecord | None:
+        name = "groups" if self.kind == CHECKPOINT else "heartbeats"
+        return next((task for task in self.link.tasks if task.name == name), None)
+
+    def info(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "config": self.config(),
+            "tasks": [{"connector": self.name, "task": task["id"]} for task in self.tasks()],
+            "type": "source",
+        }
+
+    def config(self) -> dict[str, str]:
+        return config_of(self.settings, self.kind, self.name)
+
+    def status(self) -> dict[str, Any]:
+        own = {"state": self.state, "worker_id": self.worker}
+        if self.link.role is Role.FAILED:
+            own["trace"] = self.link.reason or ""
+        return {"name": self.name, "connector": own, "tasks": self.tasks(), "type": "source"}
+
+    def topics(self) -> list[str]:
+        """What it writes to, on the target."""
+        if self.kind == SOURCE:
+            return sorted({each.target_topic for each in self.link.partitions})
+        if self.kind == CHECKPOINT:
+            return [self.settings.checkpoints_topic]
+        return [HEARTBEATS]
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """As MirrorMaker 2 keeps them: the last source offset that is copied."""
+        if self.kind != SOURCE:
+            return []
+        return [
+            {
+                "partition": {
+                    "cluster": self.link.source,
+                    "partition": each.partition,
+                    "topic": each.topic,
+                },
+                "offset": {"offset": each.position - 1},
+            }
+            for each in self.link.partitions
+            if each.position > 0
+        ]
+
+
+def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mapping[str, Connector]:
+    """By name."""
+    found = {}
+    for settings in links:
+        if settings.name not in view.links:
+            continue
+        status = view.links[settings.name].status
+        for kind in CLASSES:
+            name = f"{settings.name}.{kind}"
+            found[name] = Connector(
+                name=name,
+                kind=kind,
+                link=status,
+                settings=settings,
+                worker=worker,
+                lanes=len(view.snapshot.lanes),
+            )
+    return found
+
+
+def router(views: Paced[View], links: Sequence[LinkSettings], worker: str) -> APIRouter:
+    connect = APIRouter(tags=["Kafka Connect"])
+
+    async def every() -> Mapping[str, Connector]:
+        return connectors(await views.newest(), links, worker)
+
+    async def named(name: str) -> Connector:
+        found = (await every()).get(name)
+        if found is None:
+            raise HTTPException(404, f"Connector {name} not found")
+        return found
+
+    @connect.get("/connectors")
+    async def all_connectors(
+        expand: Annotated[list[str] | None, Query(description="`status`, `info` or both.")] = None,
+    ) -> Response:
+        """Names, or with `expand` what they are."""
+        found = await every()
+        if not expand:
+            return JSONResponse(list(found))
+        return JSONResponse(
+            {
+                name: {
+                    **({"status": each.status()} if "status" in expand else {}),
+                    **({"info": each.info()} if "info" in expand else {}),
+                }
+                for name, each in found.items()
+            }
+        )
+
+    @connect.get("/connectors/{name}")
+    async def connector(name: str) -> Response:
+        """Config and tasks."""
+        return JSONResponse((await named(name)).info())
+
+    @connect.get("/connectors/{name}/config")
+    async def config(name: str) -> Response:
+        """What the file says of it, under MirrorMaker 2's keys, without logins."""
+        return JSONResponse((await named(name)).config())
+
+    @connect.get("/connectors/{name}/status")
+    async def status(name: str) -> Response:
+        """States of it and its tasks."""
+        return JSONResponse((await named(name)).status())
+
+    @connect.get("/connectors/{name}/tasks")
+    async def tasks(name: str) -> Response:
+        """Its tasks; all have its config."""
+        each = await named(name)
+        return JSONResponse(
+            [
+                {"id": {"connector": name, "task": task["id"]}, "config": each.config()}
+                for task in each.tasks()
+            ]
+        )
+
+    @connect.get("/connectors/{name}/tasks/{task}/status")
+    async def task_status(name: str, task: int) -> Response:
+        """One task's state."""
+        found = next((t for t in (await named(name)).tasks() if t["id"] == task), None)
+        if found is None:
+            raise HTTPException(404, f"No status found for task {name}-{task}")
+        return JSONResponse(found)
+
+    @connect.get("/connectors/{name}/topics")
+    async def topics(name: str) -> Response:
+        """Topics that it writes to, on the target."""
+        return JSONResponse({name: {"topics": (await named(name)).topics()}})
+
+    @connect.get("/connectors/{name}/offsets")
+    async def offsets(name: str) -> Response:
+        """The last source offset copied of each partition, as MirrorMaker 2 keeps them."""
+        return JSONResponse({"offsets": (await named(name)).offsets()})
+
+    @connect.get("/connector-plugins")
+    async def plugins() -> Response:
+        """The classes that there are."""
+        package = "org.apache.kafka.connect.mirror."
+        return JSONResponse(
+            [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
+        )
+
+    async def by_file(name: str = "") -> Response:
+        if name:
+            await named(name)
+        raise HTTPException(405, _BY_FILE)
+
+    for path, methods in _REFUSED:
+        connect.add_api_route(path, by_file, methods=list(methods), include_in_schema=False)
+    return connect
+
+
+def server_info() -> dict[str, Any]:
+    """What `GET /` answers to who wants no page."""
+    return {"version": VERSION, "commit": "causeway", "kafka_cluster_id": ""}

@@ -1,0 +1,158 @@
+"""Who may call: decided before any route is looked for.
+
+    Host     on this machine without TLS: only names of this machine, or a page of somebody else's
+             could have its own name lead here and read (DNS rebinding). With TLS, the browser has
+             compared the name with our certificate.
+    token    where one is set, for all but probes and the page's own files
+    changes  anything but GET, HEAD and OPTIONS: never for another site's page, and in JSON, which
+             no form can send
+
+Every refused call is logged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import Headers
+
+from causeway.config.build import is_loopback
+from causeway.config.settings import Secret
+from causeway.http.answers import refused
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_log = logging.getLogger("causeway.http")
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_MOST_BYTES: Final = 64 * 1024  # of a body
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        b" connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none';"
+        b" frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    status: int
+    reason: str
+
+
+class Guard:
+    """An ASGI application around another. `open_paths`: what needs no token; those that end in a
+    slash with all below."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        tls: bool,
+        token: Secret | None,
+        open_paths: tuple[str, ...] = (),
+    ) -> None:
+        self._app = app
+        self._host = host.casefold()
+        self._tls = tls
+        self._token = None if token is None else _digest(token.reveal())
+        self._open = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # there is nothing else here
+        refusal = self._refusal(scope, Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, _bounded(receive), _with_headers(send))
+            return
+        client = scope.get("client")
+        extra = {
+            "client": client[0] if client else "?",
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": refusal.status,
+            "reason": refusal.reason,
+        }
+        _log.warning("call refused", extra=extra)
+        await refused(refusal.status, refusal.reason)(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        if not self._tls and not self._is_ours(headers.get("host", "")):
+            return _Refusal(403, "this server is not called so: use its address as it is told")
+        if self._token is not None and not self._is_open(scope["path"]):
+            kind, _, given = headers.get("authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given), self._token):
+                return _Refusal(401, "send the token: Authorization: Bearer ...")
+        return None if scope["method"] in _READING else self._change(scope, headers)
+
+    def _change(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        origin = headers.get("origin")
+        own = f"{scope['scheme']}://{headers.get('host', '')}"
+        if origin is not None and origin.casefold() != own.casefold():
+            return _Refusal(403, "another site's page may not change anything here")
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return _Refusal(403, "another site's page may not change anything here")
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > _MOST_BYTES:
+            return _Refusal(413, f"a body has {_MOST_BYTES} bytes at the most")
+        has_body = length not in ("", "0") or "transfer-encoding" in headers
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # Connect's own clients send nothing at all with a PUT or POST that says all by its path.
+        if (has_body or kind) and kind != "application/json":
+            return _Refusal(415, "a body must be application/json")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        name = name.casefold().removesuffix(".")
+        return bool(name) and (name == self._host or is_loopback(name))
+
+    def _is_open(self, path: str) -> bool:
+        return any(
+            path.startswith(each) if each.endswith("/") and each != "/" else path == each
+            for each in self._open
+        )
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length, so that comparing tells nothing of the token's."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+
+def _with_headers(send: Send) -> Send:
+    async def told(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name, value) for name, value in _HEADERS if name not in said]
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return told
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Bodies whose length nobody says in advance end where they are too long."""
+    seen = 0
+
+    async def heard() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > _MOST_BYTES:
+            return {"type": "http.disconnect"}
+        return message
+
+    return heard

@@ -1,0 +1,52 @@
+"""Probes: whether the driver lives, and whether it does what it is there for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from causeway.daemon.status import Role, Snapshot
+from causeway.http.paced import Paced
+from causeway.http.view import View
+
+# The driver says how to look twice a second, but not while it drains, 60 s at the most.
+_SILENT_S: Final = 120.0
+
+
+def router(views: Paced[View], heard_at: Callable[[], float]) -> APIRouter:
+    """`heard_at`: when the driver last gave a sign (monotonic)."""
+    health = APIRouter(tags=["probes"])
+
+    @health.get("/healthz")
+    async def healthz() -> Response:
+        """200 while the driver lives; 503 where its main thread has been silent for 2 minutes."""
+        silent_s = time.monotonic() - heard_at()
+        if silent_s > _SILENT_S:
+            return JSONResponse({"status": "hanging", "silent_s": round(silent_s)}, 503)
+        return JSONResponse({"status": "ok"})
+
+    @health.get("/readyz")
+    async def readyz() -> Response:
+        """200 where each link is led by this process or another one; 503 with the reason else."""
+        reason = _not_ready((await views.newest()).snapshot)
+        if reason is not None:
+            return JSONResponse({"status": "not ready", "reason": reason}, 503)
+        return JSONResponse({"status": "ready"})
+
+    return health
+
+
+def _not_ready(snapshot: Snapshot) -> str | None:
+    if snapshot.draining:
+        return "it is coming to its end"
+    for link in snapshot.links:
+        if link.role is Role.LEADING and not link.planned:
+            return f"{link.name} looks for its topics"
+        if link.role not in (Role.LEADING, Role.STANDBY):
+            return f"{link.name} is {link.role}"
+    leads = any(link.role is Role.LEADING and link.partitions for link in snapshot.links)
+    return "no lane is connected" if leads and not snapshot.lanes else None

@@ -1,0 +1,220 @@
+"""The server: a thread of its own in the driver, with an event loop of its own. It reads snapshots,
+and holds up no lane and no link; what goes wrong in it is its own affair.
+
+The web framework is imported in that thread, beside the start of Spark, and only where something
+is to be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from causeway.config.settings import Settings
+from causeway.errors import ConfigError
+from causeway.http.tls import Certificate
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from causeway.daemon.status import Look
+
+_log = logging.getLogger("causeway.http")
+_TICK_S: Final = 0.1
+_AGAIN_S: Final = 5.0  # an address that another process has
+_FRESH_S: Final = 60.0  # certificates are looked at so often
+_END_S: Final = 5.0
+_CONNECTIONS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """`take`: to be called with how to look at the run. `address`: where it is served, None where
+    it is not; `trouble`: why not (yet)."""
+
+    take: Callable[[Look], None]
+    address: str | None = None
+    trouble: str | None = None
+
+
+@contextmanager
+def served(settings: Settings) -> Iterator[Serving]:
+    """Serves what [causeway.http.*] and [causeway.metrics.*] say while the block lasts.
+
+    A port of [causeway.http.*] that another process has is tried again and again. Raises
+    ConfigError for an address or certificate that cannot be used, or metrics' port if it is taken.
+    """
+    run = settings.run
+    if run.http.port is None and run.metrics_port is None:
+        yield Serving(take=lambda _: None)
+        return
+    thread = _Thread(settings)
+    thread.start()
+    try:
+        yield Serving(take=thread.take, address=thread.address, trouble=thread.trouble)
+    finally:
+        thread.stop()
+
+
+class _Thread:
+    def __init__(self, settings: Settings) -> None:
+        run = settings.run
+        self._settings = settings
+        self._http = run.http
+        self._certificate = Certificate(run.http) if run.http.certificate else None
+        self._metrics: socket.socket | None = None
+        self._main: socket.socket | None = None
+        self.trouble: str | None = None
+        if run.metrics_port is not None:
+            self._metrics = _listen(run.metrics_host, run.metrics_port, "metrics")
+        if run.http.port is not None:
+            self._main = self._try_to_listen()
+        self._look: Look | None = None
+        self._take: Callable[[Look], None] = self._remember
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def address(self) -> str | None:
+        """As people open it."""
+        if self._main is None:
+            return None
+        host, port = self._main.getsockname()[:2]
+        if ipaddress.ip_address(host).is_unspecified:
+            host = socket.gethostname()
+        scheme = "https" if self._certificate else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(_END_S)
+        for each in (self._main, self._metrics):
+            if each is not None:
+                each.close()
+
+    def take(self, look: Look) -> None:
+        self._take(look)
+
+    def _remember(self, look: Look) -> None:
+        self._look = look
+
+    def _try_to_listen(self) -> socket.socket | None:
+        """None where another process has the address."""
+        assert self._http.port is not None
+        try:
+            return _listen(self._http.host, self._http.port, "http")
+        except _TakenError as taken:
+            self.trouble = str(taken)
+            return None
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            _log.error("the server of metrics and status has ended", exc_info=error)
+
+    async def _serve(self) -> None:
+        from causeway.http.app import Sight, main_app, metrics_app
+        from causeway.http.history import Memory
+
+        sight, memory = Sight(), Memory()
+        self._take = sight.take
+        if self._look is not None:
+            sight.take(self._look)
+        helpers: list[asyncio.Task[None]] = []
+        servers: list[tuple[Server, asyncio.Task[None]]] = []
+
+        def begin(app: Any, sock: socket.socket, **more: Any) -> None:
+            server = _server(app, **more)
+            servers.append((server, asyncio.create_task(server.serve(sockets=[sock]))))
+
+        if self._metrics is not None:
+            begin(metrics_app(sight), self._metrics)
+        if self._http.port is not None:
+            helpers.append(asyncio.create_task(memory.keep(sight.views)))
+            if self._certificate is not None:
+                helpers.append(asyncio.create_task(self._renew(self._certificate)))
+            await self._await_address()
+            if self._main is not None:
+                worker = self.address.partition("://")[2] if self.address else ""
+                app = main_app(sight, memory, self._settings.links, self._http, worker)
+                begin(app, self._main, certificate=self._certificate)
+        while not self._stopping.is_set():
+            await asyncio.sleep(_TICK_S)
+        for server, _ in servers:
+            server.should_exit = True
+        for task in helpers:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in servers), *helpers, return_exceptions=True)
+        sight.close()
+
+    async def _await_address(self) -> None:
+        """Until it is ours, or the run ends."""
+        waited_s = 0.0
+        while self._main is None and not self._stopping.is_set():
+            await asyncio.sleep(_TICK_S)
+            waited_s += _TICK_S
+            if waited_s >= _AGAIN_S:
+                waited_s = 0.0
+                self._main = self._try_to_listen()
+                if self._main is not None:
+                    _log.info("served", extra={"address": self.address})
+
+    async def _renew(self, certificate: Certificate) -> None:
+        while True:
+            await asyncio.sleep(_FRESH_S)
+            certificate.renew()
+
+
+def _server(app: Any, certificate: Certificate | None = None) -> Server:
+    from uvicorn import Config, Server
+
+    context: Callable[..., ssl.SSLContext] | None = None
+    if certificate is not None:
+        ready = certificate.context
+        context = lambda *_: ready  # noqa: E731
+    config = Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+        ssl_context_factory=context,
+    )
+    return Server(config)
+
+
+class _TakenError(ConfigError):
+    """Another process listens there."""
+
+
+def _listen(host: str, port: int, what: str) -> socket.socket:
+    """Raises ConfigError; a _TakenError where it may be had later."""
+    remedy = f"choose another causeway.{what}.port or causeway.{what}.host"
+    where = f"at {host}:{port}"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
+    except OSError as error:
+        kind = _TakenError if error.errno == errno.EADDRINUSE else ConfigError
+        cause = error.strerror or str(error)
+        raise kind(f"serve {what}", where, cause, remedy=remedy) from error

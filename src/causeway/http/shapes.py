@@ -1,0 +1,178 @@
+"""What /api/v1 answers, in JSON. Offsets are the source's, times ms or ms since 1970; null is what
+is not known (yet)."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Item = TypeVar("Item")
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Error(Shape):
+    """As Connect tells of errors."""
+
+    error_code: int = Field(description="The HTTP status.")
+    message: str
+
+
+class Page(Shape, Generic[Item]):
+    """`items` from `offset` on, of `total` that fit the question."""
+
+    items: list[Item]
+    total: int
+    offset: int
+    limit: int
+    taken_at_ms: int = Field(description="When the run was looked at.")
+
+
+class Cluster(Shape):
+    alias: str
+    bootstrap: list[str]
+    security_protocol: str
+    source_of: list[str] = Field(description="Links that read from it.")
+    target_of: list[str] = Field(description="Links that write to it.")
+
+
+class Link(Shape):
+    """Counts are of this run; lag and rates of all partitions together."""
+
+    link: str
+    source: str
+    target: str
+    role: str = Field(description="starting, standby, leading, failed or ended.")
+    reason: str | None = Field(description="On standby: who leads; failed: why.")
+    planned: bool = Field(description="Its topics have been looked up.")
+    topics: int
+    partitions: int
+    states: dict[str, int] = Field(description="How many partitions are in each state.")
+    lag_records: int | None
+    lag_ms: int | None = Field(description="Of the partition furthest behind.")
+    records: int
+    records_per_s: float
+    bytes_per_s: float
+    problems: int = Field(description="What keeps topics from being mirrored; see problems.")
+    tasks_failing: int
+    groups: int = Field(description="Consumer groups that are followed.")
+
+
+class Overview(Shape):
+    version: str
+    started_at_ms: int
+    taken_at_ms: int
+    bounded: bool = Field(description="It ends by itself once it has caught up.")
+    draining: bool = Field(description="It is coming to its end.")
+    lanes: int = Field(description="Lanes that are connected.")
+    lanes_wanted: int
+    lane_trouble: str | None
+    links: list[Link]
+
+
+class Topic(Shape):
+    link: str
+    topic: str
+    target_topic: str
+    transform: str | None
+    state: str = Field(description="The worst of its partitions'.")
+    partitions: int
+    lag_records: int | None
+    lag_ms: int | None = Field(description="Of the partition furthest behind.")
+    records: int
+    records_per_s: float
+    bytes_per_s: float
+
+
+class Partition(Shape):
+    link: str
+    topic: str
+    partition: int
+    target_topic: str
+    transform: str | None
+    state: str
+    reason: str | None
+    lane: int | None
+    source_end: int | None
+    high_watermark: int | None
+    mirrored_to: int | None = Field(description="The first offset that is not mirrored yet.")
+    lag_records: int | None
+    lag_bytes: int | None = Field(description="An estimate.")
+    lag_ms: int | None = Field(description="Age of the newest record mirrored; 0: caught up.")
+    held_records: int | None = Field(description="Behind an open transaction; no lag counts them.")
+    held_ms: int
+    newest_record_ms: int | None = Field(description="Time of the newest record mirrored.")
+    records: int
+    bytes: int
+    records_per_s: float
+    bytes_per_s: float
+    recoveries: int
+    failures: int
+
+
+class Group(Shape):
+    link: str
+    group: str
+    followed: bool
+    partitions: int = Field(description="Of mirrored topics, with committed offsets.")
+    reason: str | None = Field(description="Why it is not followed, or what is left undone.")
+
+
+class Lane(Shape):
+    lane: int
+    host: str
+    pid: int
+    partitions: int
+    bytes_per_s: float
+    rss_bytes: int
+    cpu_s: float
+
+
+class Task(Shape):
+    """A part of the control plane. Of a link that this process leads, or of heartbeats."""
+
+    link: str
+    task: str
+    reason: str | None = Field(description="Why its last run failed; null: it did not.")
+    items: dict[str, str] = Field(description="What could not be done, and why.")
+    done_at_ms: int | None = Field(description="When it last ended well.")
+
+
+class Transform(Shape):
+    link: str
+    transform: str
+    partitions: int
+    stages: int
+    records_in: int
+    records_out: int
+    dropped: int
+    refused: int
+    unseen: list[str] = Field(description="Rules that protect nothing so far.")
+    troubles: list[str]
+
+
+class Problem(Shape):
+    """What keeps a topic from being mirrored as it should be; an empty topic: the whole link."""
+
+    link: str
+    topic: str
+    reason: str
+
+
+class Series(Shape):
+    """One link's figures, a point each `interval_ms` or more."""
+
+    link: str
+    at_ms: list[int]
+    records_per_s: list[float]
+    bytes_per_s: list[float]
+    lag_records: list[int | None]
+    lag_ms: list[int | None]
+
+
+class History(Shape):
+    interval_ms: int
+    series: list[Series]

@@ -1,0 +1,67 @@
+"""The application over a made-up run, as a client sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from causeway.config.settings import (
+    ClientSettings,
+    HttpSettings,
+    LinkSettings,
+    SaslSettings,
+    Secret,
+)
+from causeway.daemon.status import Look
+from causeway.filters import compile_patterns
+from causeway.http.app import Sight, main_app
+from causeway.http.history import Memory
+from causeway.naming import ReplicationPolicy
+from tests.unit.metrics.snapshots import full
+
+PASSWORD = "s3cr3t-of-a-login"
+TOKEN = "0123456789abcdef"
+
+
+def settings(source: str = "A", target: str = "B") -> LinkSettings:
+    a = ClientSettings(
+        alias=source,
+        bootstrap=(("a.example", 9092), ("a2.example", 9092)),
+        protocol="SASL_SSL",
+        sasl=SaslSettings(mechanism="PLAIN", username="me", password=Secret(PASSWORD)),
+    )
+    b = ClientSettings(alias=target, bootstrap=(("b.example", 9092),))
+    return LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias=source),
+        topics=compile_patterns("orders.*, payments"),
+        topics_exclude=compile_patterns("__.*"),
+        config_properties_exclude=(),
+    )
+
+
+@contextmanager
+def client(
+    look: Look | None = full,
+    *links: LinkSettings,
+    token: str | None = None,
+    memory: Memory | None = None,
+    **more: Any,
+) -> Iterator[TestClient]:
+    """`look` None: the run has not said how to look at it."""
+    sight = Sight()
+    if look is not None:
+        sight.take(look)
+    http = HttpSettings(port=0, token=None if token is None else Secret(token))
+    app = main_app(sight, memory or Memory(), links or (settings(),), http, "127.0.0.1:8490")
+    more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
+    try:
+        yield TestClient(app, follow_redirects=False, **more)
+    finally:
+        sight.close()

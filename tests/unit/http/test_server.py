@@ -1,0 +1,273 @@
+"""The server itself: sockets, TLS, and what it is where an address cannot be had."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
+from causeway.daemon.status import Snapshot
+from causeway.dev.certificates import Certificates, create_certificates
+from causeway.dev.ports import Ports
+from causeway.errors import ConfigError
+from causeway.http import server
+from causeway.http.server import Serving, served
+from causeway.http.tls import Certificate
+from tests.harness.waiting import await_until
+from tests.unit.http.served import TOKEN, settings
+from tests.unit.metrics.snapshots import full
+
+ANY = HttpSettings(port=0)
+
+
+def running(http: HttpSettings = ANY, **run: Any) -> Settings:
+    return Settings(links=(settings(),), run=RunSettings(http=http, **run), spark={})
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    ports = Ports()
+    yield ports.take()
+    ports.release()
+
+
+def get(address: str, **more: Any) -> Any:
+    with urlopen(address, timeout=30, **more) as answer:
+        text = answer.read().decode()
+        return json.loads(text) if "json" in answer.headers["content-type"] else text
+
+
+def address_of(serving: Serving) -> str:
+    assert serving.trouble is None
+    assert serving.address is not None
+    return serving.address
+
+
+def test_it_serves_while_the_block_lasts() -> None:
+    with served(running()) as serving:
+        address = address_of(serving)
+        assert address.startswith("http://127.0.0.1:")
+        serving.take(full)
+        assert get(f"{address}/api/v1/links")["items"][0]["link"] == "A->B"
+        assert get(f"{address}/connectors")[0] == "A->B.MirrorSourceConnector"
+        worker = get(f"{address}/connectors/A->B.MirrorSourceConnector/status")["connector"]
+        assert worker["worker_id"] == address.removeprefix("http://")
+    with pytest.raises(URLError):
+        get(f"{address}/healthz")
+    assert not [each for each in threading.enumerate() if each.name == "http"]
+
+
+def test_it_ends_at_once_though_connections_are_open() -> None:
+    with served(running()) as serving:
+        host, _, number = address_of(serving).removeprefix("http://").partition(":")
+        get(f"{serving.address}/healthz")
+        idle = socket.create_connection((host, int(number)))
+    assert idle.recv(1) == b""
+
+
+def test_nothing_is_loaded_or_opened_where_nothing_is_served() -> None:
+    """And the command line knows nothing of the framework before."""
+    code = (
+        "import sys, causeway.cli.run, causeway.http.server as s\n"
+        "from causeway.config.settings import RunSettings, Settings\n"
+        "with s.served(Settings(links=(), run=RunSettings(), spark={})) as serving:\n"
+        "    assert serving.address is None\n"
+        "found = {'fastapi', 'uvicorn', 'starlette', 'prometheus_client'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
+    """And for nobody else: of 100,000 partitions it takes a second. The port answers whoever asks,
+    and has nothing but metrics."""
+    looks: list[Snapshot] = []
+
+    def look() -> Snapshot:
+        looks.append(replace(full(), lanes_wanted=7))
+        return looks[-1]
+
+    http = HttpSettings(port=None)
+    with served(running(http, metrics_port=port)) as serving:
+        serving.take(full)
+        serving.take(look)
+        assert not looks
+        page = get(f"http://127.0.0.1:{port}/metrics")
+        found = {s.name: s.value for f in text_string_to_metric_families(page) for s in f.samples}
+        with pytest.raises(URLError, match="404"):
+            get(f"http://127.0.0.1:{port}/api/v1/links")
+        name = Request(f"http://127.0.0.1:{port}/metrics", headers={"host": "mirror.example"})
+        with urlopen(name, timeout=30) as answer:
+            assert answer.status == 200
+    assert len(looks) in (1, 2)
+    assert found["causeway_lanes_wanted"] == 7
+    assert found["process_resident_memory_bytes"] > 0
+    with pytest.raises(URLError):
+        get(f"http://127.0.0.1:{port}/metrics")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_an_address_of_metrics_that_cannot_be_had_is_said_in_one_line(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = pytest.raises(ConfigError, match=f"serve metrics at {host}:{port}: ")
+        with refused as caught, served(running(metrics_host=host, metrics_port=port)):
+            pass
+    assert "causeway.metrics.port" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_address_that_is_not_ours_is_refused() -> None:
+    http = HttpSettings(port=0, host="192.0.2.1")
+    with pytest.raises(ConfigError, match=r"serve http at 192\.0\.2\.1:0: "), served(running(http)):
+        pass
+
+
+def test_a_port_that_is_taken_is_told_of_and_had_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run goes on without; the next one of a rolling upgrade takes it over."""
+    monkeypatch.setattr(server, "_AGAIN_S", 0.2)
+    other = socket.create_server(("127.0.0.1", 0))
+    port = other.getsockname()[1]
+    with (
+        caplog.at_level(logging.INFO, "causeway.http"),
+        served(running(HttpSettings(port=port))) as serving,
+    ):
+        assert serving.address is None
+        assert f"serve http at 127.0.0.1:{port}: Address already in use" in str(serving.trouble)
+        assert "choose another causeway.http.port" in str(serving.trouble)
+        assert "\n" not in str(serving.trouble)
+        serving.take(full)
+        other.close()
+        await_until(lambda: "served" in caplog.messages, 30, "the address is ours")
+        assert get(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return create_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def https(files: Certificates, **more: Any) -> HttpSettings:
+    own = str(files.broker)  # holds both
+    return HttpSettings(**{"port": 0, "certificate": own, "key": own, **more})
+
+
+def trusting(files: Certificates, *, ours: Path | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files.ca))
+    if ours is not None:
+        context.load_cert_chain(ours)
+    return context
+
+
+def test_tls_and_a_token(files: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    with served(running(https(files, token=Secret(TOKEN)))) as serving:
+        serving.take(full)
+        address = address_of(serving)
+        assert address.startswith("https://127.0.0.1:")
+        context = trusting(files)
+        assert get(f"{address}/readyz", context=context) == {"status": "ready"}
+        with pytest.raises(URLError, match="401"):
+            get(f"{address}/api/v1/links", context=context)
+        right = Request(f"{address}/api/v1/links", headers={"authorization": f"Bearer {TOKEN}"})
+        assert get(right, context=context)["total"] == 1  # type: ignore[arg-type]
+        with pytest.raises((URLError, HTTPException, ConnectionError)):
+            get(address.replace("https", "http") + "/readyz")
+        with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            get(f"{address}/readyz", context=ssl.create_default_context(cafile=files.stranger))
+    (refused,) = [each for each in caplog.records if each.getMessage() == "call refused"]
+    assert vars(refused)["status"] == 401
+    assert TOKEN not in caplog.text
+
+
+def test_clients_need_a_certificate_where_the_file_says_whose(files: Certificates) -> None:
+    with served(running(https(files, client_ca=str(files.ca)))) as serving:
+        serving.take(full)
+        address = address_of(serving)
+        ours = trusting(files, ours=files.client)
+        assert get(f"{address}/api/v1/links", context=ours)["total"] == 1
+        with pytest.raises((URLError, ssl.SSLError, ConnectionError)):
+            get(f"{address}/api/v1/links", context=trusting(files))
+
+
+def test_a_certificate_that_changes_is_served_from_then_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = create_certificates(tmp_path / "first").broker.read_bytes()
+    second = create_certificates(tmp_path / "second").broker.read_bytes()
+    file = tmp_path / "server.pem"
+    file.write_bytes(first)
+    certificate = Certificate(HttpSettings(port=0, certificate=str(file), key=str(file)))
+
+    with caplog.at_level(logging.INFO, "causeway.http"):
+        certificate.renew()
+        assert not caplog.messages
+        file.write_bytes(b"half of it")
+        certificate.renew()
+        assert served_by(certificate.context, tmp_path / "first")
+        file.write_bytes(second)
+        certificate.renew()
+    assert caplog.messages == ["certificate not renewed", "certificate renewed"]
+    assert served_by(certificate.context, tmp_path / "second")
+
+
+def served_by(context: ssl.SSLContext, trusted: Path) -> bool:
+    """Whether who trusts what lies there takes a connection of `context`."""
+    client = ssl.create_default_context(cafile=str(trusted / "ca.pem"))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(5):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLCertVerificationError:
+                return False
+    return ends[0].version() is not None
+
+
+@contextmanager
+def unusable(message: str) -> Iterator[None]:
+    with pytest.raises(ConfigError, match=message) as caught:
+        yield
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_used(files: Certificates, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.touch()
+
+    def start(**more: Any) -> Callable[[], Any]:
+        return served(running(https(files, **more))).__enter__
+
+    with unusable(r"use causeway\.http\.tls\.certificate .*none\.pem: No such file"):
+        start(certificate=str(tmp_path / "none.pem"))()
+    with unusable(r"use causeway\.http\.tls\.key .*none\.pem: No such file"):
+        start(key=str(tmp_path / "none.pem"))()
+    with unusable("belong together"):
+        start(key=str(files.client_key))()
+    with unusable("the key has a password"):
+        start(certificate=str(files.client_certificate), key=str(files.client_key_encrypted))()
+    with unusable(r"tls\.client\.ca .*empty\.pem: it holds no certificate"):
+        start(client_ca=str(empty))()
