@@ -132,7 +132,7 @@ def test_every_expression_asks_for_what_exists(where: str, text: str) -> None:
         ("rate(causeway_partition_record_total[5m])", "no metric causeway_partition_record_total"),
         ('up{job="x", host=~"a{2}"}', "up has no label host"),
         ("sum by (lane) (causeway_link_role)", "causeway_link_role has no label lane"),
-        ('causeway_partition_state{state=~"failed|paused"}', "state is never {'paused'}"),
+        ('causeway_partition_state{state=~"failed|asleep"}', "state is never {'asleep'}"),
         ("time() > 3", "it asks for nothing"),
     ],
 )
