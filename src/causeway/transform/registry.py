@@ -1,7 +1,9 @@
 """Schemas from a registry, by what Confluent's, Karapace's and Apicurio's have in common.
 
 A worker asks again until it has an answer: a registry that is out of reach, or lets nobody in, says
-nothing of a record. What it does not know it says with 404.
+nothing of a record. What it does not know it says with 404 and a code of its own; any other 404 is
+that of somebody between. One of several instances may not have heard of a schema that was
+registered a moment ago: so it is asked for some seconds, but not for each id that somebody made up.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from causeway.errors import ConfigError
 
 PAUSES_S = (0.2, 10.0)  # between tries, first and longest
 _TOO_MANY, _OUT_OF_ORDER = 429, 500
+_NOT_FOUND = range(40401, 40500)  # as error_code: a subject, a version, a schema
 _ANSWER_BYTES = 64 * 1024 * 1024
+LATE_S = (0.2, 0.4, 0.8, 1.6)  # before an id that it does not know is asked for again
+LATE_EVERY_S = 60.0  # at most so often
 _UNKNOWN_S = 10.0  # so long an id that the registry does not know is not asked for again
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
@@ -77,6 +82,7 @@ class Registry:
         self._waiting = waiting
         self._schemas: dict[int, Schema] = {}
         self._unknown: dict[int, float] = {}
+        self._late_at = -LATE_EVERY_S
         self._subjects: dict[int, tuple[tuple[str, int], ...]] = {}
 
     def schema(self, id: int) -> Schema | None:
@@ -85,7 +91,7 @@ class Registry:
         if found is None:
             if time.monotonic() < self._unknown.get(id, 0):
                 return None
-            answer = self._ask(f"/schemas/ids/{id}", "schema")
+            answer = self._newest(id)
             if answer is None:
                 if len(self._unknown) > 10_000:
                     self._unknown.clear()
@@ -93,6 +99,18 @@ class Registry:
                 return None
             found = self._schemas[id] = self._read(id, answer)
         return found
+
+    def _newest(self, id: int) -> Any:
+        """The schema `id`, None for one that all instances had time to hear of."""
+        path = f"/schemas/ids/{id}"
+        answer = self._ask(path, "schema")
+        if answer is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
+            for pause in LATE_S:
+                time.sleep(pause)
+                if (answer := self._ask(path, "schema")) is not None:
+                    return answer
+            self._late_at = time.monotonic()
+        return answer
 
     def relatives(self, id: int, preferred: str) -> list[Schema]:
         """The versions of the subjects that have the schema `id`, those of the subject `preferred`
@@ -128,8 +146,9 @@ class Registry:
                 found[name] = Reference(name, answer["schema"])
 
     def _ask(self, path: str, has: str = "") -> Any:
-        """The answer, None for 404; waits for one that `has` what was asked for as long as it
-        takes: what stands between may answer in its own way, which says nothing of a record."""
+        """The answer, None for what it does not know; waits for one that `has` what was asked for
+        as long as it takes: what stands between may answer in its own way, which says nothing of a
+        record."""
         pause = PAUSES_S[0]
         while True:
             try:
@@ -157,19 +176,20 @@ class _Client:
         self._opener = urllib.request.build_opener(handler, _NoRedirect)
 
     def get(self, path: str) -> Any:
-        """The JSON of the answer, None for 404. Raises UnansweredError."""
+        """The JSON of the answer, None for what it does not know. Raises UnansweredError."""
         request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 return json.loads(answer.read(_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == 404:
+                if error.code == 404 and _is_of_registry(error):
                     return None
                 denied = error.code in (401, 403)
-                why = "does not let us in" if denied else "answered"
+                why = "it does not let us in" if denied else "it answered"
+                why = "there is none" if error.code == 404 else why
                 passing = error.code == _TOO_MANY or error.code >= _OUT_OF_ORDER
-                said = f"it {why} (HTTP {error.code})"
+                said = f"{why} (HTTP {error.code})"
                 raise UnansweredError(said, denied=denied, passing=passing) from None
         except urllib.error.URLError as error:
             passing = not isinstance(error.reason, ssl.SSLError)
@@ -178,6 +198,14 @@ class _Client:
             raise UnansweredError(_said(error), passing=True) from None
         except ValueError:
             raise UnansweredError("its answer is not JSON") from None
+
+
+def _is_of_registry(error: urllib.error.HTTPError) -> bool:
+    try:
+        answer = json.loads(error.read(_ANSWER_BYTES))
+    except (OSError, HTTPException, ValueError):
+        return False
+    return isinstance(answer, dict) and answer.get("error_code") in _NOT_FOUND
 
 
 def _said(reason: object) -> str:

@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -36,8 +37,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
         self.server.credentials.append(self.headers["Authorization"])
-        answer = self.server.answers.get(self.path, 404)
-        self.send_response(answer if isinstance(answer, int) else 200)
+        known = self.path in self.server.answers
+        answer = self.server.answers.get(self.path, {"error_code": 40403, "message": "not found"})
+        self.send_response(answer if isinstance(answer, int) else 200 if known else 404)
         if answer == 302:
             self.send_header("Location", f"{self.server.url}/elsewhere")
         self.end_headers()
@@ -63,7 +65,8 @@ def settings(url: str, **more: Any) -> RegistrySettings:
     return RegistrySettings(url=url, place=PLACE, timeout_ms=2000, **more)
 
 
-def test_a_schema_is_asked_for_once(server: Server) -> None:
+def test_a_schema_is_asked_for_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "LATE_S", ())
     server.answers["/schemas/ids/3"] = {"schema": '"int"'}
     client = Registry(settings(server.url).as_json())
     assert client.schema(3) == client.schema(3) == Schema(3, "AVRO", '"int"')
@@ -106,7 +109,31 @@ def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Ser
     assert [one.id for one in client.relatives(3, "a-value")] == [3, 2]
 
 
-@pytest.mark.parametrize("trouble", [500, 429, 401, b"no JSON", {"a": 1}, [3], None])
+def test_an_instance_that_has_not_heard_of_a_schema_yet_is_asked_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = server.asked
+    monkeypatch.setattr(registry, "LATE_S", (0.0, 0.0, 0.0))
+    client = Registry(settings(server.url).as_json())
+    monkeypatch.setattr(time, "sleep", lambda _: _learn(server, 3))
+    assert client.schema(3) == Schema(3, "AVRO", '"int"')
+    assert len(asked) == 3
+    # So long for one that nobody knows, and no longer for all those that follow soon.
+    assert [client.schema(id) for id in (4, 5, 6)] == [None] * 3
+    assert len(asked) == 3 + 4 + 1 + 1
+    monkeypatch.setattr(registry, "LATE_EVERY_S", 0.0)
+    assert client.schema(7) is None
+    assert len(asked) == 3 + 4 + 1 + 1 + 4
+
+
+def _learn(server: Server, id: int) -> None:
+    """At the second time."""
+    path = f"/schemas/ids/{id}"
+    if server.asked.count(path) == 2:
+        server.answers[path] = {"schema": '"int"'}
+
+
+@pytest.mark.parametrize("trouble", [500, 429, 401, 404, b"no JSON", {"a": 1}, [3], None])
 def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
     server: Server, monkeypatch: pytest.MonkeyPatch, trouble: Any
 ) -> None:
@@ -149,7 +176,8 @@ def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
     [
         (401, "does not let us in (HTTP 401) (see registry.username and registry.password)", False),
         (403, "does not let us in (HTTP 403)", False),
-        (404, "there is no schema registry at", False),
+        (404, "there is none (HTTP 404)", False),
+        ({"a": 1}, "there is no schema registry at", False),
         (429, "answered (HTTP 429)", True),
         (503, "answered (HTTP 503)", True),
         (b"hello", "its answer is not JSON", False),
