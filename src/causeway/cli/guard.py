@@ -19,7 +19,9 @@ EXIT_CODES = (
     "value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · "
     "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
     "7 some partitions stopped or failed (status --check: or wait for a lane) · "
-    "8 a broker answered with another error · 9 no driver runs (status --check) · 130 interrupted"
+    "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
+    "time (pause, resume, restart, throttle, step-down) · 10 somebody else gave directives at the "
+    "same time · 130 interrupted"
 )
 
 

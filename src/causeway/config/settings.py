@@ -219,6 +219,7 @@ class LinkSettings:
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
+    throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
 

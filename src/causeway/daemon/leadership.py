@@ -48,6 +48,7 @@ from causeway.wire.cluster import Cluster
 _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
 _REFRESH_S = 12 * 3600.0
+_POLL_S = 0.5  # so often who waits looks whether the lease was let go of
 _KEPT_LEASES = 16  # records, of the newest
 _NOBODY = -1, -1  # no producer's id and epoch
 
@@ -182,6 +183,15 @@ class Leadership:
             except CausewayError as error:
                 _log.debug("release %s: %s", self._link.name, error)
 
+    def let_others(self, stop: threading.Event, seconds: float) -> None:
+        """Waits until another driver leads, or so long. Raises CausewayError."""
+        contents = self._topic.read()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not stop.wait(_POLL_S / 2):
+            if any(lease.process != self._process for lease in contents.leases[-1:]):
+                return
+            contents.update(self._topic.read(contents.end))
+
     def lose(self) -> None:
         """Forgets that we led: another driver does, or may."""
         self._leading = False
@@ -212,7 +222,7 @@ class Leadership:
             if left <= 0:
                 return True
             on_standby(lease)
-            stop.wait(min(left, lease.lease_s / 5))
+            stop.wait(min(left, lease.lease_s / 5, _POLL_S))
             known = len(contents.leases)
             contents.update(self._topic.read(contents.end))
             if len(contents.leases) > known:

@@ -12,12 +12,15 @@ must find the same producer ids.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from causeway.config.settings import LinkSettings, RunSettings
+from causeway.control.directives import Directive
+from causeway.daemon.directing import Directing
+from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.claims import Wish
@@ -38,6 +41,7 @@ _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
 _SURPRISES = 3  # internal errors at the start that a run lives through
 _BACKOFF_S = (1.0, 60.0)
+_ASIDE_S = 2.0  # so long a driver that stepped down waits for another to lead
 _FINAL_S = 5.0  # so long the last progress is tried to be written
 
 
@@ -84,6 +88,10 @@ class Link:
             writing=self._writing,
             on_created=self.control.protect,
         )
+        self._new_directing = partial(
+            Directing, link, sides, self.registry, self._intake, partial(fleet.limit, link.name)
+        )
+        self._directing: Directing | None = None
         self._staging = staging
         self._tally = Tally(transforms)
         self._role = Role.STARTING
@@ -93,12 +101,12 @@ class Link:
         self._planned_at = 0.0
         self._progress_writes = self._progress_write_failures = 0
         self._losses = 0  # of the progress topic, after which all was written again
-        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
-        self._lost = threading.Event()  # this term of leading is over
+        self._over = threading.Event()  # this term of leading is, or is about to be
+        self._lost = threading.Event()  # another driver leads
         self._looked = threading.Event()  # in this term, at the clusters
-        self._discoverer: threading.Thread | None = None
+        self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
         # An error that no retry mends: a person should hear of it at once.
@@ -113,6 +121,7 @@ class Link:
     def stop(self) -> None:
         """Has the last progress written and the lease released; `join` waits for it."""
         self._stop.set()
+        self._over.set()
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
@@ -140,6 +149,7 @@ class Link:
                 checkpoints_untimed=self.control.checkpoints_untimed,
                 transforms=transforms,
                 groups=self.control.groups,
+                directives=() if self._directing is None else self._directing.standing(),
             )
 
     def is_settled(self, for_good_s: float) -> bool:
@@ -165,11 +175,12 @@ class Link:
         pause = _BACKOFF_S[0]
         while not self._stop.is_set():
             try:
-                contents = self._leadership.acquire(self._stop, self._on_standby)
-                if contents is None:
+                if (contents := self._leadership.acquire(self._stop, self._on_standby)) is None:
                     break
                 pause = _BACKOFF_S[0]
                 self._term(contents)
+                if not self._stop.is_set():
+                    self._leadership.let_others(self._stop, _ASIDE_S)
             except LeadershipLostError as error:
                 self._abandon(Role.STANDBY, str(error))
             except Exception as error:
@@ -202,23 +213,30 @@ class Link:
             self._role, self._reason = role, reason
 
     def _term(self, contents: Contents) -> None:
-        """One time of leading, from taking the link to `stop` or LeadershipLostError."""
+        """One time of leading, from taking the link to `stop`, to a person's wish that it be handed
+        over, or to LeadershipLostError."""
+        self._over.clear()
         self._lost.clear()
+        if self._stop.is_set():
+            self._over.set()
         self._losses = self._leadership.losses
         self.registry.begin(contents)
         self._tally.begin(contents.transforms)
+        self._directing = directing = self._new_directing(contents.directives)
         self._set_role(Role.LEADING, None)
-        self._discoverer = threading.Thread(
-            target=self._discover, name=f"discover {self.settings.name}", daemon=True
-        )
-        self._discoverer.start()
+        self._discoverer = self._new_discoverer(directing)
         written_at = 0.0
         pause = _BACKOFF_S[0]
         try:
             while not self._stop.wait(_TICK_S):
                 if self._lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
-                if self._looked.is_set() and not self._tasks.running:
+                if directing.step_down is not None:
+                    self._over.set()
+                    if not self._discoverer.alive:
+                        self._hand_over(directing, directing.step_down)
+                        return
+                elif self._looked.is_set() and not self._tasks.running:
                     self._tasks.start()
                 now = time.monotonic()
                 if now - written_at < min(self._run.progress_interval_s, self._run.lease_s / 3):
@@ -241,7 +259,8 @@ class Link:
                     self._set_role(Role.LEADING, None)
             self._finish()
         finally:
-            self._lost.set()
+            self._over.set()
+            directing.end()
             self._tasks.stop()
 
     def _make_topic(self, error: CausewayError) -> None:
@@ -256,27 +275,42 @@ class Link:
 
     def _finish(self) -> None:
         self._tasks.stop()
+        if not self._write_last():
+            return
+        self._tasks.join(_FINAL_S)
+        last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
+        last.start()
+        last.join(_FINAL_S)  # a cluster that is gone must not hold up whoever leads next
+        self._leadership.release()
+
+    def _hand_over(self, directing: Directing, wish: Directive) -> None:
+        """The mirror stands still from here until another driver leads. What groups and the like
+        lack is for its tasks, which begin at once."""
+        directing.stepped_down()
+        self._tasks.stop()
+        self._intake.revoke(self.registry.places())
+        self._write_last()
+        self._leadership.release()
+        self._forget(Role.STANDBY, f"stepped down, {wish.by}")
+
+    def _write_last(self) -> bool:
+        """Whether the last progress could be written."""
         deadline = time.monotonic() + _FINAL_S
         while True:
             try:
                 self._write_dirty(final=True)
                 if self._losses == self._leadership.losses:
-                    break
+                    return True
             except LeadershipLostError:
-                return
+                return False
             except CausewayError as error:
                 if time.monotonic() > deadline:
                     _log.warning(
                         "last progress not written",
                         extra={"link": self.settings.name, "reason": str(error)},
                     )
-                    return
+                    return False
                 time.sleep(0.2)
-        self._tasks.join(_FINAL_S)
-        last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
-        last.start()
-        last.join(_FINAL_S)  # a cluster that is gone must not hold up whoever leads next
-        self._leadership.release()
 
     def _write_dirty(self, *, final: bool = False) -> None:
         with self._writing:
@@ -284,14 +318,19 @@ class Link:
             if losses != self._losses:
                 self.registry.soil()  # we know all that was in the progress topic
                 self._tally.soil()
+                if self._directing is not None:
+                    self._directing.soil()
             rows, entries = self.registry.take_dirty(final=final)
             records = self._tasks.take_dirty()
             troubles = self._staging.troubles()
             counts = self._tally.take_dirty(self.registry.counted, troubles, final=final)
-            if entries or records or counts:
+            acted = [] if self._directing is None else self._directing.take_dirty()
+            if entries or records or counts or acted:
                 try:
-                    self._leadership.write([*entries, *records, *counts])
+                    self._leadership.write([*entries, *records, *counts, *acted])
                 except CausewayError:
+                    if self._directing is not None and acted:
+                        self._directing.soil()
                     self._progress_write_failures += 1
                     self.registry.give_back(rows)
                     self._tasks.give_back(records)
@@ -303,74 +342,41 @@ class Link:
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops this link's relaying; what is known of it is read again when we lead again."""
         self._leadership.lose()
-        self._set_role(role, reason)
+        self._over.set()
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()
         self._intake.revoke(self.registry.places())
         if self._discoverer is not None:
             self._discoverer.join()  # it may have added some meanwhile, and adds no more
         self._intake.revoke(self.registry.places())
+        self._forget(role, reason)
+
+    def _forget(self, role: Role, reason: str) -> None:
+        """All that is known of the partitions: no lane has any."""
+        self._set_role(role, reason)
         with self._lock:
             self._looked.clear()
             self.registry.clear()
 
     # -- discovering ------------------------------------------------------------------------------
 
-    def _discover(self) -> None:
-        pause = _BACKOFF_S[0]
-        while not (self._lost.is_set() or self._stop.is_set()):
-            try:
-                found = self._intake.look()
-            except LeadershipLostError:
-                self._lost.set()
-                return
-            except Exception as error:
-                again = True
-                reason = str(self._fail(error))
-                with self._lock:
-                    self._troubles = (Trouble(topic="", reason=reason),)
-            else:
-                again = found.unfinished
-                self._note(found)
-            if again:
-                self._sleep(pause)
-                pause = min(2 * pause, _BACKOFF_S[1], self.settings.refresh_topics_interval_s)
-            elif self._bounded or not self.settings.refresh_topics_enabled:
-                if self.settings.transforms:
-                    self._sleep(math.inf)
-                return
-            else:
-                pause = _BACKOFF_S[0]
-                self._sleep(self.settings.refresh_topics_interval_s)
+    def _new_discoverer(self, directing: Directing) -> Discoverer:
+        return Discoverer(
+            self.settings,
+            self._intake,
+            self.registry,
+            directing,
+            again=self.settings.refresh_topics_enabled and not self._bounded,
+            over=self._over,
+            lost=self._lost,
+            on_found=self._note,
+            on_failure=self._note_failure,
+            fail=self._fail,
+        )
 
-    def _sleep(self, seconds: float) -> None:
-        """Gives transforms the outlets that they want meanwhile."""
-        wanted = self.registry.wanted
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stop.is_set() and not self._lost.is_set():
-            if time.monotonic() < self._supply_at:
-                self._stop.wait(_TICK_S)
-            elif wanted.wait(_TICK_S):
-                wanted.clear()
-                self._supply()
-
-    def _supply(self) -> None:
-        try:
-            done = self._intake.supply()
-        except LeadershipLostError:
-            self._lost.set()
-            return
-        except Exception as error:
-            _log.warning(
-                "no outlets", extra={"link": self.settings.name, "reason": str(self._fail(error))}
-            )
-            done = False
-        if done:
-            self._supply_pause = _BACKOFF_S[0]
-        else:
-            self.registry.wanted.set()
-            self._supply_at = time.monotonic() + self._supply_pause
-            self._supply_pause = min(2 * self._supply_pause, _BACKOFF_S[1])
+    def _note_failure(self, reason: str) -> None:
+        with self._lock:
+            self._troubles = (Trouble(topic="", reason=reason),)
 
     def _note(self, found: Found) -> None:
         with self._lock:

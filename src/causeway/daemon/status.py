@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from causeway.control.directives import Directive
 from causeway.model import Spread, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
@@ -166,6 +167,7 @@ class LinkStatus:
     checkpoints_untimed: int = 0  # written, and too many to be in `checkpoints`
     transforms: tuple[TransformStatus, ...] = ()  # in the file's order
     groups: tuple[GroupStatus, ...] = ()  # by name
+    directives: tuple[Directive, ...] = ()  # of people, that stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

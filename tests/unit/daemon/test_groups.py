@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Feed
+from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.places import Place, Translation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.daemon.partitions.registry import Feed, Registry
+from causeway.daemon.partitions.mirrored import Feed
+from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from causeway.control.groups import Followed, Stand
-from causeway.daemon.partitions.registry import Feed
+from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.tasks.places import Place, Translation, inexact, stands, wanted
 from causeway.model import TopicPartition
 from causeway.wire.cluster import Committed

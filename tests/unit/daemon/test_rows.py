@@ -9,7 +9,8 @@ import pytest
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.registry import Feed, Registry
+from causeway.daemon.partitions.mirrored import Feed
+from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.partitions.registry import Feed
+from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.tasks.tails import Tails
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition

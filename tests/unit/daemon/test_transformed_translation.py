@@ -10,7 +10,8 @@ import pytest
 
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.places import Place
 from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError

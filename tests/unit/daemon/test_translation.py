@@ -12,7 +12,8 @@ import pytest
 
 from causeway.daemon.lanes import lookups as lane_lookups
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks import translation as module
 from causeway.daemon.tasks.places import Place
 from causeway.daemon.tasks.translation import Translator

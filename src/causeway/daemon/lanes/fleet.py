@@ -89,16 +89,19 @@ class Fleet:
         with self._lock:
             self._sinks.attach(link, sink, on_waiting)
 
-    def add(self, assignments: Iterable[Assignment]) -> None:
-        """Has these relayed from now on, by whichever lane."""
+    def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
+        """Has these relayed from now on, by whichever lane; `held`: once they are added anew."""
         with self._lock:
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
-                tracked.assignment, tracked.removed, tracked.held = assignment, False, False
+                tracked.assignment, tracked.removed, tracked.held = assignment, False, held
                 # Else its lane has not let go of it yet; then it is placed anew.
-                if tracked.lane is None:
+                if tracked.lane is None and not held:
                     self._waiting[assignment.key] = None
             self._place()
+
+    def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
+        """Bytes/s that `link` may read of its topics, and in all by None."""
 
     def open(self, stages: Iterable[tuple[Stage, int]]) -> None:
         """Partitions that go through one of these are given to lanes from now on, and to so many

@@ -6,11 +6,13 @@ look ─► stop what is no longer what it was ─► let go of what goes by key
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from causeway.config.settings import LinkSettings, RunSettings
+from causeway.control.directives import Scope
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
@@ -19,16 +21,19 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets
+from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.model import State, TopicPartition
 
+_log = logging.getLogger("causeway.link")
+
 
 class Intake:
-    """Not thread-safe but for `revoke`. `source_key` and `target_key` name the clusters to lanes;
-    `writing` is held from taking rows to be written until they are; `on_created`: a transform has
-    topics come into being."""
+    """Not thread-safe but for `revoke` and `pauses`. `source_key` and `target_key` name clusters to
+    lanes; `writing` is held from taking rows to be written until they are; `on_created`: a
+    transform has topics come into being."""
 
     def __init__(
         self,
@@ -78,6 +83,7 @@ class Intake:
             on_created=on_created,
         )
         self._ends: dict[TopicPartition, int] = {}
+        self.pauses = Pauses(link.name, registry, self._recall)
 
     def revoke(self, places: Iterable[TopicPartition]) -> bool:
         """As Fleet.remove."""
@@ -118,6 +124,26 @@ class Intake:
         """See Outlets.supply."""
         return self._outlets.supply()
 
+    def resume(self) -> None:
+        """What is paused and should be so no more goes on where it was."""
+        rows = self._registry.resume(self.pauses.over())
+        if rows:
+            places = [row.progress.source for row in rows]
+            _log.info("resume", extra={"link": self._link.name, "partitions": len(rows)})
+            self._assign(rows, self._recall(places))
+
+    def restart(self, scopes: Collection[Scope]) -> bool:
+        """Lets go of what is stopped or failed there, for the next look to take up as at a start;
+        False where a lane has not let go of it yet."""
+        rows = self._registry.troubled(scopes)
+        if not self.revoke(row.progress.source for row in rows):
+            return False
+        with self._writing:
+            self._registry.let_go(rows, anew=True)
+        if rows:
+            _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
+        return True
+
     def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         keys = [(self._link.name, at.topic, at.partition) for at in places]
         settled = self._fleet.recall(keys, self._lease_s) if keys else {}
@@ -129,8 +155,9 @@ class Intake:
     def _assign(
         self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
     ) -> None:
-        self._fleet.add(
-            claims.assignment(
+        """To lanes, but for those that are paused: of these the fleet only knows."""
+        assignments = {
+            row.progress.source: claims.assignment(
                 row.topic,
                 row.progress,
                 self._link,
@@ -141,7 +168,12 @@ class Intake:
                 stage=None if row.transform is None else row.transform.key,
             )
             for row in rows
-        )
+        }
+        with self.pauses.deciding:
+            held = self.pauses.hold(assignments)
+            if held:
+                self._fleet.add((assignments[at] for at in held), held=True)
+            self._fleet.add(each for at, each in assignments.items() if at not in held)
 
     def _check_known(self, found: Found) -> frozenset[str]:
         """Stops the partitions whose topic is no longer the one that was mirrored. The topics that

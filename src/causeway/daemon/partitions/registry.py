@@ -5,54 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from causeway.control.directives import Scope
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Key, Standing
-from causeway.daemon.partitions.rows import Row, place_of
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
-from causeway.relay.messages import Outlet, Transformed
+from causeway.relay.messages import Transformed
 from causeway.relay.offset_map import Span
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
+_AT_REST = frozenset({State.STOPPED, State.DONE})
+_IDLE = frozenset({State.STOPPED, State.PAUSED})  # they want nothing
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mirrored:
-    """A partition and one of its outlets, for the control plane. `newest`: source and target offset
-    of the newest record that is known to be on both sides, by its first outlet. `rewinds`: of its
-    offset maps. `topic_id`: the source's. `placed`: see Row."""
-
-    source: TopicPartition
-    topic_id: str
-    outlet: Outlet
-    position: int
-    newest: tuple[int, int] | None
-    stopped: bool
-    placed: bool
-    rewinds: int = 0
-    transformed: bool = False
-
-    @property
-    def target(self) -> TopicPartition:
-        return place_of(self.outlet)
-
-    @property
-    def feed(self) -> Feed:
-        return Feed(self.source, self.target)
-
-
-class Feed(NamedTuple):
-    """A source partition and a target partition that it feeds."""
-
-    source: TopicPartition
-    target: TopicPartition
 
 
 class Registry:
@@ -125,14 +96,17 @@ class Registry:
                     row.stop(progress)
                     self._log_state(row)
 
-    def let_go(self, rows: Iterable[Row]) -> None:
-        """They are to be taken up again from what is known of them. No lane has them, and nothing
-        of them is being written."""
+    def let_go(self, rows: Iterable[Row], *, anew: bool = False) -> None:
+        """They are to be taken up again from what is known of them; `anew`: also those that are
+        stopped, with all the checks of a start. No lane has them, and nothing of them is being
+        written."""
         with self._lock:
             for row in rows:
-                at = row.progress.source
+                at, progress = row.progress.source, row.progress
+                if anew:
+                    progress = replace(progress, state=State.WAITING, reason=None)
                 if self._rows.pop(at, None) is not None:
-                    self._left.partitions[at] = row.progress
+                    self._left.partitions[at] = progress
                     self._left.maps[at] = {record.to: record for record in row.map_records()}
 
     def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
@@ -188,6 +162,62 @@ class Registry:
                 if report.state is not before and report.state in (State.FAILED, State.STOPPED):
                     self._log_state(row)
 
+    # -- as people ask ----------------------------------------------------------------------------
+
+    def to_pause(self, why: Callable[[TopicPartition], str | None]) -> dict[TopicPartition, str]:
+        """Those that are to be paused, and why, and are not yet, or for another reason."""
+        with self._lock:
+            return {
+                at: reason
+                for at, row in self._rows.items()
+                if row.progress.state not in _AT_REST
+                and (reason := why(at)) is not None
+                and (row.progress.state, row.progress.reason) != (State.PAUSED, reason)
+            }
+
+    def pause(self, why: Mapping[TopicPartition, str]) -> None:
+        """No lane has them, nor gets them."""
+        with self._lock:
+            for at, reason in why.items():
+                row = self._rows.get(at)
+                if row is not None and row.progress.state not in _AT_REST:
+                    row.pause(reason)
+
+    def to_resume(self, why: Callable[[TopicPartition], str | None]) -> list[TopicPartition]:
+        with self._lock:
+            rows = self._rows.items()
+            return [at for at, r in rows if r.progress.state is State.PAUSED and why(at) is None]
+
+    def resume(self, places: Iterable[TopicPartition]) -> list[Row]:
+        """Those of them that are paused; they wait for lanes from now on."""
+        with self._lock:
+            rows = [row for at in places if (row := self._rows.get(at)) is not None]
+            rows = [row for row in rows if row.progress.state is State.PAUSED]
+            for row in rows:
+                row.resume()
+            return rows
+
+    def troubled(self, scopes: Collection[Scope]) -> list[Row]:
+        """Those there that are stopped or failed, unless the source has lost their topics."""
+        with self._lock:
+            return [
+                row
+                for at, row in self._rows.items()
+                if row.progress.state in (State.STOPPED, State.FAILED)
+                and row.progress.gone_at < 0
+                and any(scope.covers(at) for scope in scopes)
+            ]
+
+    def note_ends(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Where the source's partitions end, for readers as we are one and in all. Of those that
+        lanes have, these know better."""
+        with self._lock:
+            for at, (end, top) in ends.items():
+                row = self._rows.get(at)
+                if row is not None and row.progress.state is State.PAUSED:
+                    row.progress = replace(row.progress, source_end=end)
+                    row.high_watermark = top
+
     def wait(self, keys: Collection[Key]) -> None:
         """Their lanes are gone."""
         with self._lock:
@@ -202,7 +232,7 @@ class Registry:
         """Those that wait for outlets."""
         with self._lock:
             rows = self._rows.values()
-            return [r for r in rows if r.wants and r.progress.state is not State.STOPPED]
+            return [r for r in rows if r.wants and r.progress.state not in _IDLE]
 
     def get(self, places: Iterable[TopicPartition]) -> list[Row]:
         """Those that are there."""
@@ -311,11 +341,13 @@ class Registry:
 
     def mirrored(self) -> list[Mirrored]:
         """The partitions whose keys don't decide where they go, with their first outlets."""
-        return [_mirrored(row, known, known.outlets[0]) for row, known in self._mapped()]
+        return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
 
     def fed(self) -> list[Mirrored]:
         """The same with all their outlets."""
-        return [_mirrored(row, known, at) for row, known in self._mapped() for at in known.outlets]
+        return [
+            Mirrored.of(row, known, at) for row, known in self._mapped() for at in known.outlets
+        ]
 
     def _mapped(self) -> Iterator[tuple[Row, Progress]]:
         return ((row, row.progress) for row in self._all().values() if row.is_mapped)
@@ -328,7 +360,7 @@ class Registry:
     def are_placed(self) -> bool:
         """Whether each partition's place is known, or why it is not."""
         return all(
-            row.placed or row.progress.state in (State.STOPPED, State.FAILED)
+            row.placed or row.progress.state in (State.STOPPED, State.FAILED, State.PAUSED)
             for row in self._all().values()
         )
 
@@ -381,17 +413,3 @@ class Registry:
                 row = self._rows.get(at)
                 for known in () if row is None else row.maps.values():
                     known.trim(start)
-
-
-def _mirrored(row: Row, progress: Progress, outlet: Outlet) -> Mirrored:
-    return Mirrored(
-        source=progress.source,
-        topic_id=progress.topic_id,
-        outlet=outlet,
-        position=progress.position,
-        newest=row.newest,
-        stopped=progress.state is State.STOPPED,
-        placed=row.placed,
-        rewinds=row.rewinds,
-        transformed=progress.transform is not None,
-    )

@@ -185,7 +185,7 @@ class Row:
 
     def wait(self) -> None:
         """Its lane is gone; another gets it soon."""
-        if self.progress.state not in (State.STOPPED, State.DONE):
+        if self.progress.state not in (State.STOPPED, State.PAUSED, State.DONE):
             self.progress = replace(self.progress, state=State.WAITING, reason=None)
         self.lane = None
         self.records_per_s = self.bytes_per_s = 0.0
@@ -194,6 +194,18 @@ class Row:
         """A bounded run finds that all of its share is mirrored already."""
         self.placed = True
         self.progress = replace(self.progress, state=State.DONE, reason=None)
+
+    def pause(self, reason: str) -> None:
+        """A person wants it so; what it wants can wait."""
+        self.progress = replace(self.progress, state=State.PAUSED, reason=reason)
+        self.lane, self.wants, self.lack = None, (), None
+        self.dirty = True
+        self.records_per_s = self.bytes_per_s = 0.0
+        self._note_failure()
+
+    def resume(self) -> None:
+        self.progress = replace(self.progress, state=State.WAITING, reason=None)
+        self.dirty = True  # else it would stand as paused for as long as no lane takes it
 
     def be_without(self, reason: str) -> None:
         """The outlets that its transform wants can't be had yet."""
@@ -224,8 +236,8 @@ class Row:
             self.failures += 1
 
     def is_settled(self, now: float, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for it: done, stopped, or failed for good."""
-        if self.progress.state in (State.DONE, State.STOPPED):
+        """Whether a bounded run need not wait for it: done, stopped, paused, or failed for good."""
+        if self.progress.state in (State.DONE, State.STOPPED, State.PAUSED):
             return True
         return self.failed_at is not None and now - self.failed_at > for_good_s
 

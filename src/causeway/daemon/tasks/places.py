@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from causeway.control.groups import Followed, Stand
-from causeway.daemon.partitions.registry import Feed, Mirrored
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.wire.cluster import Committed

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.daemon.partitions.registry import Mirrored
+from causeway.daemon.partitions.mirrored import Mirrored
 
 
 class Version(NamedTuple):

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.daemon.partitions.registry import Feed
+from causeway.daemon.partitions.mirrored import Feed
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import lookup

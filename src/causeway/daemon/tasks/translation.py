@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Feed, Mirrored, Registry
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.places import Place, Translation, shared_by, within
 from causeway.daemon.tasks.remembered import Known, Version, remember
 from causeway.daemon.tasks.tails import Tails

@@ -1,0 +1,290 @@
+"""`causeway pause | resume | restart | throttle | step-down FILE`: asked of a running mirror."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.words import count, duration
+from causeway.errors import ConfigError, NobodyLeadsError
+
+if TYPE_CHECKING:
+    from causeway.operate.directives import Outcome
+
+LinkOption = Annotated[
+    str | None,
+    typer.Option("--link", metavar="A->B", help="Default: all of the file.", show_default=False),
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        help="One topic, by its name on the source. Default: the whole link.",
+        show_default=False,
+    ),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", metavar="N", help="One of its partitions.", show_default=False),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reason",
+        metavar="TEXT",
+        help="Why, for all who look at the status.",
+        show_default=False,
+    ),
+]
+AheadOption = Annotated[
+    bool, typer.Option("--ahead", help="The topic is yet to come: it holds when it does.")
+]
+NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Do not wait until the driver has acted.")
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer than this.")
+]
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G|Ki|Mi|Gi)B?(?:/s)?")
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+_UNLIMITED = "unlimited"
+
+
+def pause(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    reason: ReasonOption = None,
+    ahead: AheadOption = False,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Mirror nothing more of a link, topic or partition until it is resumed.
+
+    It holds for every driver of the file, also for one that is started later.
+    """
+    from causeway.operate import directives
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("waiting until the driver has paused it")
+        outcomes = directives.pause(
+            settings,
+            link=link,
+            topic=topic,
+            partition=partition,
+            reason=reason,
+            ahead=ahead,
+            wait_s=None if no_wait else timeout,
+        )
+    return _say(outcomes, as_json)
+
+
+def resume(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    reason: ReasonOption = None,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Go on with what was paused, where it was: nothing is lost or doubled."""
+    from causeway.operate import directives
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("waiting until the driver has resumed it")
+        outcomes = directives.resume(
+            settings,
+            link=link,
+            topic=topic,
+            partition=partition,
+            reason=reason,
+            wait_s=None if no_wait else timeout,
+        )
+    return _say(outcomes, as_json)
+
+
+def restart(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    reason: ReasonOption = None,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Try what is stopped or failed again now.
+
+    Each is looked at as for the first time; what could lose or double records stops again.
+    """
+    from causeway.operate import directives
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("waiting until the driver has tried it again")
+        outcomes = directives.restart(
+            settings,
+            link=link,
+            topic=topic,
+            partition=partition,
+            reason=reason,
+            wait_s=None if no_wait else timeout,
+        )
+    return _say(outcomes, as_json)
+
+
+def throttle(
+    file: FileArgument,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate",
+            metavar="RATE",
+            help="Bytes a second that are read from the source: 500kB, 10MB, 1GiB, or unlimited.",
+            show_default=False,
+        ),
+    ] = None,
+    off: Annotated[
+        bool, typer.Option("--off", help="Take it back: what the file says counts again.")
+    ] = False,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    reason: ReasonOption = None,
+    ahead: AheadOption = False,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Limit how fast a link, or one of its topics, is mirrored."""
+    from causeway.operate import directives
+
+    if (rate is None) != off:
+        cause = "say either how fast or that it is over"
+        raise ConfigError("throttle", cause=cause, remedy="--rate 10MB, or --off")
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("waiting until the driver has set it")
+        outcomes = directives.throttle(
+            settings,
+            bytes_per_s=None if rate is None else parse_rate(rate),
+            off=off,
+            link=link,
+            topic=topic,
+            reason=reason,
+            ahead=ahead,
+            wait_s=None if no_wait else timeout,
+        )
+    return _say(outcomes, as_json)
+
+
+def step_down(
+    file: FileArgument,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Have the leading driver hand over to one that waits, as before an upgrade of its machine.
+
+    Where no other waits, it leads again itself after a moment.
+    """
+    from causeway.operate import directives
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("waiting until another driver leads")
+        outcomes = directives.step_down(
+            settings, link=link, reason=reason, wait_s=None if no_wait else timeout
+        )
+    return _say(outcomes, as_json)
+
+
+def parse_rate(text: str) -> int | None:
+    """Bytes a second; None for `unlimited`. Raises ConfigError."""
+    if text.strip() == _UNLIMITED:
+        return None
+    found = _RATE.fullmatch(text.strip())
+    value = 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
+    if value < 1:
+        cause = "not a number of bytes a second"
+        raise ConfigError("read option", f"--rate {text}", cause, remedy="such as 500kB or 10MB")
+    return value
+
+
+def _say(outcomes: Sequence[Outcome], as_json: bool) -> int:
+    from causeway.operate import directives
+
+    if as_json:
+        print_json({"links": [directives.outcome_json(each) for each in outcomes]})
+    else:
+        out = console()
+        for each in outcomes:
+            _show(out, each)
+    return 0 if directives.all_acted(outcomes) else NobodyLeadsError.exit_code
+
+
+def _show(out: Any, each: Outcome) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(Text(each.link, "bold"), f"{each.action} {each.scope}: {_result(each)}")
+    for line in _besides(each):
+        out.print(f"  {line}")
+    topics: dict[str, Counter[str]] = {}
+    for one in each.seen:
+        topics.setdefault(one.topic, Counter())[one.state] += 1
+    if not topics:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("topic", overflow="fold")
+    table.add_column("partitions", overflow="fold")
+    for topic, states in sorted(topics.items()):
+        table.add_row(topic, ", ".join(f"{many} {state}" for state, many in states.most_common()))
+    out.print(table)
+    for one in each.seen:
+        if one.state in ("stopped", "failed") and one.reason:
+            out.print(Text(one.state, "red"), f"{one.topic}-{one.partition}: {one.reason}")
+
+
+def _result(each: Outcome) -> str:
+    if not each.changed:
+        return "nothing to change"
+    if each.driver is None:
+        return "noted; no driver leads now, the next one will act on it"
+    if each.acted is None:
+        return f"noted; {each.driver} leads and will act on it"
+    if not each.acted:
+        why = f": {each.refused}" if each.refused else ""
+        return f"noted, but {each.driver} has not acted yet{why}"
+    if each.action == "step-down":
+        gap = "" if each.gap_ms is None else f", {duration(max(0, each.gap_ms))} without a leader"
+        return f"{each.driver} leads now{gap}"
+    return f"done by {each.driver}, {count(len(each.seen), 'partition')}"
+
+
+def _besides(each: Outcome) -> Iterator[str]:
+    before = each.before
+    if before is not None:
+        what = before.kind.value
+        if before.kind.value == "pause":
+            what = f"{before.scope} was paused" if before.paused else f"{before.scope} was not"
+        elif before.kind.value == "throttle":
+            limit = "unlimited" if before.bytes_per_s is None else f"{before.bytes_per_s:,} bytes/s"
+            what = f"{before.scope} had {limit}"
+        yield f"{what} {before.by}"
+    for part in each.beside:
+        yield f"still paused: {part.scope} {part.by}"

@@ -1,0 +1,210 @@
+"""Does what people ask of a link while this process leads it: looks at its directives topic twice
+a second, in a thread of its own.
+
+    what stands   pause: at once, here · throttle: told to the lanes · resume: by the discoverer
+    acts          restart: by the discoverer · step-down: by the link's leading thread
+    done          how far it has come goes to the progress topic, where those who asked wait for it
+
+The discoverer is the one that gives partitions to lanes; it waits until what stands is known.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from causeway.config.settings import LinkSettings
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import Directive, Kind, Scope
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.registry import Registry
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from causeway.relay.progress import DirectivesRecord
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_log = logging.getLogger("causeway.link")
+_LOOK_S = 0.5
+_ENDS_S = 5.0  # so often the lag of what is paused is measured
+_ENDS_SHARE = 20  # and no more of the time than a twentieth
+
+OnLimits = Callable[[Mapping[str | None, int]], None]
+
+
+class Directing:
+    """Of one time of leading a link, until `end`.
+
+    `known`: what stands has been read, or may not be; `wanted`: there is something for `carry_out`.
+    """
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        registry: Registry,
+        intake: Intake,
+        on_limits: OnLimits,
+        before: DirectivesRecord | None,
+    ) -> None:
+        """`before`: how far the last leading driver had come."""
+        self._link = link
+        self._sides = sides
+        self._registry = registry
+        self._intake = intake
+        self._on_limits = on_limits
+        self._lock = threading.Lock()
+        self._log = DirectiveLog(sides.target, link.directives_topic)
+        self._over = threading.Event()
+        self.known = threading.Event()
+        self.wanted = threading.Event()
+        self.step_down: Directive | None = None
+        self._restarts: set[Scope] = set()  # asked for
+        self._looking: set[Scope] = set()  # let go of, the next look takes them up
+        self._limits: Mapping[str | None, int] | None = None
+        self._applied = -1 if before is None else before.applied
+        self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
+        self._reason = None if before is None else before.reason
+        self._dirty = False
+        self._measure_at = 0.0
+        threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+
+    # -- for the discoverer -----------------------------------------------------------------------
+
+    def carry_out(self) -> bool:
+        """Resumes, and lets go of what is to be tried again; whether a look has to follow."""
+        self._intake.resume()
+        with self._lock:
+            scopes = set(self._restarts)
+        if not scopes or not self._intake.restart(scopes):
+            return False
+        with self._lock:
+            self._restarts -= scopes
+            self._looking |= scopes
+        return True
+
+    def looked(self) -> None:
+        """At both clusters, since `carry_out`."""
+        with self._lock:
+            self._looking.clear()
+
+    # -- for the leading thread -------------------------------------------------------------------
+
+    def standing(self) -> tuple[Directive, ...]:
+        return tuple(self._log.standing)
+
+    def stepped_down(self) -> None:
+        """Nobody is to do so again for the same wish."""
+        self.end()
+        with self._lock:
+            self._applied, self._dirty = self._log.end, True
+
+    def take_dirty(self) -> list[DirectivesRecord]:
+        """What has to be written; `soil` if that fails."""
+        with self._lock:
+            if not self._dirty:
+                return []
+            self._dirty = False
+            return [
+                DirectivesRecord(
+                    link=self._link.name,
+                    topic_id=self._topic_id,
+                    applied=self._applied,
+                    reason=self._reason,
+                )
+            ]
+
+    def soil(self) -> None:
+        """All of it has to be written (again)."""
+        with self._lock:
+            self._dirty = self._log.end >= 0
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._turn()
+                reason = self._strange()
+            except AuthorizationError as error:
+                self.known.set()  # who may not read them cannot be told anything by them
+                reason = str(error)
+            except CausewayError as error:
+                reason = str(error)
+            except Exception as error:
+                _log.error("internal error", exc_info=error, extra={"link": self._link.name})
+                reason = f"internal error: {error!r}"
+            with self._lock:
+                self._dirty |= reason != self._reason
+                self._reason = reason
+            self._over.wait(_LOOK_S)
+
+    def _turn(self) -> None:
+        come = self._log.look()
+        if self._over.is_set():
+            return
+        if self._log.topic_id != self._topic_id:
+            with self._lock:
+                self._topic_id, self._applied = self._log.topic_id, -1
+        for offset, directive in come:
+            if offset >= self._applied:
+                self._act(directive)
+        self._intake.pauses.stand(self._log.standing)
+        limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
+        if limits != self._limits:
+            self._on_limits(limits)
+            self._limits = limits
+        self.known.set()
+        paused = self._intake.pauses.pause()
+        if self._pending():
+            self.wanted.set()
+        elif paused and self._applied != self._log.end:
+            with self._lock:
+                self._applied, self._dirty = self._log.end, True
+        self._measure()
+
+    def _act(self, directive: Directive) -> None:
+        if directive.kind is Kind.RESTART:
+            with self._lock:
+                self._restarts.add(directive.scope)
+        elif directive.kind is Kind.STEP_DOWN:
+            self.step_down = directive
+        about = {"what": directive.kind.value, "scope": str(directive.scope), "by": directive.by}
+        _log.info("directive", extra={"link": self._link.name, **about})
+
+    def _pending(self) -> bool:
+        with self._lock:
+            acts = bool(self._restarts or self._looking)
+        return acts or bool(self._intake.pauses.over())
+
+    def _strange(self) -> str | None:
+        if not self._log.strange:
+            return None
+        many = self._log.strange
+        return f"{many} records of {self._log.topic} are none that this version wrote"
+
+    def _measure(self) -> None:
+        """Where the source ends in what is paused: nobody reads there."""
+        now = time.monotonic()
+        if now < self._measure_at or not self._intake.pauses.are_any:
+            return
+        rows = [row for row in self._registry.live() if row.progress.state is State.PAUSED]
+        places = [row.progress.source for row in rows]
+        if places:
+            ends = self._ends(places, read_committed=self._link.fetch.read_committed)
+            tops = self._ends(places) if self._link.fetch.read_committed else ends
+            both = {at: (end, tops[at]) for at, end in ends.items() if at in tops}
+            self._registry.note_ends(both)
+        after = time.monotonic()
+        self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))
+
+    def _ends(
+        self, places: list[TopicPartition], *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        answers = self._sides.source.list_offsets(places, LATEST, read_committed)
+        return {at: each.offset for at, each in answers.items() if isinstance(each, OffsetAt)}

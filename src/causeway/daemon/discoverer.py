@@ -1,0 +1,123 @@
+"""Looks for a link's topics and partitions, again and again, in a thread of its own. What people
+and transforms ask for in between is done here as well: it all gives partitions to lanes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from causeway.config.settings import LinkSettings
+from causeway.daemon.directing import Directing
+from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.registry import Registry
+from causeway.errors import CausewayError
+from causeway.relay.progress import LeadershipLostError
+
+_log = logging.getLogger("causeway.link")
+_TICK_S = 0.1
+_BACKOFF_S = (1.0, 60.0)
+
+
+class Discoverer:
+    """Of one time of leading: from `start` until `over` is set. `lost` is set where another driver
+    leads; `fail` makes any error one of ours, and tells of it."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        intake: Intake,
+        registry: Registry,
+        directing: Directing,
+        *,
+        again: bool,
+        over: threading.Event,
+        lost: threading.Event,
+        on_found: Callable[[Found], None],
+        on_failure: Callable[[str], None],
+        fail: Callable[[Exception], CausewayError],
+    ) -> None:
+        """`again`: looks more than once."""
+        self._link = link
+        self._intake = intake
+        self._registry = registry
+        self._directing = directing
+        self._again = again
+        self._over, self._lost = over, lost
+        self._on_found, self._on_failure, self._fail = on_found, on_failure, fail
+        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
+        name = f"discover {link.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._directing.known.wait(_TICK_S):
+            if self._is_over:
+                return
+        pause = _BACKOFF_S[0]
+        while not self._is_over:
+            try:
+                found = self._intake.look()
+            except LeadershipLostError:
+                self._lost.set()
+                return
+            except Exception as error:
+                again = True
+                self._on_failure(str(self._fail(error)))
+            else:
+                again = found.unfinished
+                self._directing.looked()
+                self._on_found(found)
+            if again:
+                self._sleep(pause)
+                pause = min(2 * pause, _BACKOFF_S[1], self._link.refresh_topics_interval_s)
+            else:
+                pause = _BACKOFF_S[0]
+                self._sleep(self._link.refresh_topics_interval_s if self._again else math.inf)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._over.is_set() or self._lost.is_set()
+
+    def _sleep(self, seconds: float) -> None:
+        """Does what people ask for meanwhile, and gives transforms the outlets that they want."""
+        wanted, asked = self._registry.wanted, self._directing.wanted
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._is_over:
+            if asked.is_set():
+                asked.clear()
+                if self._directing.carry_out():
+                    return
+            if time.monotonic() < self._supply_at:
+                self._over.wait(_TICK_S)
+            elif wanted.wait(_TICK_S):
+                wanted.clear()
+                self._supply()
+
+    def _supply(self) -> None:
+        try:
+            done = self._intake.supply()
+        except LeadershipLostError:
+            self._lost.set()
+            return
+        except Exception as error:
+            _log.warning(
+                "no outlets", extra={"link": self._link.name, "reason": str(self._fail(error))}
+            )
+            done = False
+        if done:
+            self._supply_pause = _BACKOFF_S[0]
+        else:
+            self._registry.wanted.set()
+            self._supply_at = time.monotonic() + self._supply_pause
+            self._supply_pause = min(2 * self._supply_pause, _BACKOFF_S[1])

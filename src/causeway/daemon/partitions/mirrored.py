@@ -1,0 +1,57 @@
+"""What the control plane sees of a partition: one of its outlets, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from causeway.daemon.partitions.rows import Row, place_of
+from causeway.model import State, TopicPartition
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """A partition and one of its outlets, for the control plane. `newest`: source and target offset
+    of the newest record that is known to be on both sides, by its first outlet. `rewinds`: of its
+    offset maps. `topic_id`: the source's. `placed`: see Row."""
+
+    source: TopicPartition
+    topic_id: str
+    outlet: Outlet
+    position: int
+    newest: tuple[int, int] | None
+    stopped: bool
+    placed: bool
+    rewinds: int = 0
+    transformed: bool = False
+
+    @classmethod
+    def of(cls, row: Row, progress: Progress, outlet: Outlet) -> Mirrored:
+        return cls(
+            source=progress.source,
+            topic_id=progress.topic_id,
+            outlet=outlet,
+            position=progress.position,
+            newest=row.newest,
+            stopped=progress.state is State.STOPPED,
+            placed=row.placed,
+            rewinds=row.rewinds,
+            transformed=progress.transform is not None,
+        )
+
+    @property
+    def target(self) -> TopicPartition:
+        return place_of(self.outlet)
+
+    @property
+    def feed(self) -> Feed:
+        return Feed(self.source, self.target)
+
+
+class Feed(NamedTuple):
+    """A source partition and a target partition that it feeds."""
+
+    source: TopicPartition
+    target: TopicPartition
