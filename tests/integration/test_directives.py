@@ -1,5 +1,5 @@
-"""What people ask of a running mirror, on real brokers: it is done, it stands, and nothing is lost or
-doubled by it. Lanes are real processes; where a whole process tree matters, Spark is there too."""
+"""What people ask of a running mirror, on real brokers: it is done, it stands, and nothing is lost
+or doubled by it. Lanes are real processes; where a process tree matters, Spark is there too."""
 
 from __future__ import annotations
 
