@@ -123,7 +123,7 @@ HELD_SECONDS: Final = Metric(
 PARTITION_STATE: Final = Metric(
     name="causeway_partition_state",
     help="1, for the state that the partition is in: waiting, recovering, running, failed (tried "
-    "again by itself), stopped (a person decides) or done.",
+    "again by itself), stopped (a person decides), paused (a person wants it so) or done.",
     labels=(*_PARTITION, "state"),
 )
 RECORDS: Final = Metric(
