@@ -1,21 +1,14 @@
-"""Avro and Protobuf between real clusters, with a real registry that is there, and is not.
-
-Values are written and read by their wire formats alone: what a standard client would make of them.
-"""
+"""Avro and Protobuf between real clusters, with a real registry that is there, and is not."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import struct
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import pytest
 
 from causeway.dev.cluster import LocalCluster
+from tests.harness.customers import PEPPER, Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.proxy import Proxy
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
@@ -24,83 +17,7 @@ from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
-PEPPER = "pepper-of-32-bytes-or-somewhat-more"
-FIELDS = [
-    {"name": "id", "type": "long"},
-    {"name": "mail", "type": "string"},
-    {"name": "card", "type": ["null", "string"]},
-]
-NOTE = {"name": "note", "type": "string", "default": ""}
-FIRST_PROTO = """
-syntax = "proto3";
-message Unused { int32 x = 1; }
-message Customer { int64 id = 1; string mail = 2; }
-"""
-SECOND_PROTO = FIRST_PROTO.replace("mail = 2;", "mail = 2; string note = 3;")
 UNKNOWN = 4_000_000
-
-
-class Customers:
-    """Writers of two versions of two schemas, and what becomes of what they have written."""
-
-    def __init__(self, registry: SchemaRegistry, prefix: str) -> None:
-        self.avro = prefix + "avro"
-        self.proto = prefix + "proto"
-        # Names of their own: a registry gives the same text the same id.
-        name = "C" + hashlib.sha256(prefix.encode()).hexdigest()[:12]
-        self._schemas = {}
-        for fields in (FIELDS, [*FIELDS, NOTE]):
-            schema = {"type": "record", "name": name, "fields": fields}
-            id = registry.register(f"{self.avro}-value", schema)
-            self._schemas[id] = fastavro.parse_schema(schema)
-        self.avro_ids = list(self._schemas)
-        self.proto_ids = [
-            registry.register(f"{self.proto}-value", f"// {name}\n{text}", "PROTOBUF")
-            for text in (FIRST_PROTO, SECOND_PROTO)
-        ]
-
-    def by_avro(self, number: int, version: int) -> bytes:
-        card = None if number % 3 else f"4111-{number:04}"
-        value: dict[str, Any] = {"id": 2**60 + number, "mail": f"ann{number}@b.c", "card": card}
-        if version:
-            value["note"] = f"note ü {number}"
-        return self._avro(self.avro_ids[version], value)
-
-    def _avro(self, id: int, value: dict[str, Any]) -> bytes:
-        out = BytesIO()
-        fastavro.schemaless_writer(out, self._schemas[id], value)
-        return struct.pack(">bI", 0, id) + out.getvalue()
-
-    def masked_avro(self, data: bytes) -> bytes:
-        id = struct.unpack_from(">bI", data)[1]
-        value: Any = fastavro.schemaless_reader(BytesIO(data[5:]), self._schemas[id], None)
-        user, _, domain = value["mail"].partition("@")
-        value["mail"] = f"{'*' * len(user)}@{domain}"
-        if value["card"] is not None:
-            value["card"] = hmac.digest(PEPPER.encode(), value["card"].encode(), "sha256").hex()
-        return self._avro(id, value)
-
-    def by_proto(self, number: int, version: int, user: str = "") -> bytes:
-        note = f"note {number}" if version else ""
-        fields = [b"\x08" + _varint(2**60 + number), _text(0x12, f"{user or f'bob{number}'}@b.c")]
-        fields += [_text(0x1A, note)] if note else []
-        head = struct.pack(">bI", 0, self.proto_ids[version])
-        return head + b"\2\2" + b"".join(fields)  # the second message of the file
-
-    def masked_proto(self, number: int, version: int) -> bytes:
-        return self.by_proto(number, version, user="*" * len(f"bob{number}"))
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def _text(tag: int, text: str) -> bytes:
-    return bytes([tag]) + _varint(len(text.encode())) + text.encode()
 
 
 def test_what_is_there_arrives_once_whatever_the_registry_does(

@@ -34,6 +34,9 @@ class Trials:
     """`told`: what it waits for, if its registry does not answer."""
 
     def __init__(self, session: Any, query: Any, transform: TransformSettings, told: Told) -> None:
+        from causeway.transform.stage import quiet
+
+        quiet()
         self._session = session
         self._query = query
         self._secrets = {name: value.reveal() for name, value in transform.secrets.items()}

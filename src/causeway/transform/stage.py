@@ -63,7 +63,7 @@ def run_stage(
     nothing of what is in records."""
     from pyspark.sql.types import StructType
 
-    _quiet()
+    quiet()
     given = prepared.input
     schema = StructType.fromDDL(given) if isinstance(given, str) else given
     secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
@@ -87,7 +87,7 @@ def run_stage(
         raise CausewayError("transform", key, explain(error)) from None
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """PySpark logs what it raises, and Spark's errors quote what is in records."""
     from pyspark.logger import PySparkLogger
 
