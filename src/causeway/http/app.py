@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +13,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from causeway.config.settings import HttpSettings, LinkSettings, Secret
+from causeway.config.settings import Secret, Settings
 from causeway.http import api, connect, health, shapes
+from causeway.http.actions import Actions
+from causeway.http.actions import router as act_routes
 from causeway.http.answers import refused
 from causeway.http.api_page import api_page
 from causeway.http.guard import Guard
@@ -29,7 +29,6 @@ from causeway.metrics.collector import SnapshotCollector, registry_of
 if TYPE_CHECKING:
     from causeway.daemon.status import Look
 
-_log = logging.getLogger("causeway.http")
 _FILES: Final = Path(__file__).parent / "page"
 # What tells nothing of the mirror, and must be there before a token can be asked for.
 _OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
@@ -78,14 +77,16 @@ def metrics_app(sight: Sight) -> FastAPI:
 
 
 def main_app(
-    sight: Sight, memory: Memory, links: Sequence[LinkSettings], http: HttpSettings, worker: str
+    sight: Sight, memory: Memory, settings: Settings, worker: str, actions: Actions
 ) -> Guard:
     """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
+    links, http = settings.links, settings.run.http
     app = _bare()
     app.include_router(api.router(sight.views, memory, links))
     app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)
-    app.include_router(connect.router(sight.views, links, worker))
+    app.include_router(act_routes(actions, tuple(each.name for each in links)))
+    app.include_router(connect.router(sight.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
@@ -145,7 +146,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     return described
 
 
-def _told(_: Request, error: Exception) -> Response:
+async def _told(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = error.detail
     if error.status_code in (404, 405) and message in ("Not Found", "Method Not Allowed"):
@@ -153,16 +154,15 @@ def _told(_: Request, error: Exception) -> Response:
     return refused(error.status_code, message)
 
 
-def _misspelt(_: Request, error: Exception) -> Response:
+async def _misspelt(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [f"{each['loc'][1]}: {each['msg']}" for each in error.errors()]
+    found = [f"{each['loc'][:2][-1]}: {each['msg']}" for each in error.errors()]
     return refused(400, "; ".join(found))
 
 
-def _too_early(_: Request, __: Exception) -> Response:
+async def _too_early(_: Request, __: Exception) -> Response:
     return refused(503, "the run has just begun: its clusters have not answered yet")
 
 
-def _surprised(_: Request, error: Exception) -> Response:
-    _log.error("internal error", exc_info=error)
+async def _surprised(_: Request, error: Exception) -> Response:
     return refused(500, f"internal error: {type(error).__name__}")

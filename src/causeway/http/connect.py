@@ -5,7 +5,8 @@ as Strimzi calls them.
     A->B.MirrorCheckpointConnector    the task `groups`
     A->B.MirrorHeartbeatConnector     the task `heartbeats`
 
-Forms and states are Connect's. What would change a connector is refused in its form of errors: a
+Forms and states are Connect's. To pause, resume, stop or restart the first is to do so with the
+link; the other two go on with it. What would change a connector is refused in its form of errors: a
 link is what the file says.
 """
 
@@ -15,15 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon.status import LinkStatus, Role
+from causeway.http.actions import Actions, Wish
 from causeway.http.connect_config import CLASSES, config_of
 from causeway.http.paced import Paced
 from causeway.http.shaping import VERSION
 from causeway.http.view import View
+from causeway.model import State
 from causeway.naming import HEARTBEATS
 from causeway.relay.progress import TaskRecord
 
@@ -38,6 +41,10 @@ _STATES: Final = {
 _BY_FILE: Final = (
     "connectors are the flows of the file that this run was given: change the file and start the "
     "run anew"
+)
+_OF_SOURCE: Final = (
+    "only MirrorSourceConnector can be paused, resumed, stopped and restarted: it stands for "
+    "the link {}, groups and heartbeats go on with it"
 )
 # Everything else that Connect has under these paths.
 _REFUSED: Final = (
@@ -62,7 +69,13 @@ class Connector:
 
     @property
     def state(self) -> str:
-        return _STATES[self.link.role]
+        return "PAUSED" if self.paused else _STATES[self.link.role]
+
+    @property
+    def paused(self) -> bool:
+        """All of the link is."""
+        found = {each.state for each in self.link.partitions}
+        return self.kind == SOURCE and found == {State.PAUSED}
 
     def tasks(self) -> list[dict[str, Any]]:
         """Each with id, state and worker, and the trace where it failed."""
@@ -70,7 +83,7 @@ class Connector:
             return []
         if self.kind == SOURCE:
             return [
-                {"id": number, "state": "RUNNING", "worker_id": self.worker}
+                {"id": number, "state": self.state, "worker_id": self.worker}
                 for number in range(self.lanes)
             ]
         record = self._record()
@@ -148,7 +161,9 @@ def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mappin
     return found
 
 
-def router(views: Paced[View], links: Sequence[LinkSettings], worker: str) -> APIRouter:
+def router(
+    views: Paced[View], links: Sequence[LinkSettings], worker: str, actions: Actions
+) -> APIRouter:
     connect = APIRouter(tags=["Kafka Connect"])
 
     async def every() -> Mapping[str, Connector]:
@@ -229,6 +244,39 @@ def router(views: Paced[View], links: Sequence[LinkSettings], worker: str) -> AP
         return JSONResponse(
             [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
         )
+
+    async def act(action: str, name: str, request: Request, why: str | None = None) -> None:
+        """Written, not waited for: Connect answers as early."""
+        each = await named(name)
+        if each.kind != SOURCE:
+            raise HTTPException(405, _OF_SOURCE.format(each.link.name))
+        await actions.do(action, request, Wish(reason=why), None, link=each.link.name)
+
+    @connect.put("/connectors/{name}/pause", status_code=202, response_class=Response)
+    async def pause(name: str, request: Request) -> Response:
+        """Pauses the link."""
+        await act("pause", name, request)
+        return Response(status_code=202)
+
+    @connect.put("/connectors/{name}/resume", status_code=202, response_class=Response)
+    async def resume(name: str, request: Request) -> Response:
+        """Takes a pause of the link back."""
+        await act("resume", name, request)
+        return Response(status_code=202)
+
+    @connect.put("/connectors/{name}/stop", status_code=204, response_class=Response)
+    async def stop(name: str, request: Request) -> Response:
+        """Pauses the link: there is nothing that a stopped connector would have lost."""
+        await act("pause", name, request, "stopped as a connector")
+        return Response(status_code=204)
+
+    @connect.post("/connectors/{name}/restart", status_code=204, response_class=Response)
+    async def restart(name: str, request: Request) -> Response:
+        """Tries what is stopped or failed of the link again, whatever the parameters say."""
+        await act("restart", name, request)
+        if "includeTasks" in request.query_params or "onlyFailed" in request.query_params:
+            return JSONResponse((await named(name)).status(), 202)
+        return Response(status_code=204)
 
     async def by_file(name: str = "") -> Response:
         if name:

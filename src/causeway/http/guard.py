@@ -76,7 +76,10 @@ class Guard:
             return  # there is nothing else here
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is None:
-            await self._app(scope, _bounded(receive), _with_headers(send))
+            try:
+                await self._app(scope, _bounded(receive), _with_headers(send))
+            except Exception as error:  # has been answered
+                _log.error("internal error", exc_info=error, extra={"path": scope["path"][:200]})
             return
         client = scope.get("client")
         extra = {

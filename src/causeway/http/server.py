@@ -126,10 +126,11 @@ class _Thread:
             _log.error("the server of metrics and status has ended", exc_info=error)
 
     async def _serve(self) -> None:
+        from causeway.http.actions import Actions
         from causeway.http.app import Sight, main_app, metrics_app
         from causeway.http.history import Memory
 
-        sight, memory = Sight(), Memory()
+        sight, memory, actions = Sight(), Memory(), Actions(self._settings)
         self._take = sight.take
         if self._look is not None:
             sight.take(self._look)
@@ -149,7 +150,7 @@ class _Thread:
             await self._await_address()
             if self._main is not None:
                 worker = self.address.partition("://")[2] if self.address else ""
-                app = main_app(sight, memory, self._settings.links, self._http, worker)
+                app = main_app(sight, memory, self._settings, worker, actions)
                 begin(app, self._main, certificate=self._certificate)
         while not self._stopping.is_set():
             await asyncio.sleep(_TICK_S)
@@ -159,6 +160,7 @@ class _Thread:
             task.cancel()
         await asyncio.gather(*(task for _, task in servers), *helpers, return_exceptions=True)
         sight.close()
+        actions.close()
 
     async def _await_address(self) -> None:
         """Until it is ours, or the run ends."""

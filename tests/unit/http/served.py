@@ -12,11 +12,14 @@ from causeway.config.settings import (
     ClientSettings,
     HttpSettings,
     LinkSettings,
+    RunSettings,
     SaslSettings,
     Secret,
+    Settings,
 )
 from causeway.daemon.status import Look
 from causeway.filters import compile_patterns
+from causeway.http.actions import Actions, Doors
 from causeway.http.app import Sight, main_app
 from causeway.http.history import Memory
 from causeway.naming import ReplicationPolicy
@@ -52,6 +55,7 @@ def client(
     *links: LinkSettings,
     token: str | None = None,
     memory: Memory | None = None,
+    doors: Doors | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
@@ -59,9 +63,12 @@ def client(
     if look is not None:
         sight.take(look)
     http = HttpSettings(port=0, token=None if token is None else Secret(token))
-    app = main_app(sight, memory or Memory(), links or (settings(),), http, "127.0.0.1:8490")
+    all_settings = Settings(links=links or (settings(),), run=RunSettings(http=http), spark={})
+    actions = Actions(all_settings, doors)
+    app = main_app(sight, memory or Memory(), all_settings, "127.0.0.1:8490", actions)
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:
         yield TestClient(app, follow_redirects=False, **more)
     finally:
         sight.close()
+        actions.close()

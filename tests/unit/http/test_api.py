@@ -306,7 +306,9 @@ def test_before_the_run_can_be_looked_at() -> None:
         assert api.get("/readyz").status_code == 503
 
 
-def test_an_error_of_ours_is_told_without_what_it_is_about() -> None:
+def test_an_error_of_ours_is_told_without_what_it_is_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken() -> Snapshot:
         raise ValueError("something of the inside")
 
@@ -314,6 +316,7 @@ def test_an_error_of_ours_is_told_without_what_it_is_about() -> None:
         answer = api.get("/api/v1/topics")
     assert answer.status_code == 500
     assert answer.json() == {"error_code": 500, "message": "internal error: ValueError"}
+    assert caplog.messages == ["internal error"]
 
 
 def test_probes_tell_how_it_is(api: TestClient) -> None:

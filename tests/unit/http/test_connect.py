@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from causeway.daemon.status import Role
+from causeway.model import State
 from causeway.relay.progress import TaskRecord
 from tests.unit.http.served import PASSWORD, client
 from tests.unit.metrics.snapshots import full, link, partition
@@ -105,6 +106,19 @@ def test_a_link_that_is_not_led_here(role: Role, state: str) -> None:
     assert found["connector"]["state"] == state
     assert found["tasks"] == []
     assert found["connector"].get("trace") == ("led by x" if role is Role.FAILED else None)
+
+
+def test_a_link_of_which_all_is_paused() -> None:
+    paused = link(partition(0, State.PAUSED), partition(1, State.PAUSED))
+    with client(lambda: full(paused)) as connect:
+        found = connect.get(f"/connectors/{SOURCE}/status").json()
+        assert found["connector"]["state"] == "PAUSED"
+        assert [task["state"] for task in found["tasks"]] == ["PAUSED"]
+        other = connect.get(f"/connectors/{CHECKPOINT}/status").json()
+        assert other["connector"]["state"] == "RUNNING"
+    with client(lambda: full(link(partition(0, State.PAUSED), partition(1)))) as connect:
+        found = connect.get(f"/connectors/{SOURCE}/status").json()
+        assert found["connector"]["state"] == "RUNNING"
 
 
 def test_topics_and_offsets() -> None:

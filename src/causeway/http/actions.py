@@ -1,0 +1,177 @@
+"""What people ask of the run over HTTP: written to the directives topic as the commands do, in
+threads of their own, with connections of their own. Each call is logged with who made it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, HTTPException, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from causeway.config.settings import Settings
+from causeway.errors import (
+    AuthorizationError,
+    CausewayError,
+    ConfigError,
+    ConflictError,
+    NobodyLeadsError,
+    UnreachableError,
+)
+from causeway.http.shapes import Shape
+from causeway.operate import directives
+from causeway.operate.directives import Outcome
+
+_log = logging.getLogger("causeway.http")
+_AT_ONCE: Final = 4
+_WAIT_S: Final = 10.0  # for the leading driver's word
+_STATUS: Final[tuple[tuple[type[CausewayError], int], ...]] = (
+    (ConfigError, 404),  # all but names is looked at before
+    (ConflictError, 409),
+    (NobodyLeadsError, 409),
+    (AuthorizationError, 403),
+    (UnreachableError, 503),
+)
+Door = Callable[..., tuple[Outcome, ...]]
+
+
+class Wish(Shape):
+    """Who asks, and why: it stands in the status for all to read."""
+
+    who: str | None = Field(None, max_length=100, description="Your name.")
+    reason: str | None = Field(None, max_length=directives.MOST_TEXT)
+
+
+class Limit(Wish):
+    bytes_per_s: int | None = Field(
+        None, ge=1, description="Read from the source at the most; null: no limit."
+    )
+    off: bool = Field(False, description="Takes a limit back: the file's counts again.")
+
+
+class Asked(Shape):
+    """What became of it. `acted`: the leading driver has carried it out."""
+
+    link: str
+    action: str
+    topic: str | None
+    partition: int | None
+    changed: bool
+    driver: str | None
+    acted: bool | None
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """The functions that write directives."""
+
+    pause: Door = directives.pause
+    resume: Door = directives.resume
+    restart: Door = directives.restart
+    throttle: Door = directives.throttle
+
+
+class Actions:
+    """On `settings`' links."""
+
+    def __init__(self, settings: Settings, doors: Doors | None = None) -> None:
+        self._settings = settings
+        self._doors = doors or Doors()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="http act")
+
+    async def do(
+        self, action: str, request: Request, wish: Wish, wait_s: float | None, **scope: Any
+    ) -> tuple[Outcome, ...]:
+        """Waits as long for the leading driver to have acted; None: not. Raises HTTPException with
+        why not."""
+        client = request.client.host if request.client else "?"
+        who = f"{wish.who or 'http'}@{client}"
+        _log.info("asked for", extra={"action": action, "who": who, **_said(scope)})
+        door: Door = getattr(self._doors, action)
+        call = partial(door, self._settings, who=who, reason=wish.reason, wait_s=wait_s, **scope)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except CausewayError as error:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 502)
+            _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
+            raise HTTPException(status, str(error)) from error
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _said(scope: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in scope.items() if value is not None}
+
+
+Body_ = Annotated[Wish | None, Body()]
+
+
+def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
+    """POST on a link, a topic or a partition. `names` of the links."""
+    api = APIRouter(prefix="/api/v1/links/{link}", tags=["acts"])
+
+    async def done(action: str, request: Request, wish: Wish | None, **scope: Any) -> Response:
+        if scope["link"] not in names:
+            raise HTTPException(404, f"there is no link {scope['link']}: {', '.join(names)}")
+        (outcome,) = await actions.do(action, request, wish or Wish(), _WAIT_S, **scope)
+        if outcome.refused is not None:
+            raise HTTPException(409, outcome.refused)
+        # 202: it is written, and whoever leads, or will, acts on it.
+        return JSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
+
+    def add(action: str, meaning: str) -> None:
+        async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:
+            return await done(action, request, wish, link=link)
+
+        async def on_topic(request: Request, link: str, topic: str, wish: Body_ = None) -> Response:
+            return await done(action, request, wish, link=link, topic=topic)
+
+        async def on_partition(
+            request: Request, link: str, topic: str, partition: int, wish: Body_ = None
+        ) -> Response:
+            where = {"link": link, "topic": topic, "partition": partition}
+            return await done(action, request, wish, **where)
+
+        for path, route, what in (
+            ("", on_link, "a link"),
+            ("/topics/{topic}", on_topic, "a topic"),
+            ("/topics/{topic}/partitions/{partition}", on_partition, "a partition"),
+        ):
+            api.add_api_route(
+                f"{path}/{action}",
+                route,
+                methods=["POST"],
+                response_model=Asked,
+                description=f"{meaning} ({what})",
+                operation_id=f"{action}_{route.__name__}",
+            )
+
+    add("pause", "Mirrors nothing more of it until it is resumed.")
+    add("resume", "Takes a pause back.")
+    add("restart", "Tries what is stopped or failed again now.")
+
+    @api.post("/throttle", response_model=Asked)
+    async def throttle_link(request: Request, link: str, limit: Limit) -> Response:
+        """Limits what the link reads from its source."""
+        return await done("throttle", request, limit, link=link, **_limit(limit))
+
+    @api.post("/topics/{topic}/throttle", response_model=Asked)
+    async def throttle_topic(request: Request, link: str, topic: str, limit: Limit) -> Response:
+        """Limits what is read of the topic."""
+        return await done("throttle", request, limit, link=link, topic=topic, **_limit(limit))
+
+    return api
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    if not {"bytes_per_s", "off"} & limit.model_fields_set:
+        raise HTTPException(400, "say bytes_per_s (null: no limit), or off: true")
+    return {"bytes_per_s": limit.bytes_per_s, "off": limit.off}
