@@ -177,7 +177,11 @@ def test_what_cannot_be_read_or_written_is_refused(world: World, lane: FakeLane,
     sql = "SELECT to_json(named_struct('id', length(value))) AS value FROM records"
     world.launch(key, lane, sql=sql)
     good = world.by_first({"id": 1, "mail": "a"})
-    outcome = through(lane, good, good[:-1], b"\0\0\0\3\xe8\2", b"text", None, good[:-1], good)
+    elsewhere = PlainRecord(7, 1_000_000, None, good, [("__value_schema_id", b"\1" + bytes(16))])
+    outcome = through(
+        lane,
+        *(good, good[:-1], b"\0\0\0\3\xe8\2", b"text", None, good[:-1], good, elsewhere),
+    )
     assert [tuple(one) for one in outcome.refused] == [
         (0, "the transformed value fits no schema of its subject"),
         (1, "value is not Avro of its schema"),
@@ -185,6 +189,7 @@ def test_what_cannot_be_read_or_written_is_refused(world: World, lane: FakeLane,
         (3, "value is not Avro with the id of a schema"),
         (5, "value is not Avro of its schema"),
         (6, "the transformed value fits no schema of its subject"),
+        (7, "the id of the schema of its value is in a header"),
     ]
     assert values(outcome) == {4: None}
 

@@ -105,7 +105,7 @@ class Trials:
         found: dict[str, Decoded] = {}
         for part in self._decoder.formats:
             data = content.key if part == "key" else content.value
-            json, _ = self._decoder.decode(part, data)
+            json, _ = self._decoder.decode(part, data, content.headers)
             if data is not None and json is not None:
                 found[part] = Decoded(int.from_bytes(data[1:5]), json)
         return replace(content, decoded=found)

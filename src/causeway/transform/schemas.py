@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +33,10 @@ NO_FIT = "the transformed {} fits no schema of its subject"
 NO_SCHEMA = "the record has no {}, and so no schema to write one with"
 UNUSABLE = "the schema of its {} cannot be used"
 UNKNOWN = "the registry does not know the schema of its {}"
+# As newer clients can be told to write: then the part begins with its data, which may look like the
+# id of a schema.
+_HEADERS = {"key": "__key_schema_id", "value": "__value_schema_id"}
+IN_HEADER = "the id of the schema of its {} is in a header"
 
 
 def require(format: str) -> None:
@@ -71,10 +75,15 @@ class Schemas:
         self._codecs: dict[tuple[str, int], _Codec | None] = {}
         self._relatives: dict[tuple[int, str], tuple[float, list[Schema]]] = {}  # and since when
 
-    def decode(self, part: str, data: bytes | None) -> tuple[str | None, str | None]:
-        """Its JSON, or why there is none, which says nothing of what is in it."""
+    def decode(
+        self, part: str, data: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
+    ) -> tuple[str | None, str | None]:
+        """Its JSON, or why there is none, which says nothing of what is in it. `headers`: the
+        record's."""
         if data is None:
             return None, None
+        if headers and _HEADERS[part] in (name for name, _ in headers):
+            return None, IN_HEADER.format(part)
         try:
             codec, _, place, start = self._read(part, data)
         except _UnreadableError as error:
@@ -257,6 +266,8 @@ def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatc
 
     reasons: list[str | None] = rows.column(REASON).to_pylist()
     for part in schemas.formats:
+        for row in _with_header(rows, _HEADERS[part]):
+            reasons[row] = reasons[row] or IN_HEADER.format(part)
         made: list[bytes | None] = []
         for row, data in enumerate(rows.column(part).to_pylist()):
             found = None
@@ -267,3 +278,13 @@ def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatc
         rows = rows.set_column(at, rows.schema.field(at), pa.array(made, pa.binary()))
     at = rows.schema.get_field_index(REASON)
     return rows.set_column(at, rows.schema.field(at), pa.array(reasons, pa.string()))
+
+
+def _with_header(rows: pa.RecordBatch, name: str) -> list[int]:
+    """The rows that have a header of this name."""
+    import pyarrow.compute as pc
+
+    headers = rows.column("headers")
+    named = pc.equal(headers.flatten().field(0), name)
+    found: list[int] = pc.list_parent_indices(headers).filter(named).to_pylist()
+    return found

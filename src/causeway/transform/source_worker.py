@@ -191,7 +191,7 @@ class Rows:
             texts = found[TEXTS[name]] = []
             for index, record in enumerate(records):
                 data = record.key if name == "key" else record.value
-                text, reason = schemas.decode(name, data)
+                text, reason = schemas.decode(name, data, record.headers)
                 reasons[index] = reasons[index] or reason
                 texts.append(text)
         return found

@@ -160,6 +160,40 @@ def test_the_first_message_is_told_in_one_byte() -> None:
     assert schemas.encode("value", "t", given(3, '{"z":"a"}', b"\0")) == (data, None)
 
 
+def headers(*rows: list[tuple[str, bytes | None]] | None) -> pa.Array:
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.array(rows, pa.list_(header))
+
+
+GUID = b"\1" + bytes(range(16))
+
+
+def test_an_id_in_a_header_is_refused_whatever_the_part_looks_like() -> None:
+    schemas, _ = avro()
+    data = b"\0\0\0\0\7\2"
+    reason = "the id of the schema of its value is in a header"
+    assert schemas.decode("value", data, [("a", b""), ("__value_schema_id", GUID)]) == (
+        None,
+        reason,
+    )
+    assert schemas.decode("value", data, [("__key_schema_id", GUID)]) == ('{"id":1}', None)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            REASON: pa.nulls(4, pa.string()),
+            "value": pa.array([given(7, '{"id":1}')] * 4, pa.binary()),
+            "headers": headers(
+                None,
+                [("__key_schema_id", GUID)],
+                [("a", None), ("__value_schema_id", GUID)],
+                [("b", None)],
+            ),
+        }
+    ).slice(1)
+    rows = encoded(batch, schemas, "t").to_pylist()
+    assert [row[REASON] for row in rows] == [None, reason, None]
+    assert [row["value"] for row in rows] == [data, None, data]
+
+
 def test_rows_get_bytes_or_a_reason() -> None:
     schemas, _ = avro()
     batch = pa.RecordBatch.from_pydict(
@@ -168,6 +202,7 @@ def test_rows_get_bytes_or_a_reason() -> None:
             "value": pa.array(
                 [given(7, '{"id":1}'), None, None, given(7, '{"other":1}')], pa.binary()
             ),
+            "headers": headers([("a", None)], [], None, []),
         }
     )
     rows = encoded(batch, schemas, "t").to_pylist()
