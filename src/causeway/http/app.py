@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,11 +22,8 @@ from causeway.http.guard import Guard
 from causeway.http.history import Memory
 from causeway.http.paced import Paced
 from causeway.http.shaping import VERSION
-from causeway.http.view import View
+from causeway.http.sight import NotYetError, Sight
 from causeway.metrics.collector import SnapshotCollector, registry_of
-
-if TYPE_CHECKING:
-    from causeway.daemon.status import Look
 
 _FILES: Final = Path(__file__).parent / "page"
 # What tells nothing of the mirror, and must be there before a token can be asked for.
@@ -36,37 +32,6 @@ _ABOUT: Final = (
     "What `causeway run` knows of its mirror. Errors have Kafka Connect's form: `error_code`, the "
     "HTTP status, and `message`."
 )
-
-
-class NotYetError(Exception):
-    """The run has not said how to look at it."""
-
-
-class Sight:
-    """The run, as far as it can be seen from here. Any thread may `take`."""
-
-    def __init__(self) -> None:
-        self._look: Look | None = None
-        self.heard_at = time.monotonic()
-        self._collector = SnapshotCollector()
-        self._registry = registry_of(self._collector)
-        self.views = Paced(self._view, name="looks")
-        # Who scrapes comes once a minute, and wants to know how things are by then.
-        self.metrics = Paced(lambda: generate_latest(self._registry), name="metrics", patience_s=0)
-
-    def take(self, look: Look) -> None:
-        self.heard_at = time.monotonic()
-        self._look = look
-        self._collector.take(look)
-
-    def _view(self) -> View:
-        if self._look is None:
-            raise NotYetError
-        return View(self._look())
-
-    def close(self) -> None:
-        self.views.close()
-        self.metrics.close()
 
 
 def metrics_app(sight: Sight) -> FastAPI:
@@ -129,10 +94,21 @@ def _bare() -> FastAPI:
 
 
 def _add_metrics(app: FastAPI, sight: Sight) -> None:
+    collector = SnapshotCollector()
+    registry = registry_of(collector)
+
+    def scrape() -> bytes:
+        if sight.begun:
+            collector.take(sight.look)
+        return generate_latest(registry)
+
+    # Who scrapes comes once a minute, and wants to know how things are by then.
+    scrapes = Paced(scrape, name="scrapes", patience_s=0)
+
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
         """For Prometheus; see the page of metrics."""
-        return Response(await sight.metrics.newest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await scrapes.newest(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

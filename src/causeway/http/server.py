@@ -1,8 +1,7 @@
 """The server: a thread of its own in the driver, with an event loop of its own. It reads snapshots,
 and holds up no lane and no link; what goes wrong in it is its own affair.
 
-The web framework is imported in that thread, beside the start of Spark, and only where something
-is to be served.
+The web framework is imported in that thread, when the first call comes.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
+from causeway.http.history import Memory
+from causeway.http.sight import Sight
 from causeway.http.tls import Certificate
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class _Thread:
             self._metrics = _listen(run.metrics_host, run.metrics_port, "metrics")
         if run.http.port is not None:
             self._main = self._try_to_listen()
-        self._look: Look | None = None
-        self._take: Callable[[Look], None] = self._remember
+        self._sight, self._memory = Sight(), Memory()
+        self._servers: list[Server] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -94,6 +95,10 @@ class _Thread:
         scheme = "https" if self._certificate else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def take(self) -> Callable[[Look], None]:
+        return self._sight.take
+
     def start(self) -> None:
         self._thread.start()
 
@@ -103,12 +108,6 @@ class _Thread:
         for each in (self._main, self._metrics):
             if each is not None:
                 each.close()
-
-    def take(self, look: Look) -> None:
-        self._take(look)
-
-    def _remember(self, look: Look) -> None:
-        self._look = look
 
     def _try_to_listen(self) -> socket.socket | None:
         """None where another process has the address."""
@@ -126,41 +125,64 @@ class _Thread:
             _log.error("the server of metrics and status has ended", exc_info=error)
 
     async def _serve(self) -> None:
-        from causeway.http.actions import Actions
-        from causeway.http.app import Sight, main_app, metrics_app
-        from causeway.http.history import Memory
-
-        sight, memory, actions = Sight(), Memory(), Actions(self._settings)
-        self._take = sight.take
-        if self._look is not None:
-            sight.take(self._look)
-        helpers: list[asyncio.Task[None]] = []
-        servers: list[tuple[Server, asyncio.Task[None]]] = []
-
-        def begin(app: Any, sock: socket.socket, **more: Any) -> None:
-            server = _server(app, **more)
-            servers.append((server, asyncio.create_task(server.serve(sockets=[sock]))))
-
-        if self._metrics is not None:
-            begin(metrics_app(sight), self._metrics)
+        doors = [asyncio.create_task(self._serve_metrics())] if self._metrics else []
+        helpers = []
         if self._http.port is not None:
-            helpers.append(asyncio.create_task(memory.keep(sight.views)))
+            doors.append(asyncio.create_task(self._serve_main()))
+            helpers.append(asyncio.create_task(self._memory.keep(self._sight.views)))
             if self._certificate is not None:
                 helpers.append(asyncio.create_task(self._renew(self._certificate)))
-            await self._await_address()
-            if self._main is not None:
-                worker = self.address.partition("://")[2] if self.address else ""
-                app = main_app(sight, memory, self._settings, worker, actions)
-                begin(app, self._main, certificate=self._certificate)
         while not self._stopping.is_set():
             await asyncio.sleep(_TICK_S)
-        for server, _ in servers:
+        for server in self._servers:
             server.should_exit = True
         for task in helpers:
             task.cancel()
-        await asyncio.gather(*(task for _, task in servers), *helpers, return_exceptions=True)
-        sight.close()
+        for found in await asyncio.gather(*doors, *helpers, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found
+        self._sight.views.close()
+
+    async def _serve_metrics(self) -> None:
+        assert self._metrics is not None
+        if await self._called(self._metrics):
+            from causeway.http.app import metrics_app
+
+            await self._serve_app(metrics_app(self._sight), self._metrics)
+
+    async def _serve_main(self) -> None:
+        await self._await_address()
+        if self._main is None or not await self._called(self._main):
+            return
+        from causeway.http.actions import Actions
+        from causeway.http.app import main_app
+
+        actions = Actions(self._settings)
+        worker = (self.address or "").partition("://")[2]
+        app = main_app(self._sight, self._memory, self._settings, worker, actions)
+        await self._serve_app(app, self._main, self._certificate)
         actions.close()
+
+    async def _called(self, sock: socket.socket) -> bool:
+        """Whether somebody has, before the end of the run: the framework is loaded for them only,
+        and they wait for that. A run that nobody asks does without its time and memory."""
+        pending = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sock, pending.set)
+        try:
+            while not (pending.is_set() or self._stopping.is_set()):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(pending.wait(), _TICK_S)
+        finally:
+            loop.remove_reader(sock)
+        return not self._stopping.is_set()
+
+    async def _serve_app(
+        self, app: Any, sock: socket.socket, certificate: Certificate | None = None
+    ) -> None:
+        server = _server(app, certificate)
+        self._servers.append(server)
+        await server.serve(sockets=[sock])
 
     async def _await_address(self) -> None:
         """Until it is ours, or the run ends."""

@@ -30,6 +30,22 @@ def test_where_nothing_is_shown_nobody_looks(
     assert look.made == 0
 
 
+def test_where_it_is_served_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("causeway.cli.logs.set_up", lambda: None)
+    with caplog.at_level("INFO", "causeway.run"):
+        with presenter(bounded=False, address="http://127.0.0.1:8490"):
+            pass
+        with presenter(bounded=False, trouble="another process has the port"):
+            pass
+    (served, not_yet) = caplog.records
+    assert served.getMessage() == "served"
+    assert vars(served)["address"] == "http://127.0.0.1:8490"
+    assert not_yet.getMessage() == "not served yet"
+    assert vars(not_yet)["reason"] == "another process has the port"
+
+
 def test_what_takes_long_to_show_is_shown_seldom_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,8 +20,9 @@ from causeway.config.settings import (
 from causeway.daemon.status import Look
 from causeway.filters import compile_patterns
 from causeway.http.actions import Actions, Doors
-from causeway.http.app import Sight, main_app
+from causeway.http.app import main_app
 from causeway.http.history import Memory
+from causeway.http.sight import Sight
 from causeway.naming import ReplicationPolicy
 from tests.unit.metrics.snapshots import full
 
@@ -70,5 +71,5 @@ def client(
     try:
         yield TestClient(app, follow_redirects=False, **more)
     finally:
-        sight.close()
+        sight.views.close()
         actions.close()

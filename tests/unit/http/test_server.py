@@ -81,17 +81,26 @@ def test_it_ends_at_once_though_connections_are_open() -> None:
     assert idle.recv(1) == b""
 
 
-def test_nothing_is_loaded_or_opened_where_nothing_is_served() -> None:
-    """And the command line knows nothing of the framework before."""
+def test_nothing_is_loaded_before_somebody_calls() -> None:
+    """The command line knows nothing of the framework, and no run that is left alone."""
     code = (
-        "import sys, causeway.cli.run, causeway.http.server as s\n"
-        "from causeway.config.settings import RunSettings, Settings\n"
-        "with s.served(Settings(links=(), run=RunSettings(), spark={})) as serving:\n"
-        "    assert serving.address is None\n"
-        "found = {'fastapi', 'uvicorn', 'starlette', 'prometheus_client'} & set(sys.modules)\n"
-        "assert not found, found\n"
+        "import sys, time, urllib.request, causeway.cli.run, causeway.http.server as s\n"
+        "from causeway.config.settings import HttpSettings, RunSettings, Settings\n"
+        "run = RunSettings(http=HttpSettings(port=0))\n"
+        "names = {'fastapi', 'uvicorn', 'starlette', 'prometheus_client'}\n"
+        "with s.served(Settings(links=(), run=run, spark={})) as serving:\n"
+        "    time.sleep(0.5)\n"
+        "    assert not names & set(sys.modules), names & set(sys.modules)\n"
+        "    urllib.request.urlopen(serving.address + '/healthz')\n"
+        "    assert names <= set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:
+    with served(running(HttpSettings(port=None))) as serving:
+        assert serving.address is None
+        assert not [each for each in threading.enumerate() if each.name == "http"]
 
 
 def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
