@@ -9,7 +9,9 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.customers import Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.integration
 
@@ -109,6 +111,47 @@ def test_rules_on_real_records(file: Path, source: KafkaTools, prefix: str) -> N
     assert (second["outcome"], third["outcome"]) == ("dropped", "refused")
     assert PEPPER not in tried.out + tried.err
     assert "secrets.pepper" in tried.json["sql"]
+
+
+def test_avro_is_shown_by_its_schema(
+    file: Path, source: KafkaTools, schema_registry: SchemaRegistry, prefix: str
+) -> None:
+    """A page for people, and with `--json` for programs: neither has bytes that nobody reads."""
+    customers = Customers(schema_registry, prefix)
+    first, second = customers.avro_ids
+    source.create_topic(customers.avro)
+    values = [customers.by_avro(1, 0), customers.by_avro(3, 1), b"no Avro"]
+    source.produce(customers.avro, [Outgoing(value=value, partition=0) for value in values])
+    name = "a->b.causeway.transform.avro"
+    text = file.read_text().replace("cards, mails", "cards, avro, mails")
+    file.write_text(
+        f"""{text}{name}.topics = {customers.avro}
+{name}.value.format = avro
+{name}.registry.url = {schema_registry.url}
+{name}.rules = mask value.$.mail keep domain
+"""
+    )
+
+    tried = causeway("try", file, "--topic", customers.avro, "--json")
+
+    assert tried.code == 7, tried.err
+    one, other, bad = tried.json["records"]
+    masked = {"id": 2**60 + 3, "mail": "****@b.c", "card": "4111-0003", "note": "note ü 3"}
+    assert one["before"]["value"]["schema_id"] == one["after"][0]["value"]["schema_id"] == first
+    assert one["before"]["value"]["json"]["mail"] == "ann1@b.c"
+    assert other["before"]["value"] == {
+        "schema_id": second,
+        "json": masked | {"mail": "ann3@b.c"},
+    }
+    assert other["after"][0]["value"] == {"schema_id": second, "json": masked}
+    assert (bad["outcome"], bad["before"]["value"]) == ("refused", "no Avro")
+
+    shown = causeway("try", file, "--topic", customers.avro, "--from", "0", "--limit", "1")
+
+    assert shown.code == 0, shown.err
+    assert f"(schema {first})" in shown.out
+    assert '"mail":"ann1@b.c"' in shown.out
+    assert '"mail":"****@b.c"' in shown.out
 
 
 def test_what_is_not_transformed_is_said_without_spark(
