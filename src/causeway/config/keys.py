@@ -218,6 +218,12 @@ class FlowKeys(Keys):
         "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
         " partition. Default: true where their names begin with the source's alias.",
     )
+    throttle: Annotated[int, whole(1, LONG_MAX)] | None = key(
+        "causeway.throttle.bytes.per.second",
+        None,
+        "Most bytes a second that are read from the source; `causeway throttle` wins over it."
+        " Default: no limit.",
+    )
 
 
 class ControlKeys(Keys):

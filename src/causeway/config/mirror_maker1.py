@@ -85,7 +85,7 @@ def load_mm1(
     }
     run = run_settings({**own, **given}, problems)
     spark = spark_settings(own, problems)
-    delivery = read(FlowKeys, own, problems).delivery
+    flow = read(FlowKeys, own, problems)
     check_listed(own, {"": listed(own)}, problems)
     problems.raise_if_any()
     warnings = _warnings(producer_config, own, "producer")
@@ -123,12 +123,13 @@ def load_mm1(
                 refresh_topics_interval_s=refresh_s,
                 sync_topic_configs_enabled=False,
                 fetch=fetch,
-                delivery=delivery,
+                delivery=flow.delivery,
                 partitioning="by-key",
                 sole_writer=False,
                 group_id=entries["group.id"].value.strip(),
                 control=_NO_CONTROL,
                 transforms=found,
+                throttle_bytes_per_s=flow.throttle,
             )
         )
     warnings += clear_text(client for link in links for client in (link.source, link.target))

@@ -254,6 +254,7 @@ def _link(
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
         control=control,
         transforms=found,
+        throttle_bytes_per_s=keys.throttle,
     )
 
 

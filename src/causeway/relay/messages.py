@@ -1,6 +1,6 @@
 """What the driver and its lanes say to each other over the control socket, as JSON objects.
 
-Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Lookup, Drain.
+Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Lookup, Throttle, Drain.
 Lane to driver: Hello, Report, LookedUp, Drained.
 
 The lease works on the lane's own clock: each Report carries the lane's time, the driver
@@ -142,6 +142,21 @@ class Lookup(_Message):
     patience_s: float
 
 
+class Rate(_Message):
+    """What a lane may read of a link's topic, or of all its topics together (`topic` None)."""
+
+    link: str
+    topic: str | None
+    bytes_per_s: float = Field(gt=0)
+
+
+class Throttle(_Message):
+    """All that holds from now on; nothing else is throttled."""
+
+    type: Literal["throttle"] = "throttle"
+    rates: tuple[Rate, ...]
+
+
 class Drain(_Message):
     type: Literal["drain"] = "drain"
 
@@ -252,7 +267,7 @@ class Drained(_Message):
     type: Literal["drained"] = "drained"
 
 
-ToLane = Clusters | Stages | Assign | Revoke | Lease | Lookup | Drain
+ToLane = Clusters | Stages | Assign | Revoke | Lease | Lookup | Throttle | Drain
 ToDriver = Hello | Report | LookedUp | Drained
 
 

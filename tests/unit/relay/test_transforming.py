@@ -17,6 +17,7 @@ from causeway.relay.lane.chunks import HANGS, Piece, Work
 from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.target import next_batch
+from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.source import Kept
@@ -346,6 +347,7 @@ def test_a_flow_that_leaves_sends_what_it_was_led_to_and_ends_at_one_place() -> 
     lane.stage.answer(Output(None, None, _batch(0)), Output("eu", None, _batch(1)))
     relay = object.__new__(Relay)
     relay._connections = cast(Any, lane)
+    relay._throttles = Throttles()
     lane.flow.leave()
     relay.let_go(lane.flow)
     assert lane.stage.works == []

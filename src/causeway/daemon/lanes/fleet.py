@@ -25,7 +25,9 @@ from causeway.daemon import processes
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
+from causeway.daemon.lanes.rebalance import rebalance
 from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
+from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
 from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
@@ -73,10 +75,11 @@ class Fleet:
         self._waiting: dict[Key, None] = {}
         self._lanes: dict[LaneConnection, Lane] = {}
         self._sinks = Sinks()
+        self._throttling = Throttling()
         self._homes = Homes()
         self._expected = 0
         self._gathering_until = 0.0
-        self._rebalance_at = 0.0
+        self._rebalance_at = self._resplit_at = 0.0
         self._ticked_at = time.monotonic()
         self._draining = False
         self._trouble: str | None = None
@@ -101,7 +104,10 @@ class Fleet:
             self._place()
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """Bytes/s that `link` may read of its topics, and in all by None."""
+        """What `link` may read of its topics, and in all by None, in bytes/s."""
+        with self._lock:
+            self._throttling.limit(link, limits)
+            self._throttling.tell(self._usable(), self._tracked)
 
     def open(self, stages: Iterable[tuple[Stage, int]]) -> None:
         """Partitions that go through one of these are given to lanes from now on, and to so many
@@ -161,6 +167,7 @@ class Fleet:
             )
             self._trouble = None
             connection.send(self._clusters)
+            self._throttling.tell(self._usable(), self._tracked)
             if self._draining:
                 connection.send(Drain())
             self._place()
@@ -232,9 +239,12 @@ class Fleet:
                         processes.kill(lane.pid, lane.process)  # it holds a slot of this machine
             self._sinks.tell((), lost)
             self._place()
+            if now >= self._resplit_at:
+                self._resplit_at = now + RESPLIT_S
+                self._throttling.tell(self._usable(), self._tracked)
             if now >= self._rebalance_at and not self._draining:
                 self._rebalance_at = now + REBALANCE_S
-                self._rebalance()
+                rebalance(self._tracked, self._usable())
             self._changed.notify_all()
 
     def drain(self, timeout_s: float) -> bool:
@@ -386,16 +396,3 @@ class Fleet:
         return {
             lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
         }
-
-    def _rebalance(self) -> None:
-        if any(t.leaving for t in self._tracked.values()):
-            return  # one step at a time
-        revoked: dict[Lane, list[Key]] = {}
-        for key, number in placing.moves(self._tracked, self._usable()).items():
-            tracked = self._tracked[key]
-            if tracked.lane is not None:
-                tracked.leaving, tracked.going_to = True, number
-                revoked.setdefault(tracked.lane, []).append(key)
-        for lane, keys in revoked.items():
-            _log.info("move partitions", extra={"from_lane": lane.number, "count": len(keys)})
-            lane.connection.send(Revoke(keys=tuple(keys)))

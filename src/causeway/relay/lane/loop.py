@@ -35,6 +35,7 @@ from causeway.relay.messages import (
     PartitionReport,
     Report,
     Revoke,
+    Throttle,
 )
 from causeway.relay.messages import Stages as StagesMessage
 from causeway.wire.memory import keep_freed_memory
@@ -116,6 +117,8 @@ class Lane:
                     self._lease.renew(message.lane_time + self._lease_s)
                 case Lookup():
                     self._look_up(message)
+                case Throttle() if self._relay is not None:
+                    self._relay.throttle(message)
                 case Drain():
                     self._draining_until = time.monotonic() + DRAIN_S
                     for flow in self._flows.values():

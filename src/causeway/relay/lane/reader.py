@@ -14,7 +14,15 @@ from causeway.relay.lane.flow import Flow
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, Cursor, Fetched, FetchSession
 
-HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """`ask`: how many bytes of a flow may be asked for now, 0 where it is held back; `wait_ms`: so
+    long the others' poll may last then; `by_turns`: those that are held back come first next."""
+
+    ask: Callable[[Flow], int]
+    wait_ms: Callable[[], int]
+    by_turns: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -46,8 +54,8 @@ class SourceConnection:
     def waiting(self) -> bool:
         return self._correlation_id is not None
 
-    def request(self, fetchable: Callable[[Flow], bool], now: float) -> None:
-        """Ask for the next records of the flows that are `fetchable`, unless an answer is due."""
+    def request(self, allowance: Allowance, now: float) -> None:
+        """Ask for the next records of the flows, as far as allowed, unless an answer is due."""
         if self._correlation_id is not None:
             if self.connection.wants_write:
                 self.connection.flush()
@@ -59,10 +67,10 @@ class SourceConnection:
                 -1,
                 flow.position,
                 flow.leader_epoch,
-                flow.assignment.max_partition_bytes,
+                most,
             )
             for key, flow in self.flows.items()
-            if fetchable(flow)
+            if (most := allowance.ask(flow))
         }
         if not cursors:
             return
@@ -70,7 +78,12 @@ class SourceConnection:
         held_back = len(cursors) < len(self.flows)
         self._correlation_id = self.connection.next_correlation_id()
         self.sent_at = now
-        wait_ms = HELD_BACK_WAIT_MS if held_back else self.session.max_wait_ms
+        wait_ms = self.session.max_wait_ms
+        if held_back:
+            wait_ms = min(wait_ms, allowance.wait_ms())
+            if allowance.by_turns:
+                for key in cursors:
+                    self.flows[key] = self.flows.pop(key)
         self.connection.queue([self.session.build(self._correlation_id, cursors, wait_ms=wait_ms)])
         self.connection.flush()
 

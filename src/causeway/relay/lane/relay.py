@@ -24,14 +24,16 @@ from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.places import Places
-from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import Answer, TargetConnection
+from causeway.relay.lane.throttle import Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
-from causeway.relay.messages import Clusters, Lookup
+from causeway.relay.messages import Clusters, Lookup, Throttle
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
+HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
 FLOW_BYTES = 8 * 1024 * 1024  # a flow with more than this unsent is not fetched further
 
 
@@ -61,6 +63,7 @@ class Relay:
         )
         self._places = Places(self._connections, helpers, on_done)
         self._idle_pairs = IdlePairs(helpers)
+        self._throttles = Throttles()
         self._transforming = Transforming(
             self._connections,
             helpers,
@@ -75,9 +78,9 @@ class Relay:
             self._places.find(flows, now)
         else:
             self._hold(flows)
-        fetchable = self._fetchable()
+        allowance = self._allowance(now)
         for source in self._connections.sources:
-            self._guard(source, partial(source.request, fetchable, now))
+            self._guard(source, partial(source.request, allowance, now))
         for target in self._connections.targets:
             self._guard(target, partial(target.send, self._lease, now))
         for dead in self._connections.timed_out(now):
@@ -97,9 +100,13 @@ class Relay:
             except CausewayError as error:
                 self._places.stop(flow, str(error))
 
+    def throttle(self, message: Throttle) -> None:
+        self._throttles.set(message.rates, time.monotonic())
+
     def let_go(self, flow: Flow) -> None:
         """Fetch nothing more of it, and send nothing. What a transform has led to its outlets goes
         out, so that they all end at one place: there another transform can begin."""
+        self._throttles.forget(flow)
         if flow.on_the_way is not None and flow.state is State.RUNNING:
             self._connections.fetch_no_more(flow)
             flow.on_the_way.stage.cancel(flow)
@@ -129,20 +136,27 @@ class Relay:
             if flow.state is State.RUNNING:
                 self._places.doubt(flow, Doubt("the lease ran out", failure=False))
 
-    def _fetchable(self) -> Callable[[Flow], bool]:
+    def _allowance(self, now: float) -> Allowance:
         room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
+        throttles = self._throttles
 
-        def fetchable(flow: Flow) -> bool:
+        def ask(flow: Flow) -> int:
             stop_at = flow.assignment.stop_at
-            return (
+            if not (
                 room
                 and flow.pending_bytes < FLOW_BYTES
                 and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)
-            )
+            ):
+                return 0
+            return throttles.ask(flow, now) if throttles else flow.assignment.max_partition_bytes
 
-        return fetchable
+        def wait_ms() -> int:
+            ready_in = throttles.ready_in(now)
+            return max(HELD_BACK_WAIT_MS, round(1000 * (ready_in or 0.0)))
+
+        return Allowance(ask=ask, wait_ms=wait_ms, by_turns=bool(throttles))
 
     # -- trouble ----------------------------------------------------------------------------------
 
@@ -169,14 +183,16 @@ class Relay:
             self._guard(source, lambda: self._read_source(source))
 
     def _read_source(self, source: SourceConnection) -> None:
-        fetchable = self._fetchable()
         for error, fetched in source.receive():
             if error and error not in SESSION_ERRORS:
                 self._lose(source, codes.name(error))
                 return
             for flow, part in fetched:
+                if self._throttles:
+                    self._throttles.took(flow, whole(part.records))
                 self._on_fetched(flow, part)
-        source.request(fetchable, time.monotonic())
+        now = time.monotonic()
+        source.request(self._allowance(now), now)
 
     def _on_fetched(self, flow: Flow, fetched: Fetched) -> None:
         if flow.state is not State.RUNNING or flow.leaving:

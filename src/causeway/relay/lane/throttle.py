@@ -1,0 +1,139 @@
+"""How fast a lane may read what is throttled: token buckets of a link, or of a topic.
+
+Asked once for each partition and fetch request, never for a record. What is asked for is paid in
+advance, and the rest is given back with the answer, so that requests to several brokers together
+ask for no more than there is. An answer can be larger than what was asked for, a whole batch at the
+least; then the bucket owes it, and nothing is read until that is paid. So the rate holds over any
+time that is long beside one answer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from causeway.relay.lane.flow import UNKNOWN, Flow
+from causeway.relay.messages import Rate
+from causeway.wire.batches import LENGTH_OVERHEAD
+
+BURST_S: Final = 1.0  # what a bucket holds: more than a lane's loop is ever away
+SHARE_S: Final = 0.25  # what a request for a partition asks for
+LEAST_BYTES: Final = 64 * 1024  # in one request for a partition
+
+
+class TokenBucket:
+    """Bytes that may be read. `level` below 0 is what it owes. Times are monotonic seconds."""
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._level = 0.0
+        self._at = now
+
+    def level(self, now: float) -> float:
+        if now > self._at:
+            self._level = min(self._level + self.rate * (now - self._at), self.rate * BURST_S)
+            self._at = now
+        return self._level
+
+    def take(self, size: float) -> None:
+        """A negative `size` is given back."""
+        self._level -= size
+
+    def change(self, rate: float, now: float) -> None:
+        """From now on; what it owes at the old rate is not waited for at one far lower."""
+        self.level(now)
+        if rate < self.rate / 2:
+            self._level = max(self._level, -rate * BURST_S)
+        self.rate = rate
+
+    def ready_in(self, now: float) -> float:
+        """Seconds until something may be read."""
+        level = self.level(now)
+        return 0.0 if level > 0 else -level / self.rate
+
+
+_Scope = tuple[str, str | None]
+
+
+class Throttles:
+    """Of one lane. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[_Scope, TokenBucket] = {}
+        self._paid: dict[Flow, int] = {}  # in advance, for what is not answered yet
+
+    def __bool__(self) -> bool:
+        """Whether anything is throttled."""
+        return bool(self._buckets)
+
+    def set(self, rates: Iterable[Rate], now: float) -> None:
+        """All that hold from now on."""
+        known, self._buckets = self._buckets, {}
+        for rate in rates:
+            scope = rate.link, rate.topic
+            bucket = known.get(scope)
+            if bucket is None:
+                bucket = TokenBucket(rate.bytes_per_s, now)
+            else:
+                bucket.change(rate.bytes_per_s, now)
+            self._buckets[scope] = bucket
+        if not self._buckets:
+            self._paid.clear()
+
+    def ask(self, flow: Flow, now: float) -> int:
+        """How many bytes of `flow` may be asked for; 0: none for now."""
+        most = flow.assignment.max_partition_bytes
+        buckets = self._of(flow)
+        if not buckets:
+            return most
+        self.forget(flow)
+        if any(bucket.level(now) <= 0 for bucket in buckets):
+            return 0
+        share = SHARE_S * min(bucket.rate for bucket in buckets)
+        asked = min(most, max(LEAST_BYTES, int(share)))
+        # Where there is nothing to read, that need not be kept from the others meanwhile.
+        if flow.source_end == UNKNOWN or flow.position < flow.source_end:
+            self._pay(flow, buckets, asked)
+        return asked
+
+    def took(self, flow: Flow, size: int) -> None:
+        """The answer is here: so many bytes of whole batches."""
+        self.forget(flow)
+        for bucket in self._of(flow):
+            bucket.take(size)
+
+    def forget(self, flow: Flow) -> None:
+        """What was paid in advance for it is given back."""
+        if paid := self._paid.pop(flow, 0):
+            for bucket in self._of(flow):
+                bucket.take(-paid)
+
+    def ready_in(self, now: float) -> float | None:
+        """Seconds until something can be read that cannot be read now; None where all can."""
+        waits = [wait for b in self._buckets.values() if (wait := b.ready_in(now)) > 0]
+        return min(waits) if waits else None
+
+    def _pay(self, flow: Flow, buckets: Iterable[TokenBucket], size: int) -> None:
+        self._paid[flow] = size
+        for bucket in buckets:
+            bucket.take(size)
+
+    def _of(self, flow: Flow) -> list[TokenBucket]:
+        if not self._buckets:
+            return []
+        link, topic = flow.assignment.link, flow.assignment.topic
+        found = (self._buckets.get((link, None)), self._buckets.get((link, topic)))
+        return [bucket for bucket in found if bucket is not None]
+
+
+def whole(records: memoryview) -> int:
+    """How many bytes of an answer are whole batches; what is cut off is read again."""
+    at, end = 0, len(records)
+    while end - at >= LENGTH_OVERHEAD:
+        stop = at + LENGTH_OVERHEAD + int.from_bytes(records[at + 8 : at + LENGTH_OVERHEAD], "big")
+        if stop > end:
+            break
+        at = stop
+    return at
