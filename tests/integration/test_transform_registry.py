@@ -11,7 +11,7 @@ import pytest
 
 from causeway.config.settings import RegistrySettings, TransformSettings
 from causeway.daemon.spark.context import Spark
-from causeway.daemon.spark.stages import Stages
+from causeway.daemon.spark.stages import Ended, Stages
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
@@ -56,8 +56,8 @@ class World:
         self.proto = self.registry.register("p-value", PROTO, "PROTOBUF")
         self.spark = Spark({}, 1, SECRET, on_lane_ended=lambda *_: None, staged=2)
         self.spark.start()
-        self.ended: list[tuple[str, str]] = []
-        self.stages = Stages(self.spark, lambda *said: self.ended.append(said), prepare)
+        self.ended: list[Ended] = []
+        self.stages = Stages(self.spark, self.ended.append, prepare)
 
     def launch(self, key: str, lane: FakeLane, **fields: Any) -> None:
         transform = TransformSettings(

@@ -17,7 +17,7 @@ import pytest
 
 from causeway.config.settings import Secret, TransformSettings
 from causeway.daemon.spark.context import Spark
-from causeway.daemon.spark.stages import Stages
+from causeway.daemon.spark.stages import Ended, Stages
 from causeway.filters import compile_patterns
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
@@ -45,8 +45,8 @@ class World:
         }
         self.spark = Spark(conf, 1, SECRET, on_lane_ended=lambda *_: None, staged=3)
         self.spark.start()
-        self.ended: list[tuple[str, str]] = []
-        self.stages = Stages(self.spark, lambda *said: self.ended.append(said), prepare)
+        self.ended: list[Ended] = []
+        self.stages = Stages(self.spark, self.ended.append, prepare)
 
     def launch(self, key: str, sql: str | None, lane: FakeLane, **fields: Any) -> None:
         secrets = {"pepper": Secret(PEPPER)}
@@ -58,7 +58,7 @@ class World:
         lane.meet()
 
     def reasons(self, key: str) -> list[str]:
-        return [reason for name, reason in self.ended if name == key]
+        return [ended.reason for ended in self.ended if ended.key == key]
 
 
 @pytest.fixture(scope="module")

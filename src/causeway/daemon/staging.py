@@ -17,14 +17,15 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import without_lane
 from causeway.daemon.partitions.transforms import Transform
 from causeway.errors import CausewayError, ConfigError
+from causeway.relay.messages import StageEnded
 
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
-    from causeway.daemon.spark.stages import Stages
+    from causeway.daemon.spark.stages import Ended, Stages
 
 _log = logging.getLogger("causeway.run")
 _DEATH_S = 3.0  # so long after a failed call a JVM may prove to be dead
-_TROUBLED_S = 60.0  # so long it is told why a stage has ended
+_TROUBLED_S = 90.0  # so long it is told why a stage has ended: longer than one may be left alone
 Prepare = Callable[[Any, TransformSettings], Any]
 
 
@@ -130,11 +131,12 @@ class Staging:
             time.sleep(0.05)
         return False
 
-    def _on_ended(self, key: str, reason: str) -> None:
-        if reason:
-            _log.warning("stage ended", extra={"stage": key, "reason": reason})
+    def _on_ended(self, ended: Ended) -> None:
+        self._fleet.tell(StageEnded(key=ended.key, attempt=ended.attempt, threw=ended.threw))
+        if ended.reason:
+            _log.warning("stage ended", extra={"stage": ended.key, "reason": ended.reason})
             with self._lock:
-                self._troubles[without_lane(key)] = time.monotonic(), reason
+                self._troubles[without_lane(ended.key)] = time.monotonic(), ended.reason
 
 
 class _Prepare:

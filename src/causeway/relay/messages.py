@@ -1,6 +1,6 @@
 """What the driver and its lanes say to each other over the control socket, as JSON objects.
 
-Driver to lane: Clusters, Stages, Assign, Revoke, Lease, Lookup, Throttle, Drain.
+Driver to lane: Clusters, Stages, StageEnded, Assign, Revoke, Lease, Lookup, Throttle, Drain.
 Lane to driver: Hello, Report, LookedUp, Drained.
 
 The lease works on the lane's own clock: each Report carries the lane's time, the driver
@@ -108,6 +108,16 @@ class Stages(_Message):
 
     type: Literal["stages"] = "stages"
     stages: tuple[Stage, ...]
+
+
+class StageEnded(_Message):
+    """An attempt at a stage is over, and is followed by another one. `threw`: its query threw on
+    what it was given; else its lane hung up, or it died of something else."""
+
+    type: Literal["stage-ended"] = "stage-ended"
+    key: str
+    attempt: str
+    threw: bool
 
 
 class Assign(_Message):
@@ -267,7 +277,7 @@ class Drained(_Message):
     type: Literal["drained"] = "drained"
 
 
-ToLane = Clusters | Stages | Assign | Revoke | Lease | Lookup | Throttle | Drain
+ToLane = Clusters | Stages | StageEnded | Assign | Revoke | Lease | Lookup | Throttle | Drain
 ToDriver = Hello | Report | LookedUp | Drained
 
 

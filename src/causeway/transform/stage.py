@@ -35,6 +35,15 @@ _WORKER_ENDED = "Python worker exited unexpectedly"
 _FUNCTION_ERROR = re.compile(r"\bFunctionError: (\w+)")  # says no more than a class, see udfs
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
+# What Spark says of a task that it lost, before the stack: nothing of a record stands before it.
+_LOST = re.compile(r"\bLost task \S+ in stage \S+ \(TID \d+\)(?: \([^)\n]*\))?: (.+)", re.DOTALL)
+_EXECUTOR_LOST = "ExecutorLostFailure"
+# No record's doing: machines, memory, the pipes between processes, people.
+_OTHERS = re.compile(
+    rf"{_EXECUTOR_LOST}|Task\w*(?:Killed|Lost)|FetchFailed|Unknown|java\.(?:io|net)\.|"
+    rf"\S*(?:OutOfMemory|Interrupted|Killed)\w*|\S*SparkException: {_WORKER_ENDED}"
+)
+_NO_MEMORY = ("MemoryError", "OutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
 
 
 class Prepared(Protocol):
@@ -59,8 +68,8 @@ class Prepared(Protocol):
 def run_stage(
     session: Any, prepared: Prepared, address: str, secret_variable: str, key: str, attempt: str
 ) -> None:
-    """Runs a stage until its lane hangs up. Raises CausewayError, which says
-    nothing of what is in records."""
+    """Runs a stage until its lane hangs up. Raises CausewayError, which says nothing of what is in
+    records; retriable, unless the query threw on what it was given."""
     from pyspark.sql.types import StructType
 
     quiet()
@@ -84,7 +93,7 @@ def run_stage(
         sink = SinkWorker(lane, prepared.encodes)
         rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite").save()
     except Exception as error:
-        raise CausewayError("transform", key, explain(error)) from None
+        raise CausewayError("transform", key, explain(error), retriable=not threw(error)) from None
 
 
 def quiet() -> None:
@@ -102,6 +111,10 @@ def _nothing(_: object) -> bool:
 def explain(error: Exception) -> str:
     """One line for a failed job: the class of the error and no more, as messages quote records."""
     text = str(error)
+    if (lost := _LOST.search(text)) is not None:
+        if lost[1].startswith(_EXECUTOR_LOST):
+            return "an executor was lost"
+        text = f": {lost[1]}"  # Java's class begins no line, as those of Python do
     if (found := _FUNCTION_ERROR.search(text)) is not None:
         return found[1]
     if (found := _ERROR_CLASS.search(text)) is not None:
@@ -112,3 +125,16 @@ def explain(error: Exception) -> str:
         if found := pattern.search(text):
             return found[1]
     return type(error).__name__
+
+
+def threw(error: Exception) -> bool:
+    """Whether a job failed because its query, or a function in it, threw on what it was given; else
+    a process died, or lacked memory, or Spark ended the job."""
+    from pyspark.errors import PySparkException
+
+    if explain(error) in _NO_MEMORY:
+        return False
+    lost = _LOST.search(str(error))
+    if lost is not None:
+        return not _OTHERS.match(lost[1])
+    return isinstance(error, PySparkException)  # what tasks throw, as PySpark knows it

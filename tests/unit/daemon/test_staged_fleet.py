@@ -16,6 +16,7 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.spark import stages as spark_stages
+from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
@@ -26,6 +27,7 @@ from causeway.relay.messages import (
     Report,
     Revoke,
     Stage,
+    StageEnded,
     Stages,
     StageWanted,
     Transformed,
@@ -184,7 +186,7 @@ class Launcher:
 
     made: list[Launcher]
 
-    def __init__(self, spark: Any, on_ended: Callable[[str, str], None], prepare: Any) -> None:
+    def __init__(self, spark: Any, on_ended: Callable[[Ended], None], prepare: Any) -> None:
         self.on_ended = on_ended
         self.said: list[tuple[str, ...]] = []
         Launcher.made.append(self)
@@ -298,9 +300,17 @@ def test_why_stages_fail_is_told_for_a_while(
 ) -> None:
     staged = Staging([transform()], fleet, lambda *_: None)
     staged.step(cast(Any, Jvm()))
-    launcher.made[0].on_ended("A->B/pii@00/0", "")
+    lanes = [Lane(fleet, n).connect() for n in range(2)]
+    for n, lane in enumerate(lanes):
+        wants(lane, **{f"A->B/pii@00/{n}": "@a"})
+    launcher.made[0].on_ended(Ended("A->B/pii@00/0", "a", "", False))
     assert staged.troubles() == {}
-    launcher.made[0].on_ended("A->B/pii@00/1", "DIVIDE_BY_ZERO")
+    launcher.made[0].on_ended(Ended("A->B/pii@00/1", "b", "DIVIDE_BY_ZERO", True))
+    verdicts = [[m for m in lane.sent if isinstance(m, StageEnded)] for lane in lanes]
+    assert verdicts == [
+        [StageEnded(key="A->B/pii@00/0", attempt="a", threw=False)],
+        [StageEnded(key="A->B/pii@00/1", attempt="b", threw=True)],
+    ], "each to its lane"
     assert staged.troubles() == {"A->B/pii@00": "DIVIDE_BY_ZERO"}
     monkeypatch.setattr(staging, "_TROUBLED_S", 0.0)
     assert staged.troubles() == {}

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkException
 
 from causeway.config.settings import TransformSettings
 from causeway.daemon.spark import context, stages
@@ -26,10 +27,10 @@ class Jobs:
         self.waiting = threading.Event()
         self._cancelled = threading.Event()
         self.session = SimpleNamespace(sparkContext=self)
-        self.said: list[tuple[str, str]] = []
+        self.said: list[stages.Ended] = []
         monkeypatch.setattr(stage, "run_stage", self._run)
         monkeypatch.setattr(stages, "_BACKOFF_S", (0.0, 0.0))
-        self.stages = stages.Stages(cast(Any, self), lambda *said: self.said.append(said), _prepare)
+        self.stages = stages.Stages(cast(Any, self), self.said.append, _prepare)
 
     def setJobGroup(self, group: str, _: str) -> None:  # noqa: N802  Spark's
         self.groups.append(group)
@@ -61,7 +62,9 @@ def test_a_stage_runs_again_however_it_ended(monkeypatch: pytest.MonkeyPatch) ->
     jobs.stages.launch("k", TRANSFORM, "@lane")  # runs already
     assert jobs.waiting.wait(30)
     reasons = ["", "transform k: it threw", "CAST_INVALID_INPUT"]
-    assert jobs.said == [("k", reason) for reason in reasons]
+    assert [(ended.key, ended.reason) for ended in jobs.said] == [("k", each) for each in reasons]
+    assert [ended.attempt for ended in jobs.said] == jobs.attempts[:3]
+    assert [ended.threw for ended in jobs.said] == [False, True, False]
     assert len(set(jobs.attempts)) == len(jobs.attempts) == 4
     assert len(set(jobs.groups)) == 1
     jobs.stages.stop("k")
@@ -87,6 +90,11 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
     assert staged["spark.master"] == "local[5]"
     assert staged["spark.buffer.size"] == stage.CONTEXT["spark.buffer.size"]
     assert staged["spark.executor.killOnFatalError.depth"] == "0"
+    assert staged["spark.task.maxFailures"] == "1"
+    again = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}
+    assert context._complete(again, 2, "s")["spark.master"] == "local[2,4]"
+    assert context._complete(again, 2, "s", 1)["spark.master"] == "local[3]"
+    assert context._complete(again, 2, "s", 1)["spark.task.maxFailures"] == "1"
     assert staged["spark.driver.memory"] == "3g"
     assert "TieredStopAtLevel" not in staged["spark.driver.extraJavaOptions"]
 
@@ -110,3 +118,35 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
 )
 def test_a_failed_job_is_told_by_the_kind_of_its_error(text: str, said: str) -> None:
     assert stage.explain(RuntimeError(text)) == said
+
+
+_JOB = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: "
+_TASK = f"{_JOB}Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor 0): "
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "threw"),
+    [
+        (PySparkException("[DIVIDE_BY_ZERO] Division by zero."), "DIVIDE_BY_ZERO", True),
+        (PySparkException("Traceback …\nValueError: OutOfMemoryError"), "ValueError", True),
+        (PySparkException("Traceback …\nMemoryError"), "MemoryError", False),
+        (f"{_TASK}java.lang.StackOverflowError\n\tat java.io.X", "StackOverflowError", True),
+        (f"{_TASK}java.lang.OutOfMemoryError: Java heap space", "OutOfMemoryError", False),
+        (
+            f"{_TASK}ExecutorLostFailure (executor 0 exited) Reason: 137",
+            "an executor was lost",
+            False,
+        ),
+        (
+            f"{_TASK}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "a Python worker ended unexpectedly",
+            False,
+        ),
+        (f"{_TASK}java.io.EOFException\n\tat X", "EOFException", False),
+        (": SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled", "SPARK_JOB_CANCELLED", False),
+    ],
+)
+def test_what_threw_is_told_from_what_died(error: Exception | str, said: str, threw: bool) -> None:
+    error = RuntimeError(error) if isinstance(error, str) else error
+    assert stage.explain(error) == said
+    assert stage.threw(error) is threw

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from causeway.relay.lane import chunks as module
 from causeway.relay.lane.chunks import (
     BLAMED,
     HANGS,
+    KILLS,
+    PAUSES_S,
     THROWS,
     WINDOW_CHUNKS,
     Chunks,
@@ -53,9 +57,14 @@ def _outcome(chunk: Chunk) -> Outcome:
 
 
 def _run(
-    chunks: Chunks, kills: Callable[[Chunk], bool], most: int = 1000, how: Loss = "died"
+    chunks: Chunks,
+    kills: Callable[[Chunk], bool],
+    most: int = 1000,
+    how: Loss = "died",
+    *,
+    threw: bool = True,
 ) -> int:
-    """A stage that dies whenever `kills` a chunk; how often it did."""
+    """A stage that dies whenever `kills` a chunk, of which it is told later; how often it did."""
     deaths = 0
     for _ in range(most):
         sent = list(chunks.to_send())
@@ -64,6 +73,8 @@ def _run(
         for chunk in sent:
             if kills(chunk):
                 chunks.lost(how)
+                if how == "died":
+                    chunks.judged(threw=threw)
                 deaths += 1
                 break
             chunks.answered(_outcome(chunk))
@@ -127,7 +138,7 @@ def test_the_record_that_kills_each_stage_is_found_and_refused_alone() -> None:
 def test_a_stage_that_does_not_work_at_all_blames_no_record() -> None:
     chunks, heard = Chunks(), _Heard()
     chunks.submit(_work(heard, 0, 1))
-    for _ in range(10 * BLAMED):
+    for _ in range(10 * BLAMED["threw"]):
         sent = list(chunks.to_send())
         assert len(sent) == 1
         chunks.lost()
@@ -156,16 +167,74 @@ def test_a_record_on_which_stages_hang_is_told_from_one_that_throws() -> None:
     assert chunks.size == 0
 
 
-def test_hangs_and_deaths_are_not_added_up() -> None:
+def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 100))
+    deaths = _run(chunks, lambda chunk: _holds(chunk, 17), threw=False)
+    (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
+    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, KILLS)]
+    assert deaths < 20
+    assert heard.upto[-1] == 100
+    assert chunks.size == 0
+
+
+def test_before_it_is_tried_again_there_are_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     chunks, heard = Chunks(), _Heard()
     chunks.submit(_work(heard, 0, 1))
-    losses: tuple[Loss, ...] = ("died", "died", "hung", "died", "hung")
-    for how in losses:
+    list(chunks.to_send())
+    chunks.lost()
+    pauses = []
+    while not heard.pieces:
+        _show_that_it_works(chunks)
+        paused = now
+        while not (sent := list(chunks.to_send())):
+            now += 1.0
+        pauses.append(now - paused)
+        assert len(sent) == 1
+        chunks.lost()
+        assert not heard.pieces, "it is not known yet of what it died"
+        chunks.judged(threw=False)
+    assert pauses == [0.0, *PAUSES_S]
+    assert heard.refused == [0]
+
+
+def _show_that_it_works(chunks: Chunks) -> None:
+    (probe,) = chunks.to_send()
+    assert not probe.batches
+    chunks.answered(_outcome(probe))
+
+
+def test_who_is_accused_and_gone_is_not_blamed() -> None:
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    list(chunks.to_send())
+    chunks.lost()
+    _show_that_it_works(chunks)
+    list(chunks.to_send())
+    chunks.lost()
+    chunks.cancel(heard)
+    chunks.judged(threw=True)
+    assert chunks.size == 0
+    assert list(chunks.to_send()) == []
+
+
+def test_ends_of_different_kinds_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
+    chunks, heard = Chunks(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    ends = ("first", "threw", "killed", "threw", "hung", "killed", "hung", "killed")
+    for end in ends:
         (sent,) = chunks.to_send()
         if not sent.batches:  # first it shows that it works
             chunks.answered(_outcome(sent))
             list(chunks.to_send())
-        chunks.lost(how)
+        chunks.lost("hung" if end == "hung" else "died")
+        chunks.judged(threw=end == "threw")
     _run(chunks, lambda _: False)
     assert heard.upto == [1]
     assert heard.refused == []
@@ -174,7 +243,7 @@ def test_hangs_and_deaths_are_not_added_up() -> None:
 def test_a_stage_that_may_not_have_had_a_chunk_blames_no_record() -> None:
     chunks, heard = Chunks(), _Heard()
     chunks.submit(_work(heard, 0, 2))
-    kills = iter([True, *[False, True] * 10 * BLAMED])
+    kills = iter([True, *[False, True] * (10 * BLAMED["threw"])])
     _run(chunks, lambda _: next(kills, False), how="gone")
     assert heard.upto == [2]
     assert heard.refused == []

@@ -14,7 +14,7 @@ import pytest
 from causeway.errors import CausewayError
 from causeway.relay import messages
 from causeway.relay.lane import stages
-from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay.lane.chunks import BLAMED, THROWS, Piece, Work
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stage, Stages
 from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup, Waiting
@@ -29,6 +29,11 @@ KEY, SECRET = "A->B/pii@1", "the key"
 def _batch(first: int) -> Batch:
     records = [PlainRecord(at, 1_000, None, b"v", []) for at in range(10)]
     return build(records, codec=0, first=first, next=first + 10, leader_epoch=0, offsets=None)
+
+
+def _one(first: int) -> Batch:
+    record = PlainRecord(0, 1_000, None, b"v", [])
+    return build([record], codec=0, first=first, next=first + 1, leader_epoch=0, offsets=None)
 
 
 class _Loop:
@@ -160,6 +165,39 @@ def test_a_stages_successor_gets_what_it_has_not_answered(loop: _Loop) -> None:
     _Workers(stage.address, "2")
     loop.until(lambda: len(heard) == 4)
     assert [piece.next for piece in heard] == [10, 20, 30, 40]
+
+
+def _deaths_on(loop: _Loop, first: int, attempts: int, *, told: bool) -> None:
+    """So many stages that die of the batch at offset `first`; the driver tells that they threw."""
+    stage = loop.stages.get(KEY)
+    for attempt in map(str, range(attempts)):
+        workers = _Workers(stage.address, attempt)
+        workers.dies_at = first
+        loop.until(lambda w=workers: not w.alive and not stage.ready)  # type: ignore[misc]
+        if told:
+            loop.stages.ended(messages.StageEnded(key=KEY, attempt=attempt, threw=True))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_only_a_record_that_throws_is_refused_soon(loop: _Loop, told: bool) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage.submit(Work(heard, "t", 0, 11, (_one(10),), heard.append))
+    _deaths_on(loop, 10, 1 + BLAMED["threw"], told=told)
+    assert [refusal.reason for piece in heard for refusal in piece.outcome.refused] == (
+        [THROWS] if told else []
+    )
+
+
+def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: _Loop) -> None:
+    """As where its machine is gone."""
+    stage = loop.stages.get(KEY)
+    workers = _Workers(stage.address, "1")
+    loop.until(lambda: stage.ready)
+    loop.stages.ended(messages.StageEnded(key=KEY, attempt="0", threw=False))
+    assert stage.ready, "that was another one"
+    loop.stages.ended(messages.StageEnded(key=KEY, attempt="1", threw=False))
+    assert not stage.ready
+    loop.until(lambda: not workers.alive)
 
 
 def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:

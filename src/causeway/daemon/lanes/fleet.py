@@ -41,6 +41,7 @@ from causeway.relay.messages import (
     Report,
     Revoke,
     Stage,
+    StageEnded,
     StageWanted,
     ToDriver,
 )
@@ -145,6 +146,13 @@ class Fleet:
                 if (tracked := self._tracked.get(key)) is not None and tracked.lane is None
             }
 
+    def tell(self, ended: StageEnded) -> None:
+        """The lane whose stage it was."""
+        with self._lock:
+            for lane in self._lanes.values():
+                if ended.key in lane.stages:
+                    lane.connection.send(ended)
+
     # -- lanes ------------------------------------------------------------------------------------
 
     def expect(self, lanes: int) -> None:
@@ -201,7 +209,7 @@ class Fleet:
             lane = self._lanes[connection]
             lane.closed = True
             self.lookups.lost(connection)
-            lost = self._release(lane) if self._is_over(lane) else []
+            lost = self._release(lane) if lane.is_over(self._run.lease_s * MARGIN) else []
             self._sinks.tell((), lost)
             self._gathering_until = time.monotonic() + GATHER_S
             self._place()
@@ -227,7 +235,7 @@ class Fleet:
             self._ticked_at = now
             for lane in list(self._lanes.values()):
                 if lane.closed:
-                    if self._is_over(lane):
+                    if lane.is_over(self._run.lease_s * MARGIN):
                         lost += self._release(lane)
                     continue
                 lane.silent_s += passed
@@ -317,15 +325,6 @@ class Fleet:
                 return False
             self._changed.wait(left)
         return True
-
-    def _is_over(self, lane: Lane) -> bool:
-        """Whether `lane`, no longer connected, can send nothing any more."""
-        return (
-            lane.over
-            or not lane.partitions
-            or time.monotonic() > lane.lease_from + self._run.lease_s * MARGIN
-            or (lane.process is not None and processes.started_at(lane.pid) != lane.process)
-        )
 
     def _release(self, lane: Lane) -> list[Key]:
         """Takes all its partitions from a lane that is over; those that wait for another now."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from causeway.daemon import processes
 from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.homes import HEAVIER
 from causeway.daemon.status import LaneStatus
@@ -45,6 +47,15 @@ class Lane:
     silent_s: float = 0.0
     rss_bytes: int = 0
     cpu_s: float = 0.0
+
+    def is_over(self, lease_s: float) -> bool:
+        """Whether it, no longer connected, can send nothing any more."""
+        return (
+            self.over
+            or not self.partitions
+            or time.monotonic() > self.lease_from + lease_s
+            or (self.process is not None and processes.started_at(self.pid) != self.process)
+        )
 
     def status(self, bytes_per_s: float) -> LaneStatus:
         return LaneStatus(

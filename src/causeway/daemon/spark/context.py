@@ -368,7 +368,8 @@ def _complete(
         slots = (lanes or 1) + staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
         # Fewer slots than lanes would leave lanes waiting for ever.
-        complete["spark.master"] = f"local[{slots},{retries[1]}]" if retries else f"local[{slots}]"
+        again = f",{retries[1]}" if retries and not staged else ""
+        complete["spark.master"] = f"local[{slots}{again}]"
     else:
         stages.check_cores(conf, lanes or 1, staged)
         complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret

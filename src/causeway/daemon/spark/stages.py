@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.config.settings import TransformSettings
 from causeway.errors import CausewayError, ConfigError
@@ -34,7 +34,8 @@ LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
 }
-SETTINGS = stage.CONTEXT  # whatever the file says
+# Whatever the file says. A task that Spark tried again would not tell of what the first try died.
+SETTINGS = {**stage.CONTEXT, "spark.task.maxFailures": "1"}
 
 
 def check_cores(conf: Mapping[str, str], lanes: int, staged: int) -> None:
@@ -50,17 +51,27 @@ def check_cores(conf: Mapping[str, str], lanes: int, staged: int) -> None:
         )
 
 
+class Ended(NamedTuple):
+    """An attempt at stage `key` is over: why, or '' where its lane hung up. `threw`: its query did,
+    on what it was given."""
+
+    key: str
+    attempt: str
+    reason: str
+    threw: bool
+
+
 class Stages:
     """The stages of one Spark. Its methods can be called from any thread, and never block.
 
-    `on_ended(key, reason)` is called from a stage's thread each time its job ends, be it that its
-    lane hung up ('') or that it failed; it is launched again after a pause until it is stopped.
+    `on_ended` is called from a stage's thread each time its job ends, be it that its lane hung up
+    or that it failed; it is launched again after a pause until it is stopped.
     """
 
     def __init__(
         self,
         spark: Spark,
-        on_ended: Callable[[str, str], None],
+        on_ended: Callable[[Ended], None],
         prepare: Callable[[Any, TransformSettings], stage.Prepared],
     ) -> None:
         """`prepare`: analyses a transform in a SparkSession; see causeway.transform.analysis."""
@@ -103,10 +114,10 @@ class Stages:
         pause, failures = _BACKOFF_S[0], 0
         while not launched.stopped.is_set():
             began = time.monotonic()
-            reason = launched.attempt(self._spark, self._prepare)
+            ended = launched.attempt(self._spark, self._prepare)
             if launched.stopped.is_set():
                 return
-            self._on_ended(launched.key, reason)
+            self._on_ended(ended)
             healthy = time.monotonic() - began > _HEALTHY_S
             failures = 0 if healthy else failures + 1
             if failures <= _QUICK:
@@ -126,19 +137,19 @@ class _Stage:
 
     def attempt(
         self, spark: Spark, prepare: Callable[[Any, TransformSettings], stage.Prepared]
-    ) -> str:
-        """Runs the stage once: why it failed, or '' where its lane hung up."""
+    ) -> Ended:
+        """Runs the stage once."""
+        attempt, reason, threw = uuid.uuid4().hex, "", False
         try:
             session = spark.session
             session.sparkContext.setJobGroup(self.group, f"transform {self.key}")
             if self._prepared is None:
                 self._prepared = prepare(session, self._transform)
-            attempt = uuid.uuid4().hex
             stage.run_stage(
                 session, self._prepared, self._address, SECRET_VARIABLE, self.key, attempt
             )
         except CausewayError as error:
-            return str(error)
+            reason, threw = str(error), not error.retriable
         except Exception as error:
-            return stage.explain(error)
-        return ""
+            reason = stage.explain(error)
+        return Ended(self.key, attempt, reason, threw)

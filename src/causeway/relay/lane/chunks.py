@@ -5,14 +5,16 @@
        └── suspects ┘  the stage died: each is sent alone, after a chunk without records has come
                        through; the one that kills it alone is halved, down to a single record
 
-A stage dies of many things, so a record is blamed only when it has killed BLAMED stages by itself,
-each of which had just worked. One on which stages hang is found likewise. It may be treated another
-time, when all is well, so it is no dead letter: see HANGS.
+A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
+each of which had just worked, and in the same way: see BLAMED. If the query threw, that is the
+record's doing. Where a process died, or gave no answer, it may be treated another time, when all is
+well: it is tried again after growing pauses, and is no dead letter: see UNTREATED.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -24,10 +26,16 @@ from causeway.wire.records import split
 
 WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64
-BLAMED = 3
+# How a stage ended: its query threw, one of its processes died or was ended, it gave no answer.
+End = Literal["threw", "killed", "hung"]
+BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 3}
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # before a record is tried again after "killed"
 THROWS = "the transform fails on it"
-HANGS = "the transform gives no answer on it"  # always stops the partition
-# Of a stage: "hung" gave no answer in time; "gone" is one that may not have had the chunk at all.
+KILLS = "the processes that run the transform die on it"
+HANGS = "the transform gives no answer on it"
+UNTREATED = {KILLS, HANGS}  # always stop the partition
+_REASONS: dict[End, str] = {"threw": THROWS, "killed": KILLS, "hung": HANGS}
+# Of a stage: "died" is any end but "hung"; "gone" is one that may not have had the chunk at all.
 Loss = Literal["died", "hung", "gone"]
 
 
@@ -54,10 +62,10 @@ class Work:
     batches: tuple[Batch, ...]
     take: Callable[[Piece], None] | None
     last: bool = True
-    deaths: int = 0
-    hangs: int = 0
     size: int = -1  # of a half, its share of the whole's
     records: int = field(init=False)
+    ends: Counter[End] = field(init=False, default_factory=Counter)  # of stages, while alone there
+    not_before: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         if self.size < 0:
@@ -73,6 +81,7 @@ class Chunks:
         self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
         self._suspects: set[Work] = set()
         self._works = False  # this stage, as far as we have seen while there are suspects
+        self._accused: Work | None = None  # the one that was alone in a stage that died
         self._number = 0
         self._size = 0
 
@@ -112,6 +121,8 @@ class Chunks:
                     return
             elif under_way >= WINDOW_BYTES or len(self._under_way) >= WINDOW_CHUNKS:
                 return
+            if self._waiting[0].not_before > time.monotonic():
+                return
             work = self._waiting.popleft()
             under_way += work.size
             yield self._sent(work)
@@ -135,7 +146,8 @@ class Chunks:
             self._finish(work, outcome)
 
     def lost(self, how: Loss = "died") -> None:
-        """The stage is gone, and what was under way with it."""
+        """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
+        before anything is sent again."""
         under_way = [work for work in self._under_way.values() if work is not None]
         self._under_way.clear()
         alone = len(under_way) == 1 and bool(self._suspects) and self._works and how != "gone"
@@ -146,26 +158,35 @@ class Chunks:
                 self._size -= work.size
         under_way = [work for work in under_way if work.take is not None]
         if alone and under_way:
-            self._blame(under_way[0], hung=how == "hung")
-            return
+            if how == "hung":
+                self._blame(under_way[0], "hung")
+                return
+            self._accused = under_way[0]
         self._suspects.update(under_way)
         self._waiting.extendleft(reversed(under_way))
 
-    def _blame(self, work: Work, *, hung: bool) -> None:
+    def judged(self, *, threw: bool) -> None:
+        """The stage that died last threw; else nobody knows, or it died of something else."""
+        work, self._accused = self._accused, None
+        if work is not None and work.take is not None:
+            self._waiting.remove(work)
+            self._blame(work, "threw" if threw else "killed")
+
+    def _blame(self, work: Work, end: End) -> None:
         self._suspects.discard(work)
         if work.records > 1 and (halves := _halves(work)):
             self._suspects.update(halves)
             self._waiting.extendleft(reversed(halves))
             return
-        work.hangs += hung
-        work.deaths += not hung
-        if max(work.deaths, work.hangs) < BLAMED:
+        work.ends[end] += 1
+        if work.ends[end] < BLAMED[end]:
+            if end == "killed":
+                work.not_before = time.monotonic() + PAUSES_S[work.ends[end] - 1]
             self._suspects.add(work)
             self._waiting.appendleft(work)
             return
-        reason = THROWS if work.deaths >= BLAMED else HANGS
         refused = tuple(
-            Refusal(batch.source_offset(at), reason)
+            Refusal(batch.source_offset(at), _REASONS[end])
             for batch in work.batches
             for at in range(batch.records)
         )

@@ -35,6 +35,7 @@ from causeway.relay.messages import (
     PartitionReport,
     Report,
     Revoke,
+    StageEnded,
     Throttle,
 )
 from causeway.relay.messages import Stages as StagesMessage
@@ -106,6 +107,8 @@ class Lane:
                     self._start(message)
                 case StagesMessage():
                     self._stages.define(message.stages)
+                case StageEnded():
+                    self._stages.ended(message)
                 case Assign():
                     for assignment in message.assignments:
                         self._leave(self._flows.get(assignment.key))  # it takes over

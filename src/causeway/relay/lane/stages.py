@@ -53,7 +53,7 @@ class Stage:
         self._chunks = Chunks()
         self._strangers: dict[Connection, float] = {}
         self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
-        self._attempt = ""
+        self._attempt = self._lost = ""  # the one that is there, and the last one that was
         self._masks: dict[Connection, int] = {}
         self._answer_due = 0.0
         self._answered_at = 0.0
@@ -132,6 +132,14 @@ class Stage:
                 self._selector.modify(connection, wanted, handler)
                 self._masks[connection] = wanted
 
+    def ended(self, attempt: str, *, threw: bool) -> None:
+        """The driver's word on an attempt: its job is over; whether it threw, or died of something
+        else."""
+        if attempt == self._attempt:
+            self._lose()  # its machine may be gone, and its sockets say nothing
+        if attempt == self._lost:
+            self._chunks.judged(threw=threw)
+
     def close(self) -> None:
         self._closed = True
         self._selector.unregister(self._listener)
@@ -191,6 +199,7 @@ class Stage:
         del self._strangers[connection]
         if frame.attempt != self._attempt or frame.end in self._ends:
             self._lose("gone")
+            self._chunks.judged(threw=False)  # nobody has told
             self._attempt = frame.attempt
         self._ends[frame.end] = connection
         connection.send(Setup(dict(self.spec.secrets), self.spec.registry))
@@ -221,7 +230,7 @@ class Stage:
         ends, self._ends = self._ends, {}
         if "source" in ends and ends["source"].unsent:
             how = "gone"
-        self._attempt, self.waiting = "", None
+        self._lost, self._attempt, self.waiting = self._attempt, "", None
         try:  # what it still said
             for frame in ends["sink"].receive() if "sink" in ends else ():
                 if isinstance(frame, Outcome):
@@ -261,6 +270,10 @@ class Stages:
                 self._specs[key], listener, address, self._secret, self._helpers, self._selector
             )
         return self._stages[key]
+
+    def ended(self, message: messages.StageEnded) -> None:
+        if (stage := self._stages.get(message.key)) is not None:
+            stage.ended(message.attempt, threw=message.threw)
 
     def keep(self, keys: Iterable[str]) -> None:
         """Close those that no flow needs any more."""
