@@ -195,6 +195,60 @@ def test_a_changed_transform_goes_on_behind_its_predecessor_or_stops(
     assert heard() == [*expected, *(f"v2 two {n}" for n in range(20))]
 
 
+@pytest.mark.timeout(600)
+def test_a_topic_that_a_transform_led_to_and_that_is_deleted_stops_its_partitions(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Others go on. With --adopt it is made again once a record leads there."""
+    topic, led = f"{prefix}words", f"A.{prefix}eu"
+    source.create_topic(topic, 2)
+    sql = f"SELECT IF(value LIKE 'eu%', '{prefix}eu', NULL) AS topic FROM records"
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {topic}",
+        "refresh.topics.interval.seconds = 1",
+        "A->B.causeway.transforms = led",
+        f"A->B.causeway.transform.led.topics = {topic}",
+        "A->B.causeway.transform.led.value.format = string",
+        f"A->B.causeway.transform.led.sql = {sql}",
+    )
+
+    def say(*words: bytes, partition: int) -> None:
+        source.produce(topic, [Outgoing(value=word, partition=partition) for word in words])
+
+    def ends(name: str) -> dict[int, int]:
+        return target.offsets(name) if target.partition_count(name) is not None else {}
+
+    say(b"eu 1", b"us 1", partition=0)
+    say(b"us 2", partition=1)
+    with Running("run", file, directory=tmp_path) as run:
+        await_until(lambda: ends(led).get(0) == 1, PATIENCE_S, "the led topic")
+        await_until(lambda: ends(f"A.{topic}") == {0: 1, 1: 1}, PATIENCE_S, "the others")
+        target.delete_topic(led)
+
+        def stopped() -> str:
+            found = status_of(file)["A->B"]["partitions"]
+            return next((p["reason"] for p in found if p["state"] == "stopped"), "")
+
+        reason = await_until(stopped, PATIENCE_S, "its partition stops")
+        assert reason.startswith(f"{led}, to which its transform leads, was deleted")
+        assert "--adopt" in reason
+        say(b"us 3", partition=1)
+        await_until(lambda: ends(f"A.{topic}") == {0: 1, 1: 2}, PATIENCE_S, "what is not concerned")
+        assert run.stop() == 0, run.log
+    say(b"eu 4", b"us 4", partition=0)
+    run_to_end(file, "--adopt")
+    assert [record.value for record in target.read(led)[0]] == [b"eu 4"]
+    assert [record.value for record in target.read(f"A.{topic}")[0]] == [b"us 1", b"us 4"]
+
+
 def await_routed(source: KafkaTools, topic: str, target: KafkaTools, prefix: str) -> None:
     """Until the target has, in all, as many records as the source."""
     names = [f"A.{prefix}{kind}" for kind in TYPES]

@@ -19,10 +19,11 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.relay.progress import Contents
+from causeway.relay.progress import Contents, Progress
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.unit.daemon import test_claims
@@ -120,12 +121,15 @@ class Quiet:
         return True
 
 
-def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
+def _intake(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else nobody hears of it, and a run until it is caught up is content."""
+    registry: Registry,
+    topic: MirroredTopic,
+    *absent: str,
+    wish: Wish = Wish(),  # noqa: B008  it is frozen
+) -> Intake:
+    """Of a link with this one topic, where the target lacks some topics."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    topic = replace(test_claims.TOPIC, target_id=None, partitions=1)
     number = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
     there = TopicMetadata(name="orders", topic_id=topic.source_id, partitions={0: number})
     observed = topics.Observed(
@@ -137,14 +141,13 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         target_brokers=1,
     )
     anew = CreateTopic(topic="A.orders", partitions=1, replication_factor=1, configs=())
-    planned = topics.TopicPlan(mirrored=(topic,), left_out=(), changes=(anew,), problems=())
+    changes = () if topic.target_id else (anew,)
+    planned = topics.TopicPlan(mirrored=(topic,), left_out=(), changes=changes, problems=())
     monkeypatch.setattr(topics, "observe", lambda *_: observed)
     monkeypatch.setattr(topics, "plan", lambda *_: planned)
-    error = broker_error(UNKNOWN_TOPIC_OR_PARTITION, "ask", "A.orders")
-    both = cast(Any, Brokers(dict.fromkeys(("A.orders", "mm2-offsets.A.internal"), error)))
-    registry, known = Registry("A->B"), test_claims.progress()
-    registry.begin(Contents(partitions={known.source: known}))
-    intake = Intake(
+    error = broker_error(UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
+    both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
+    return Intake(
         test_claims.LINK,
         RunSettings(),
         Sides(source=both, target=both, source_admin=both, target_admin=both),
@@ -153,11 +156,21 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         cast(Any, Quiet()),
         source_key="",
         target_key="",
-        wish=Wish(),
+        wish=wish,
         bounded=True,
         transforms=Transforms(test_claims.LINK, {}),
         writing=threading.Lock(),
     )
+
+
+def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else nobody hears of it, and a run until it is caught up is content."""
+    registry, known = Registry("A->B"), test_claims.progress()
+    registry.begin(Contents(partitions={known.source: known}))
+    topic = replace(test_claims.TOPIC, target_id=None, partitions=1)
+    intake = _intake(monkeypatch, registry, topic, "A.orders")
 
     for _ in range(2):
         intake.look()
@@ -166,3 +179,38 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         assert "A.orders was deleted at the target" in (row.reason or "")
     (entry,) = registry.take_dirty()[1]
     assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"
+
+
+def _led_to(*names: str) -> Progress:
+    """Progress of a partition whose transform leads it to these topics, too."""
+    known = test_claims.progress()
+    (own,) = known.outlets
+    alike = own.model_copy(update={"exclusive": False})
+    led = [alike.model_copy(update={"topic": f"A.{name}", "routed": name}) for name in names]
+    return replace(known, outlets=(own, *led))
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
+    monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """Whether it ran meanwhile, or nobody led."""
+    registry, known = Registry("A->B"), _led_to("eu", "us")
+    topic = replace(test_claims.TOPIC, partitions=1)
+    if runs:
+        registry.add([Row(topic=topic, progress=known, first=0)])
+    else:
+        registry.begin(Contents(partitions={known.source: known}))
+    intake = _intake(monkeypatch, registry, topic, "A.us")
+    monkeypatch.setattr(discovery, "find_places", lambda *_: {known.source: test_claims.BEGUN})
+    cast(Any, intake._sides.target).errors |= {"A.eu": None}
+
+    found = intake.look()
+
+    assert found.lost_led == {"A.us"}
+    (row,) = registry.status()
+    assert row.state is State.STOPPED
+    assert "A.us, to which its transform leads, was deleted at the target (start" in str(row.reason)
+    (entry,) = registry.take_dirty()[1]
+    assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"
+    assert not intake.look().lost_led, "nobody needs it any more"

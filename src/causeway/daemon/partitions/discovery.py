@@ -17,7 +17,7 @@ from causeway.daemon.partitions.claims import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.daemon.status import Trouble
 from causeway.errors import BrokerError, CausewayError
-from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -41,7 +41,8 @@ class Found:
     """`mirrored`: topics whose target is there, by source name; `created`: those target topics
     that this look has made, and that are empty. `counts`: all topics of the source, with their
     numbers of partitions. `lost_targets`: by source name, those whose target was mirrored to and is
-    gone. `unfinished`: something may be better when asked again soon."""
+    gone. `lost_led`: topics of the target that transforms led to, and that are gone. `unfinished`:
+    something may be better when asked again soon."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
@@ -49,6 +50,7 @@ class Found:
     troubles: list[Trouble] = field(default_factory=list)
     errors: list[CausewayError] = field(default_factory=list)
     lost_targets: Mapping[str, MirroredTopic] = field(default_factory=dict)
+    lost_led: frozenset[str] = frozenset()
     unfinished: bool = False
 
     def trouble(self, topic: str, error: CausewayError) -> None:
@@ -84,6 +86,14 @@ def look(
         and t.source in begun
         and not wish_of(TopicPartition(t.source, 0)).acts
     }
+    led = {
+        outlet.topic: outlet.topic
+        for progress in known.values()
+        if progress.state is not State.STOPPED
+        for outlet in progress.outlets
+        if outlet.routed is not None and outlet.topic not in observed.target_topics
+    }
+    found.lost_led = _absent(sides.target_admin, led, found)
     absent = _absent(sides.target_admin, lost, found)
     found.lost_targets = {t.source: t for t in plan.mirrored if t.source in absent}
     names = {topic.target: topic.source for topic in plan.mirrored}

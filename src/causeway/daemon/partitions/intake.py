@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from causeway.config.settings import LinkSettings, RunSettings
@@ -20,7 +21,7 @@ from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.outlets import Outlets
+from causeway.daemon.partitions.outlets import Outlets, bereft
 from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
@@ -105,7 +106,11 @@ class Intake:
             if self._registry.lacks(TopicPartition(topic.source, partition))
         ]
         led = routing.led_to(self._registry.known().values())
-        taken = self._claimer.take_up(wanted, *self._registry.left(), led, found)
+        left, maps = self._registry.left()
+        for at, progress in left.items():
+            if (reason := bereft(progress, found.lost_led)) is not None:
+                left[at] = replace(progress, state=State.STOPPED, reason=reason)
+        taken = self._claimer.take_up(wanted, left, maps, led, found)
         if self._bounded:
             for row in taken.rows:
                 at = row.progress.source
@@ -181,6 +186,13 @@ class Intake:
         live = self._registry.live()
         gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
         reasons = changed(live, found, gone)
+        known = {row.progress.source for row, _ in reasons}
+        reasons += [
+            (row, reason)
+            for row in live
+            if row.progress.source not in known
+            and (reason := bereft(row.progress, found.lost_led)) is not None
+        ]
         self.revoke(row.progress.source for row, _ in reasons)
         self._registry.stop(
             {

@@ -55,6 +55,16 @@ def led_topics(registry: Registry) -> list[MirroredTopic]:
     return list(found.values())
 
 
+def bereft(progress: Progress, lost: Collection[str]) -> str | None:
+    """Why a partition stops whose transform led it to one of these topics, which the target has no
+    more; None where it did not."""
+    for outlet in progress.outlets:
+        if outlet.routed is not None and outlet.topic in lost:
+            what = f"{outlet.topic}, to which its transform leads,"
+            return f"{what} was deleted at the target ({claims.ACT})"
+    return None
+
+
 class Outlets:
     """Of one link. Not thread-safe. `writing` is held from taking rows to be written until they
     are; `on_created`: topics have come into being."""
