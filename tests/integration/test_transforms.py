@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from causeway.dev.cluster import LocalCluster
+from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import Running, mm2_file, status_of
+from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -229,3 +230,53 @@ def test_a_record_on_which_a_process_dies_stops_its_partition_and_is_no_dead_let
         assert run.stop() == 0, run.log
     assert "poison" not in run.log
     assert source.partition_count(f"{prefix}refused") is None
+
+
+UNFIT = """
+import sys
+
+from pyspark.sql import functions as sf
+
+if any("worker_daemon" in word for word in sys.orig_argv):
+    raise ImportError("there is no such library here")
+
+
+def upper(value):
+    return value.upper()
+
+
+def loud(records):
+    return records.select(sf.udf(upper, "string")("value").alias("value"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_bounded_run_whose_stage_never_works_ends_with_the_reason(
+    source: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    topic = prefix + "never"
+    source.create_topic(topic)
+    source.produce(topic, [b"one"])
+    (tmp_path / "unfit.py").write_text(UNFIT)
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        "A->B.causeway.transforms = unfit",
+        f"A->B.causeway.transform.unfit.topics = {topic}",
+        "A->B.causeway.transform.unfit.value.format = string",
+        "A->B.causeway.transform.unfit.python = unfit:loud",
+    )
+    environment = {"PYTHONPATH": str(tmp_path)}
+    ended = causeway(
+        "run", file, "--until-caught-up", environment=environment, timeout_s=2 * PATIENCE_S
+    )
+    assert ended.code == 7, ended.err
+    assert f"{topic}-0 failed: its stage ends again and again" in ended.err
+    assert "ImportError" in ended.err

@@ -132,7 +132,7 @@ class Staging:
         return False
 
     def _on_ended(self, ended: Ended) -> None:
-        self._fleet.tell(StageEnded(key=ended.key, attempt=ended.attempt, threw=ended.threw))
+        self._fleet.tell(StageEnded(**ended._asdict()))
         if ended.reason:
             _log.warning("stage ended", extra={"stage": ended.key, "reason": ended.reason})
             with self._lock:

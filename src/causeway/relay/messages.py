@@ -111,12 +111,13 @@ class Stages(_Message):
 
 
 class StageEnded(_Message):
-    """An attempt at a stage is over, and is followed by another one. `threw`: its query threw on
-    what it was given; else its lane hung up, or it died of something else."""
+    """An attempt at a stage is over, and is followed by another one. `reason`: why, or '' where its
+    lane hung up. `threw`: its query threw on what it was given."""
 
     type: Literal["stage-ended"] = "stage-ended"
     key: str
     attempt: str
+    reason: str
     threw: bool
 
 

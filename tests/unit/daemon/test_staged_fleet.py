@@ -308,8 +308,8 @@ def test_why_stages_fail_is_told_for_a_while(
     launcher.made[0].on_ended(Ended("A->B/pii@00/1", "b", "DIVIDE_BY_ZERO", True))
     verdicts = [[m for m in lane.sent if isinstance(m, StageEnded)] for lane in lanes]
     assert verdicts == [
-        [StageEnded(key="A->B/pii@00/0", attempt="a", threw=False)],
-        [StageEnded(key="A->B/pii@00/1", attempt="b", threw=True)],
+        [StageEnded(key="A->B/pii@00/0", attempt="a", reason="", threw=False)],
+        [StageEnded(key="A->B/pii@00/1", attempt="b", reason="DIVIDE_BY_ZERO", threw=True)],
     ], "each to its lane"
     assert staged.troubles() == {"A->B/pii@00": "DIVIDE_BY_ZERO"}
     monkeypatch.setattr(staging, "_TROUBLED_S", 0.0)

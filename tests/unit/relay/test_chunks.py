@@ -56,6 +56,19 @@ def _outcome(chunk: Chunk) -> Outcome:
     return Outcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
 
 
+def _working() -> Chunks:
+    """Of a stage that has shown that it works."""
+    chunks = Chunks()
+    _show_that_it_works(chunks)
+    return chunks
+
+
+def _show_that_it_works(chunks: Chunks) -> None:
+    (probe,) = chunks.to_send()
+    assert not probe.batches
+    chunks.answered(_outcome(probe))
+
+
 def _run(
     chunks: Chunks,
     kills: Callable[[Chunk], bool],
@@ -86,7 +99,7 @@ def _holds(chunk: Chunk, offset: int) -> bool:
 
 
 def test_answers_come_in_the_order_of_the_works() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     for first in (0, 10, 20):
         chunks.submit(_work(heard, first, 10))
     assert _run(chunks, lambda _: False) == 0
@@ -95,7 +108,7 @@ def test_answers_come_in_the_order_of_the_works() -> None:
 
 
 def test_no_more_is_under_way_than_a_window() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     for first in range(WINDOW_CHUNKS + 5):
         chunks.submit(_work(heard, first, 1))
     first_sent = list(chunks.to_send())
@@ -106,7 +119,7 @@ def test_no_more_is_under_way_than_a_window() -> None:
 
 
 def test_an_answer_out_of_turn_is_refused() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     chunks.submit(_work(heard, 1, 1))
     _, second = chunks.to_send()
@@ -115,7 +128,7 @@ def test_an_answer_out_of_turn_is_refused() -> None:
 
 
 def test_the_record_that_kills_each_stage_is_found_and_refused_alone() -> None:
-    chunks, heard, other = Chunks(), _Heard(), _Heard()
+    chunks, heard, other = _working(), _Heard(), _Heard()
     chunks.submit(_work(heard, 0, 100))
     chunks.submit(_work(other, 0, 50))
     chunks.submit(_work(heard, 100, 30, 70, 100))
@@ -136,7 +149,7 @@ def test_the_record_that_kills_each_stage_is_found_and_refused_alone() -> None:
 
 
 def test_a_stage_that_does_not_work_at_all_blames_no_record() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     for _ in range(10 * BLAMED["threw"]):
         sent = list(chunks.to_send())
@@ -149,7 +162,7 @@ def test_a_stage_that_does_not_work_at_all_blames_no_record() -> None:
 
 
 def test_a_kill_or_two_at_the_wrong_moment_blames_no_record() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     kills = iter([True, False, True, False, True])
     assert _run(chunks, lambda _: next(kills, False)) == 3
@@ -158,7 +171,7 @@ def test_a_kill_or_two_at_the_wrong_moment_blames_no_record() -> None:
 
 
 def test_a_record_on_which_stages_hang_is_told_from_one_that_throws() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 100))
     _run(chunks, lambda chunk: _holds(chunk, 17), how="hung")
     (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
@@ -171,7 +184,7 @@ def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 100))
     deaths = _run(chunks, lambda chunk: _holds(chunk, 17), threw=False)
     (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
@@ -184,7 +197,7 @@ def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
 def test_before_it_is_tried_again_there_are_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     list(chunks.to_send())
     chunks.lost()
@@ -203,14 +216,8 @@ def test_before_it_is_tried_again_there_are_growing_pauses(monkeypatch: pytest.M
     assert heard.refused == [0]
 
 
-def _show_that_it_works(chunks: Chunks) -> None:
-    (probe,) = chunks.to_send()
-    assert not probe.batches
-    chunks.answered(_outcome(probe))
-
-
 def test_who_is_accused_and_gone_is_not_blamed() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     list(chunks.to_send())
     chunks.lost()
@@ -220,12 +227,13 @@ def test_who_is_accused_and_gone_is_not_blamed() -> None:
     chunks.cancel(heard)
     chunks.judged(threw=True)
     assert chunks.size == 0
+    _show_that_it_works(chunks)
     assert list(chunks.to_send()) == []
 
 
 def test_ends_of_different_kinds_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     ends = ("first", "threw", "killed", "threw", "hung", "killed", "hung", "killed")
     for end in ends:
@@ -241,7 +249,7 @@ def test_ends_of_different_kinds_are_not_added_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_stage_that_may_not_have_had_a_chunk_blames_no_record() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 2))
     kills = iter([True, *[False, True] * (10 * BLAMED["threw"])])
     _run(chunks, lambda _: next(kills, False), how="gone")
@@ -250,7 +258,7 @@ def test_a_stage_that_may_not_have_had_a_chunk_blames_no_record() -> None:
 
 
 def test_what_cannot_be_unpacked_is_blamed_as_a_whole() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     garbage = _batch(5, 3)._replace(payload=b"\xff" * 10)
     chunks.submit(Work(heard, "t", 0, 8, (garbage,), heard.pieces.append))
     _run(chunks, lambda chunk: _holds(chunk, 5))
@@ -258,7 +266,7 @@ def test_what_cannot_be_unpacked_is_blamed_as_a_whole() -> None:
 
 
 def test_nobody_hears_of_what_was_cancelled() -> None:
-    chunks, heard, other = Chunks(), _Heard(), _Heard()
+    chunks, heard, other = _working(), _Heard(), _Heard()
     chunks.submit(_work(heard, 0, 10))
     (sent,) = chunks.to_send()
     chunks.submit(_work(heard, 10, 10))
@@ -272,10 +280,11 @@ def test_nobody_hears_of_what_was_cancelled() -> None:
 
 
 def test_what_was_cancelled_under_way_is_not_sent_again_when_the_stage_dies() -> None:
-    chunks, heard = Chunks(), _Heard()
+    chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 10))
     list(chunks.to_send())
     chunks.cancel(heard)
     chunks.lost()
+    _show_that_it_works(chunks)
     assert list(chunks.to_send()) == []
     assert chunks.size == 0

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError
+from causeway.model import State
 from causeway.relay.lane import places
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
@@ -27,7 +28,12 @@ class _Connections:
 
 
 class _Stage:
-    ready = True
+    def __init__(self) -> None:
+        self.ready = True
+        self.why: str | None = None
+
+    def trouble(self, now: float) -> str | None:
+        return self.why
 
     def cancel(self, owner: object) -> None:
         pass
@@ -99,3 +105,23 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
         assert "it was asked" in str(plain.reason)
     finally:
         over.set()
+
+
+def test_a_flow_whose_stage_does_not_come_is_failed_until_it_does(helpers: Helpers) -> None:
+    finding = Places(cast(Any, _Connections()), helpers, lambda: None)
+    flow = _flow("t", "stage")
+    flow.state = State.RUNNING
+    assert flow.on_the_way is not None
+    stage = cast(_Stage, flow.on_the_way.stage)
+    stage.ready = False
+    finding.find([flow], 0.0)
+    assert flow.state is State.RUNNING
+    stage.why = "its stage ends again and again: ImportError"
+    for _ in range(3):
+        finding.find([flow], 0.0)
+        assert (flow.state, flow.reason) == (State.FAILED, stage.why)
+    assert flow.recoveries == 1
+    assert not flow.recovering
+    stage.ready, stage.why = True, None
+    finding.find([flow], time.monotonic())
+    assert flow.recovering

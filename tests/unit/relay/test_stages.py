@@ -68,6 +68,7 @@ class _Workers:
         self.setups: list[Frame] = []
         self.chunks: list[Chunk] = []
         self.dies_at: int | None = None
+        self.dies_at_once = False
         self.waits = 0  # so many times it says so before it answers
         self.dies_after_waiting = False
         self._source = Connection.open(address, secret)
@@ -99,7 +100,7 @@ class _Workers:
 
     def _answer(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
-        if any(batch.first == self.dies_at for batch in chunk.batches):
+        if self.dies_at_once or any(batch.first == self.dies_at for batch in chunk.batches):
             raise ConnectionError("it dies")
         for _ in range(self.waits):
             self._source.send_all(Waiting("no registry"))
@@ -175,7 +176,7 @@ def _deaths_on(loop: _Loop, first: int, attempts: int, *, told: bool) -> None:
         workers.dies_at = first
         loop.until(lambda w=workers: not w.alive and not stage.ready)  # type: ignore[misc]
         if told:
-            loop.stages.ended(messages.StageEnded(key=KEY, attempt=attempt, threw=True))
+            loop.stages.ended(messages.StageEnded(key=KEY, attempt=attempt, reason="X", threw=True))
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -193,11 +194,30 @@ def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: _L
     stage = loop.stages.get(KEY)
     workers = _Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
-    loop.stages.ended(messages.StageEnded(key=KEY, attempt="0", threw=False))
+    loop.stages.ended(messages.StageEnded(key=KEY, attempt="0", reason="X", threw=False))
     assert stage.ready, "that was another one"
-    loop.stages.ended(messages.StageEnded(key=KEY, attempt="1", threw=False))
+    loop.stages.ended(messages.StageEnded(key=KEY, attempt="1", reason="X", threw=False))
     assert not stage.ready
     loop.until(lambda: not workers.alive)
+
+
+def test_a_stage_that_does_not_work_is_told_of(loop: _Loop) -> None:
+    """One that has not started yet has longer than one that starts and ends."""
+    stage, now = loop.stages.get(KEY), time.monotonic()
+    assert stage.trouble(now + stages.STARTING_S - 1.0) is None
+    assert "no free core" in str(stage.trouble(now + stages.STARTING_S + 1.0))
+    for attempt in "12":
+        workers = _Workers(stage.address, attempt)
+        workers.dies_at_once = True
+        loop.until(lambda w=workers: not w.alive and not stage._ends)  # type: ignore[misc]
+        assert not stage.ready
+        ended = messages.StageEnded(key=KEY, attempt=attempt, reason="ImportError", threw=False)
+        loop.stages.ended(ended)
+        assert stage.trouble(now + stages.ENDING_S - 1.0) is None
+        assert "again and again: ImportError" in str(stage.trouble(now + stages.ENDING_S + 10.0))
+    _Workers(stage.address, "3")
+    loop.until(lambda: stage.ready)
+    loop.until(lambda: stage.trouble(time.monotonic() + stages.ENDING_S + 10.0) is None)
 
 
 def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
@@ -209,7 +229,7 @@ def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
     _submit(stage, 0, heard)
     loop.until(lambda: heard)
     assert [batch.first for chunk in new.chunks for batch in chunk.batches] == [0]
-    assert old.chunks == []
+    assert not [chunk for chunk in old.chunks if chunk.batches]
 
 
 def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: _Loop) -> None:
@@ -250,7 +270,7 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     loop.until(lambda: stage.ready)
     _submit(stage, 0, heard)
     loop.until(lambda: heard)
-    assert len(workers.chunks) == 1
+    assert [len(chunk.batches) for chunk in workers.chunks] == [0, 1], "none is sent again"
     assert workers.alive
 
 

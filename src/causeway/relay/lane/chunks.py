@@ -2,8 +2,10 @@
 
     waiting ──► under way ──► answered, in the order of sending
        ▲            │
-       └── suspects ┘  the stage died: each is sent alone, after a chunk without records has come
-                       through; the one that kills it alone is halved, down to a single record
+       └── suspects ┘  the stage died: each is sent alone; the one that kills it alone is halved,
+                       down to a single record
+
+A new stage gets a chunk without records first, and all others once that has come through.
 
 A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
 each of which had just worked, and in the same way: see BLAMED. If the query threw, that is the
@@ -80,7 +82,7 @@ class Chunks:
         self._waiting: deque[Work] = deque()
         self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
         self._suspects: set[Work] = set()
-        self._works = False  # this stage, as far as we have seen while there are suspects
+        self._works = False  # this stage, as far as we have seen
         self._accused: Work | None = None  # the one that was alone in a stage that died
         self._number = 0
         self._size = 0
@@ -94,6 +96,11 @@ class Chunks:
     def busy(self) -> bool:
         """Whether an answer is due."""
         return bool(self._under_way)
+
+    @property
+    def works(self) -> bool:
+        """Whether this stage has answered something."""
+        return self._works
 
     def submit(self, work: Work) -> None:
         self._waiting.append(work)
@@ -111,13 +118,14 @@ class Chunks:
 
     def to_send(self) -> Iterator[Chunk]:
         """What may be sent now; it counts as sent."""
+        if not self._works:
+            if not self._under_way:
+                yield self._sent(None)
+            return
         under_way = sum(work.size for work in self._under_way.values() if work is not None)
         while self._waiting:
             if self._suspects:
                 if self._under_way:
-                    return
-                if not self._works:
-                    yield self._sent(None)
                     return
             elif under_way >= WINDOW_BYTES or len(self._under_way) >= WINDOW_CHUNKS:
                 return
@@ -139,10 +147,9 @@ class Chunks:
         number = next(iter(self._under_way), None)
         if number != outcome.number:
             raise ValueError(f"chunk {outcome.number} was answered where {number} is due")
+        self._works = True
         work = self._under_way.pop(number)
-        if work is None:
-            self._works = True
-        else:
+        if work is not None:
             self._finish(work, outcome)
 
     def lost(self, how: Loss = "died") -> None:

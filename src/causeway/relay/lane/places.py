@@ -101,6 +101,7 @@ class Places:
         """Have the places looked for that are due."""
         due: dict[_Job, list[Flow]] = {}
         for flow in flows:
+            self._look_at_stage(flow, now)
             if (
                 flow.state in (State.RECOVERING, State.FAILED)
                 and not flow.recovering
@@ -116,6 +117,15 @@ class Places:
                 if self._under_way[job] == RECOVERIES:
                     break
                 self._find_together(job, together[at : at + RECOVERED_TOGETHER])
+
+    def _look_at_stage(self, flow: Flow, now: float) -> None:
+        """Shows `flow` as failed while its stage does not come; then its place is found."""
+        if flow.on_the_way is None or (why := flow.on_the_way.stage.trouble(now)) is None:
+            return
+        shown = flow.state in (State.FAILED, State.STOPPED, State.DONE)
+        if not (shown or flow.recovering or flow.leaving or flow.wants):
+            self.doubt(flow, Doubt(why, failure=False))
+            flow.state = State.FAILED
 
     def _find_together(self, job: _Job, flows: list[Flow]) -> None:
         source, target = (self._connections.cluster(key) for key in (job.source, job.target))

@@ -28,6 +28,9 @@ from causeway.wire.batches import Batch
 GREETING_S = 10.0
 ANSWER_S = 300.0  # a chunk that takes longer is taken for one that hangs
 CALL_S = 120.0  # without any answer, be it to others who were first
+# After so long without a stage that works its partitions are shown as failed, and hold up no
+# bounded run: where stages start and end again, and where none starts.
+ENDING_S, STARTING_S = 60.0, 240.0
 UNSENT_BYTES = 4 * 1024 * 1024
 
 
@@ -55,6 +58,8 @@ class Stage:
         self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
         self._attempt = self._lost = ""  # the one that is there, and the last one that was
         self._masks: dict[Connection, int] = {}
+        self._ready_at = time.monotonic()
+        self._why = ""  # the last one ended, while none works
         self._answer_due = 0.0
         self._answered_at = 0.0
         self._calls: set[Future[list[Piece]]] = set()
@@ -63,8 +68,24 @@ class Stage:
 
     @property
     def ready(self) -> bool:
-        """Whether chunks go through now."""
+        """Whether chunks go through now, as far as we have seen."""
+        return self._complete and self._chunks.works
+
+    @property
+    def _complete(self) -> bool:
         return len(self._ends) == 2
+
+    def trouble(self, now: float) -> str | None:
+        """Why nothing has gone through it for long; None where it works, or may soon."""
+        waited = now - self._ready_at
+        if self._why and waited > ENDING_S:
+            return f"its stage ends again and again: {self._why}"
+        if waited > STARTING_S:
+            return (
+                f"the stage of transform {self.spec.name} has not started in {STARTING_S:.0f} s: "
+                f"Spark has no free core for it, or it does not reach {self.address}"
+            )
+        return None
 
     @property
     def size(self) -> int:
@@ -118,6 +139,8 @@ class Stage:
         for stranger, since in list(self._strangers.items()):
             if now - since > GREETING_S:
                 self._drop(stranger)
+        if self.ready:
+            self._ready_at, self._why = now, ""
         if not self._chunks.busy:
             self._answer_due = now + ANSWER_S
         elif now > self._answer_due:
@@ -132,13 +155,14 @@ class Stage:
                 self._selector.modify(connection, wanted, handler)
                 self._masks[connection] = wanted
 
-    def ended(self, attempt: str, *, threw: bool) -> None:
-        """The driver's word on an attempt: its job is over; whether it threw, or died of something
-        else."""
+    def ended(self, attempt: str, reason: str, *, threw: bool) -> None:
+        """The driver's word on an attempt: its job is over, and why; whether it threw, or died of
+        something else."""
         if attempt == self._attempt:
             self._lose()  # its machine may be gone, and its sockets say nothing
         if attempt == self._lost:
             self._chunks.judged(threw=threw)
+        self._why = reason or self._why
 
     def close(self) -> None:
         self._closed = True
@@ -207,7 +231,7 @@ class Stage:
 
     def _pump(self) -> None:
         source = self._ends.get("source")
-        if source is None or not self.ready:
+        if source is None or not self._complete:
             return
         try:
             for chunk in self._chunks.to_send():
@@ -273,7 +297,7 @@ class Stages:
 
     def ended(self, message: messages.StageEnded) -> None:
         if (stage := self._stages.get(message.key)) is not None:
-            stage.ended(message.attempt, threw=message.threw)
+            stage.ended(message.attempt, message.reason, threw=message.threw)
 
     def keep(self, keys: Iterable[str]) -> None:
         """Close those that no flow needs any more."""
