@@ -266,9 +266,13 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     monkeypatch.setattr("causeway.relay.lane.stages.ANSWER_S", 0.4)
     stage, heard = loop.stages.get(KEY), list[Piece]()
     workers = _Workers(stage.address, "1")
-    workers.waits = 24
     loop.until(lambda: stage.ready)
+    workers.waits = 24
     _submit(stage, 0, heard)
+    loop.until(lambda: stage.waiting)
+    assert not stage.ready
+    late = time.monotonic() + stages.STARTING_S + 10.0
+    assert "waits for the schema registry: no registry" in str(stage.trouble(late))
     loop.until(lambda: heard)
     assert [len(chunk.batches) for chunk in workers.chunks] == [0, 1], "none is sent again"
     assert workers.alive

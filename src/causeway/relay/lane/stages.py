@@ -69,7 +69,7 @@ class Stage:
     @property
     def ready(self) -> bool:
         """Whether chunks go through now, as far as we have seen."""
-        return self._complete and self._chunks.works
+        return self._complete and self._chunks.works and self.waiting is None
 
     @property
     def _complete(self) -> bool:
@@ -80,6 +80,8 @@ class Stage:
         waited = now - self._ready_at
         if self._why and waited > ENDING_S:
             return f"its stage ends again and again: {self._why}"
+        if waited > STARTING_S and self.waiting is not None:
+            return f"its stage waits for the schema registry: {self.waiting}"
         if waited > STARTING_S:
             return (
                 f"the stage of transform {self.spec.name} has not started in {STARTING_S:.0f} s: "
