@@ -11,7 +11,6 @@ from causeway.relay.lane import chunks as module
 from causeway.relay.lane.chunks import (
     BLAMED,
     HANGS,
-    KILLS,
     PAUSES_S,
     THROWS,
     WINDOW_CHUNKS,
@@ -188,7 +187,7 @@ def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
     chunks.submit(_work(heard, 0, 100))
     deaths = _run(chunks, lambda chunk: _holds(chunk, 17), threw=False)
     (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
-    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, KILLS)]
+    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, HANGS)]
     assert deaths < 20
     assert heard.upto[-1] == 100
     assert chunks.size == 0

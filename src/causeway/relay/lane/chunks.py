@@ -10,7 +10,7 @@ A new stage gets a chunk without records first, and all others once that has com
 A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
 each of which had just worked, and in the same way: see BLAMED. If the query threw, that is the
 record's doing. Where a process died, or gave no answer, it may be treated another time, when all is
-well: it is tried again after growing pauses, and is no dead letter: see UNTREATED.
+well: it is tried again after growing pauses, and is no dead letter: see HANGS.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ End = Literal["threw", "killed", "hung"]
 BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 3}
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # before a record is tried again after "killed"
 THROWS = "the transform fails on it"
-KILLS = "the processes that run the transform die on it"
-HANGS = "the transform gives no answer on it"
-UNTREATED = {KILLS, HANGS}  # always stop the partition
-_REASONS: dict[End, str] = {"threw": THROWS, "killed": KILLS, "hung": HANGS}
+HANGS = "the processes of the transform die or hang on it"  # always stops the partition
+_REASONS: dict[End, str] = {"threw": THROWS, "killed": HANGS, "hung": HANGS}
 # Of a stage: "died" is any end but "hung"; "gone" is one that may not have had the chunk at all.
 Loss = Literal["died", "hung", "gone"]
 

@@ -14,7 +14,7 @@ from functools import partial
 from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.relay.lane.arrivals import Doubt
-from causeway.relay.lane.chunks import UNTREATED, Piece, Work
+from causeway.relay.lane.chunks import HANGS, Piece, Work
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
 from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
@@ -82,7 +82,7 @@ class Transforming:
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
-            if piece.outcome.refused and letters is not None and not _untreated(piece):
+            if piece.outcome.refused and letters is not None and not _hangs(piece):
                 self._write_letters(flow, on_the_way, piece, letters)
                 return
             on_the_way.take()
@@ -123,7 +123,7 @@ class Transforming:
 
     def _put(self, flow: Flow, on_the_way: OnTheWay, piece: Piece) -> bool:
         """Its records go to the outlets; False where the flow does not go on as it is."""
-        stops = on_the_way.stage.spec.dead_letters is None or _untreated(piece) is not None
+        stops = on_the_way.stage.spec.dead_letters is None or _hangs(piece)
         outputs = list(usable(piece, stops=stops))
         known = places(flow.assignment, flow.outlets)
         wants = _wants(flow.assignment, known, outputs)
@@ -173,18 +173,16 @@ def _all_sent(flow: Flow) -> bool:
 
 
 def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
-    letters = ", or have such records go to a dead-letter topic,"
     return (
         f"transform {on_the_way.stage.spec.name} refuses the record at offset {refusal.offset} of "
         f"{flow.assignment.source_partition}: {refusal.reason} (look at it with `causeway try`; "
-        f"mend the transform{'' if refusal.reason in UNTREATED else letters} and start with "
+        "mend the transform, or have such records go to a dead-letter topic, and start with "
         "--adopt)"
     )
 
 
-def _untreated(piece: Piece) -> str | None:
-    """Why the stage could not treat a record that it may treat another time."""
-    return next((r.reason for r in piece.outcome.refused if r.reason in UNTREATED), None)
+def _hangs(piece: Piece) -> bool:
+    return any(refusal.reason == HANGS for refusal in piece.outcome.refused)
 
 
 def _cut(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
@@ -263,8 +261,8 @@ def _transformed(
     for chunk in _gathered(batches):
         pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
         for piece in pieces:
-            if (why := _untreated(piece)) is not None:
-                raise CausewayError("transform", stage.spec.name, why, retriable=True)
+            if _hangs(piece):
+                raise CausewayError("transform", stage.spec.name, HANGS, retriable=True)
             for output in usable(piece, stops=stops):
                 number = at.get(place_of(assignment, output))
                 if number is not None:
