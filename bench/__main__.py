@@ -16,7 +16,19 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bench import groups, latency, many, report, results, smt, soak, start, throughput, transforms
+from bench import (
+    asked,
+    groups,
+    latency,
+    many,
+    report,
+    results,
+    smt,
+    soak,
+    start,
+    throughput,
+    transforms,
+)
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged
 from bench.systems import (
@@ -88,8 +100,34 @@ def workloads(*, quick: bool) -> list[Workload]:
             ),
             rounds=2,
         ),
+        *_asked(quick=quick),
         *_transforms(quick=quick),
     ]
+
+
+def _asked(*, quick: bool) -> Iterator[Workload]:
+    """To be compared with `json` and `latency`."""
+    beside = f", {asked.PER_S} HTTP requests/s beside it"
+    shape = SHAPES[0].shortened(_QUICK_FACTOR if quick else 1)
+    yield Workload(
+        name=f"{shape.name}-asked",
+        title=f"{shape.title}{beside}",
+        settings={"backlog": f"{shape.backlog:,} records", "warm-up": f"{shape.warm_up:,}"},
+        measure=lambda stage, name, say: asked.measure_throughput(
+            stage, name, shape, say, settle_s=1 if quick else 5
+        ),
+        systems=[CAUSEWAY],
+    )
+    yield Workload(
+        name="latency-asked",
+        title=f"latency at {latency.PER_S} records/s{beside}",
+        settings={},
+        measure=lambda stage, name, say: asked.measure_latency(
+            stage, name, say, warm_up_s=3 if quick else 20, measured_s=5 if quick else 60
+        ),
+        rounds=2,
+        systems=[CAUSEWAY],
+    )
 
 
 def _transforms(*, quick: bool) -> Iterator[Workload]:

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from causeway.config.settings import Secret, Settings
 from causeway.http import api, connect, health, shapes
@@ -21,6 +22,7 @@ from causeway.http.api_page import api_page
 from causeway.http.guard import Guard
 from causeway.http.history import Memory
 from causeway.http.paced import Paced
+from causeway.http.remembered import Remembered
 from causeway.http.shaping import VERSION
 from causeway.http.sight import NotYetError, Sight
 from causeway.metrics.collector import SnapshotCollector, registry_of
@@ -68,10 +70,11 @@ def main_app(
         return JSONResponse(connect.server_info())
 
     app.mount("/page", StaticFiles(directory=_FILES))
-    return guarded(app, http.host, tls=http.certificate is not None, token=http.token)
+    tls = http.certificate is not None
+    return guarded(Remembered(app, sight.views), http.host, tls=tls, token=http.token)
 
 
-def guarded(app: FastAPI, host: str, *, tls: bool, token: Secret | None) -> Guard:
+def guarded(app: ASGIApp, host: str, *, tls: bool, token: Secret | None) -> Guard:
     return Guard(app, host=host, tls=tls, token=token, open_paths=_OPEN)
 
 

@@ -237,8 +237,11 @@ def _listen(host: str, port: int, what: str) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
+        sock = socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
         kind = _TakenError if error.errno == errno.EADDRINUSE else ConfigError
         cause = error.strerror or str(error)
         raise kind(f"serve {what}", where, cause, remedy=remedy) from error
+    # Those that are accepted have it, too: an answer's body must not wait for its head's receipt.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock

@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from causeway.daemon.status import LinkStatus, PartitionStatus, Snapshot
 from causeway.daemon.topics import TopicRow, topic_rows
@@ -67,12 +68,14 @@ class LinkView:
 
 
 class View:
-    """Immutable, for any number of readers."""
+    """Immutable but for `answers`, for any number of readers."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.now_ms = int(snapshot.taken_at * 1000)
         self.links = {link.name: LinkView(link, self.now_ms) for link in snapshot.links}
+        # What was answered out of it, by question: used by the event loop alone.
+        self.answers: dict[tuple[bytes, bytes], tuple[Any, ...]] = {}
 
     def of(self, link: str | None) -> list[LinkView]:
         """That one, or all."""

@@ -11,6 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from causeway.daemon.status import GroupStatus, LinkStatus, Role, Snapshot
+from causeway.daemon.topics import TopicRow
+from causeway.http import shaping
 from causeway.http.history import Memory
 from causeway.http.view import View
 from causeway.model import State
@@ -258,6 +260,32 @@ def test_100_000_partitions() -> None:
             assert answer.status_code == 200
             assert len(answer.content) < 100_000
     assert looks == 1
+
+
+def test_the_same_question_is_answered_once_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    shape = shaping.topic
+
+    def counted(link: str, row: TopicRow) -> Any:
+        nonlocal made
+        made += 1
+        return shape(link, row)
+
+    monkeypatch.setattr(shaping, "topic", counted)
+    with client(run) as api:
+        first = api.get("/api/v1/topics")
+        again = [api.get("/api/v1/topics") for _ in range(3)]
+        assert made == 2
+        for each in again:
+            assert each.content == first.content
+            assert each.headers["content-type"] == "application/json"
+            assert each.headers["x-content-type-options"] == "nosniff"
+        assert len(api.get("/api/v1/topics?limit=1").json()["items"]) == 1
+        assert [api.get("/api/v1/topics/x").status_code for _ in range(2)] == [404, 404]
+        assert api.post("/api/v1/topics").status_code == 405
+    changed = replace(run(), links=())
+    with client(lambda: changed) as api:
+        assert api.get("/api/v1/topics").json()["total"] == 0
 
 
 @pytest.mark.parametrize(
