@@ -84,7 +84,7 @@ def test_what_is_there_arrives_once_whatever_the_registry_does(
 
     way.refuse()
     with Running("run", file, directory=tmp_path) as run:
-        await_until(both_wait, PATIENCE_S, "both transforms wait")
+        await_until(both_wait, PATIENCE_S, "both transforms wait", poll_s=1)
         await_until(lambda: arrived(plain), PATIENCE_S, "the topic that no transform is for")
         assert sum(_ends(target, f"A.{avro}").values()) == 0
         assert sum(_ends(target, f"A.{proto}").values()) == 0
@@ -94,7 +94,7 @@ def test_what_is_there_arrives_once_whatever_the_registry_does(
 
         way.refuse()
         send(range(60, 90), version=1)
-        await_until(both_wait, PATIENCE_S, "both transforms wait for the new version")
+        await_until(both_wait, PATIENCE_S, "both wait for the new version", poll_s=1)
         send(range(90, 100), version=0)
         assert not arrived(avro)
         way.refuse(False)

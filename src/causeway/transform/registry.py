@@ -22,7 +22,7 @@ from urllib.parse import quote
 from causeway.config.settings import RegistrySettings
 from causeway.errors import ConfigError
 
-PAUSES_S = (0.2, 10.0)  # between tries, first and longest
+PAUSES_S = (0.2, 5.0)  # between tries, first and longest
 _TOO_MANY, _OUT_OF_ORDER = 429, 500
 _NOT_FOUND = range(40401, 40500)  # as error_code: a subject, a version, a schema
 _ANSWER_BYTES = 64 * 1024 * 1024
