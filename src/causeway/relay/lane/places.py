@@ -19,6 +19,7 @@ from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.stages import Stage
 from causeway.relay.lane.transforming import series_of
 from causeway.relay.recovery.recover import Resumption, recover
 from causeway.relay.recovery.survey import Request
@@ -101,7 +102,8 @@ class Places:
         """Have the places looked for that are due."""
         due: dict[_Job, list[Flow]] = {}
         for flow in flows:
-            self._look_at_stage(flow, now)
+            if flow.on_the_way is not None:
+                self._look_at_stage(flow, flow.on_the_way.stage, now)
             if (
                 flow.state in (State.RECOVERING, State.FAILED)
                 and not flow.recovering
@@ -118,9 +120,9 @@ class Places:
                     break
                 self._find_together(job, together[at : at + RECOVERED_TOGETHER])
 
-    def _look_at_stage(self, flow: Flow, now: float) -> None:
+    def _look_at_stage(self, flow: Flow, stage: Stage, now: float) -> None:
         """Shows `flow` as failed while its stage does not come; then its place is found."""
-        if flow.on_the_way is None or (why := flow.on_the_way.stage.trouble(now)) is None:
+        if (why := stage.trouble(now)) is None:
             return
         shown = flow.state in (State.FAILED, State.STOPPED, State.DONE)
         if not (shown or flow.recovering or flow.leaving or flow.wants):
