@@ -13,7 +13,7 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
-from causeway.relay.lane import stages
+from causeway.relay.lane import chunks, stages
 from causeway.relay.lane.chunks import BLAMED, THROWS, Piece, Work
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stage, Stages
@@ -180,10 +180,15 @@ def _deaths_on(loop: _Loop, first: int, attempts: int, *, told: bool) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_only_a_record_that_throws_is_refused_soon(loop: _Loop, told: bool) -> None:
+def test_only_a_record_that_throws_is_refused_soon(
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    monkeypatch.setattr(chunks, "PAUSES_S", [0.0] * len(chunks.PAUSES_S))
     stage, heard = loop.stages.get(KEY), list[Piece]()
     stage.submit(Work(heard, "t", 0, 11, (_one(10),), heard.append))
     _deaths_on(loop, 10, 1 + BLAMED["threw"], told=told)
+    _Workers(stage.address, "the next one")
+    loop.until(lambda: heard)
     assert [refusal.reason for piece in heard for refusal in piece.outcome.refused] == (
         [THROWS] if told else []
     )
