@@ -161,9 +161,10 @@ class RunningDaemon:
         self._thread.join(240)
         assert not self._thread.is_alive()
 
-    def link(self, name: str = "A->B") -> LinkStatus:
+    def link(self, name: str | None = None) -> LinkStatus:
+        """The only one, or the first, without a name."""
         assert self.snapshot is not None
-        return next(link for link in self.snapshot.links if link.name == name)
+        return next(link for link in self.snapshot.links if name in (None, link.name))
 
     def partitions(self) -> dict[tuple[str, int], PartitionStatus]:
         if self.snapshot is None:

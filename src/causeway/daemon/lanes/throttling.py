@@ -17,7 +17,7 @@ from causeway.relay.messages import Rate, Throttle
 RESPLIT_S: Final = 1.0
 _IDLE: Final = 0.02  # of the limit, for all lanes together that have nothing to read
 _MORE: Final = 1.25  # than it uses, for a lane that keeps up
-_SAME: Final = 0.05  # a smaller change is not told
+_SAME: Final = 0.05  # a share that grows by less is not told
 
 _Scope = tuple[str, str | None]  # link, and topic of its source
 
@@ -106,4 +106,4 @@ def _lags(one: Tracked) -> bool:
 def _differ(before: Mapping[_Scope, float], now: Mapping[_Scope, float]) -> bool:
     if before.keys() != now.keys():
         return True
-    return any(abs(before[scope] - rate) > _SAME * before[scope] for scope, rate in now.items())
+    return any(not 0 <= now[scope] - rate <= _SAME * rate for scope, rate in before.items())

@@ -16,7 +16,7 @@ from causeway.relay.lane.flow import UNKNOWN, Flow
 from causeway.relay.messages import Rate
 from causeway.wire.batches import LENGTH_OVERHEAD
 
-BURST_S: Final = 1.0  # what a bucket holds: more than a lane's loop is ever away
+BURST_S: Final = 0.5  # what a bucket holds: more than a lane's loop is ever away
 SHARE_S: Final = 0.25  # what a request for a partition asks for
 LEAST_BYTES: Final = 64 * 1024  # in one request for a partition
 
