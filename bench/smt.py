@@ -34,12 +34,11 @@ def missing() -> str:
     return ""
 
 
-def plugin(directory: Path) -> Path:
-    """A value for `plugin.path`, below `directory`."""
-    path, classes = directory / "plugins", directory / "classes"
-    jar = path / "json-value" / "json-value.jar"
+def jar(directory: Path) -> Path:
+    """Of the plugin, in `directory`. It belongs on the class path: MirrorMaker 2 does not find a
+    condition's class elsewhere."""
+    jar, classes = directory / "json-value.jar", directory / "classes"
     if not jar.exists():
-        jar.parent.mkdir(parents=True)
         command: list[str | Path] = [
             find_java("javac"),
             "-d",
@@ -56,7 +55,7 @@ def plugin(directory: Path) -> Path:
                 archive.write(file, file.relative_to(classes))
             for kind, names in _SERVICES.items():
                 archive.writestr(f"META-INF/services/{_KAFKAS}{kind}", "\n".join(names) + "\n")
-    return path
+    return jar
 
 
 def dropping(topic: str, field: str, value: str) -> dict[str, str]:

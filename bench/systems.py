@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from bench import smt
 from bench.stage import Run, Stage
 from causeway.dev.mirror_maker import MirrorMaker2, write_properties
 from causeway.dev.process import Process, spawn
@@ -86,7 +87,7 @@ def system(
             "dedicated.mode.enable.internal.rest": "true",
             "listeners": "http://127.0.0.1:0",
         }
-    return _MirrorMaker(file, directory)
+    return _MirrorMaker(file, directory, [smt.jar(stage.directory)] if name == MM2_SMT else [])
 
 
 def properties(stage: Stage, run: Run, producer: Mapping[str, str]) -> dict[str, str]:
@@ -113,8 +114,8 @@ def properties(stage: Stage, run: Run, producer: Mapping[str, str]) -> dict[str,
 
 
 class _MirrorMaker(System):
-    def __init__(self, file: Mapping[str, str], directory: Path) -> None:
-        self._process = MirrorMaker2(file, directory, jvm_options=_JVM)
+    def __init__(self, file: Mapping[str, str], directory: Path, classpath: Sequence[Path]) -> None:
+        self._process = MirrorMaker2(file, directory, jvm_options=_JVM, classpath=classpath)
 
     def start(self) -> None:
         self._process.start()

@@ -85,7 +85,7 @@ def measure_throughput(
             if quiet:
                 return _beside(run, quiet)
             if name == MM2_SMT:
-                return _connector(stage, run, shape.name)
+                return _connector(run, shape.name)
             mine = _OURS.get(shape.name, {}).get(name)
             return transforming(run, mine) if mine else {}
 
@@ -138,14 +138,13 @@ def _beside(run: Run, quiet: str) -> dict[str, str]:
     return {**transforming(run, MASK, quiet), f"{run.alias}->target.topics": topics}
 
 
-def _connector(stage: Stage, run: Run, work: str) -> dict[str, str]:
+def _connector(run: Run, work: str) -> dict[str, str]:
     """Keys that have MirrorMaker 2 do the work with Kafka's transformations."""
     if work == "transform-filter":
         keys = smt.dropping(run.mirrored, "origin", "LGA")
     else:
         keys = smt.masking(run.mirrored, "carrier_name", "tailnum")
-    mine = {f"{run.alias}->target.{key}": value for key, value in keys.items()}
-    return {"target.plugin.path": str(smt.plugin(stage.directory)), **mine}
+    return {f"{run.alias}->target.{key}": value for key, value in keys.items()}
 
 
 @contextmanager

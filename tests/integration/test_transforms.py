@@ -143,7 +143,8 @@ def test_the_one_record_on_which_a_function_throws_is_found(
 
         def stopped() -> str:
             found = status_of(file)["A->B"]["partitions"]
-            return next((p["reason"] for p in found if p["state"] == "stopped"), "")
+            ours = (p for p in found if p["topic"] == stops)
+            return next((p["reason"] for p in ours if p["state"] == "stopped"), "")
 
         reason = await_until(stopped, 240, "the poisoned partition stops")
         assert f"refuses the record at offset 40 of {stops}-1" in reason

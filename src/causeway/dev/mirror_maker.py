@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,11 +38,14 @@ class MirrorMaker2:
         directory: Path,
         *,
         jvm_options: Sequence[str] | None = None,
+        classpath: Sequence[Path] = (),
     ) -> None:
+        """`classpath`: jars besides Kafka's own."""
         self.directory = directory
         self._properties = dict(properties)
         own = kafka_jvm_options("-Xms256m -Xmx2g", "") if jvm_options is None else jvm_options
         self._jvm_options = tuple(own)
+        self._classpath = tuple(classpath)
         self._process: Process | None = None
 
     @property
@@ -67,7 +71,11 @@ class MirrorMaker2:
             find_java(),
             *self._jvm_options,
             f"-Dlog4j2.configurationFile={log4j}",
-            *("-cp", connect_classpath(), MAIN_CLASS),
+            *(
+                "-cp",
+                os.pathsep.join((connect_classpath(), *map(str, self._classpath))),
+                MAIN_CLASS,
+            ),
             self.properties_file,
         ]
         self._process = spawn(command, output=self.directory / "console.log")

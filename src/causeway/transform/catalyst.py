@@ -65,6 +65,28 @@ def conjuncts(condition: Node) -> list[Node]:
     return conjuncts(condition.left()) + conjuncts(condition.right())
 
 
+# Expressions that give a value, or null, for whatever they are given.
+_NEVER_THROW = frozenset(
+    {
+        *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct"),
+        *("If", "CaseWhen", "Coalesce", "IsNull", "IsNotNull", "And", "Or", "Not"),
+        *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual"),
+        *("GreaterThan", "GreaterThanOrEqual", "Contains", "StartsWith", "EndsWith"),
+        *("Length", "OctetLength", "Substring", "SubstringIndex", "Concat", "BitwiseOr"),
+        *("SchemaOfVariant", "IsVariantNull"),
+    }
+)
+
+
+def never_throws(expression: Node) -> bool:
+    """Whether it is made of such alone."""
+    known = name(expression) in _NEVER_THROW
+    if name(expression) == "VariantGet":
+        kept = expression.dataType().typeName() == "variant"  # nothing to convert
+        known = kept or not expression.failOnError()
+    return known and all(map(never_throws, each(expression.children())))
+
+
 class Catalyst:
     """Constructors of plans and expressions."""
 

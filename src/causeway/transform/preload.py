@@ -1,5 +1,8 @@
 """What a stage's workers need, for Spark's daemon of Python workers to load before it forks."""
 
+import pandas  # noqa: F401
+import pyspark.worker  # noqa: F401
+
 import causeway.transform.outcome
 import causeway.transform.sink_worker
 import causeway.transform.source_worker  # noqa: F401

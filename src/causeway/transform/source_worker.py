@@ -16,6 +16,7 @@ from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Frame, Setup
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS
 from causeway.transform.schemas import Schemas
+from causeway.transform.sealed import Connection
 from causeway.transform.worker import Lane, schemas_of, settle
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
@@ -57,21 +58,37 @@ class SourceWorker:
             secrets = {name: setup.secrets[name] for name in self.secrets}
             rows = Rows(secrets, self.texts, schemas)
             markers = rows.markers(self.push)
-            while True:
-                yield from self._through(rows, frames)
-                if not (frames := connection.receive()):
-                    yield markers
-                    while not (frames := connection.wait(None)):
-                        pass
+            yield from bounded(self._all(connection, frames, rows, markers), markers)
         except ConnectionError:
             return  # the lane's end is ours
         finally:
             connection.close()
 
-    def _through(self, rows: Rows, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
-        for chunk in frames:
-            assert isinstance(chunk, Chunk)
-            yield from rows.of(chunk)
+    def _all(
+        self, connection: Connection, frames: list[Frame], rows: Rows, markers: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        """Of `frames` and all that come. Raises ConnectionError at the end."""
+        while True:
+            for chunk in frames:
+                assert isinstance(chunk, Chunk)
+                yield from rows.of(chunk)
+            if not (frames := connection.receive()):
+                yield markers
+                while not (frames := connection.wait(None)):
+                    pass
+
+
+def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batches`, with `markers` behind large records: Spark's own batches end after as many rows,
+    whatever these hold."""
+    size = count = 0
+    for batch in batches:
+        yield batch
+        size, count = size + batch.nbytes, count + batch.num_rows
+        if size > _ROWS_BYTES:
+            if count < markers.num_rows:
+                yield markers
+            size = count = 0
 
 
 class Rows:

@@ -29,7 +29,8 @@ _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first paus
 # Spark's own errors quote what is in records.
 DEFAULTS = {"spark.log.level": "FATAL"}
 # Records go through the JVM here: it is worth to compile well what it runs for weeks.
-EXECUTOR_OPTIONS = "-XX:+UseSerialGC"
+# The loop that Spark writes for a query is more than Java compiles unless it is told to.
+EXECUTOR_OPTIONS = "-XX:+UseSerialGC -XX:-DontCompileHugeMethods"
 LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",

@@ -185,7 +185,7 @@ def _hangs(piece: Piece) -> bool:
     return any(refusal.reason == HANGS for refusal in piece.outcome.refused)
 
 
-def _cut(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+def _cut(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
     """In chunks of about CHUNK_BYTES."""
     chunk: list[Batch] = []
     size = 0
@@ -258,7 +258,7 @@ def _transformed(
 ) -> Iterator[Sequence[Batch | None]]:
     at = {_place_of_outlet(assignment, o): n for n, o in enumerate(assignment.outlets)}
     stops = stage.spec.dead_letters is None
-    for chunk in _gathered(batches):
+    for chunk in _cut(batches):
         pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
         for piece in pieces:
             if _hangs(piece):
@@ -269,17 +269,3 @@ def _transformed(
                     yield [output.batch if n == number else None for n in range(len(at))]
             if piece.outcome.refused and stops:
                 return
-
-
-def _gathered(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
-    """In chunks, each as soon as there is enough for one."""
-    chunk: list[Batch] = []
-    size = 0
-    for batch in batches:
-        chunk.append(batch)
-        size += batch.size
-        if size >= CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk

@@ -26,5 +26,7 @@ if __name__ == "__main__":
     else:
         import causeway.relay.lane.loop  # noqa: F401
 
+    # Else a worker's first collection would write to all that it shares with the others.
+    gc.freeze()
     gc.enable()
     pyspark.daemon.manager()

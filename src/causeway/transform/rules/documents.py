@@ -7,18 +7,23 @@ from causeway.transform.rules import treat, variants
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
+    Element,
     Encrypt,
     Generalise,
     Hash,
     Mask,
     Part,
     Rule,
+    Step,
     Tokenise,
     Truncate,
     json_path,
 )
 from causeway.transform.rules.query import Query
+from causeway.transform.rules.splice import can_splice, splice
 from causeway.transform.rules.sql import literal
+
+_DOCUMENT = (Element(0),)  # where it lies in what is read
 
 
 def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
@@ -27,29 +32,68 @@ def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> s
     The document is parsed within an array, with the offset behind it: only so does Spark see what
     stands behind the end of a JSON text, which else would pass unread.
     """
-    document = f"_{part}"
-    query.extend(**{f"{document}_read": f"try_parse_json(concat('[', {text}, ',', offset, ']'))"})
-    whole = f"try_variant_get({document}_read, '$[1]', 'bigint') = offset"
-    query.extend(**{document: f"if({whole}, variant_get({document}_read, '$[0]'), NULL)"})
+    read, whole = f"_{part}_read", f"_{part}_whole"
+    query.extend(**{read: f"try_parse_json(concat('[', {text}, ',', offset, ']'))"})
+    is_whole = f"coalesce(try_variant_get({read}, '$[1]', 'bigint') = offset, false)"
+    query.extend(**{whole: is_whole})
     query.refuse(
-        f"{part} IS NOT NULL AND {document} IS NULL",
+        f"{part} IS NOT NULL AND NOT {whole}",
         f"the {part} is not JSON, or an object in it has a name twice",
     )
-    first, bits = document, []
-    while rules:
-        group = _group(rules)
-        rules = rules[len(group) :]
+    for rule in rules:
+        if isinstance(rule.kind, DropRecord):
+            condition = _condition(rule.kind, f"_x{rule.number}")
+            query.drop_if(f"{part} IS NOT NULL AND {condition}")
+    if can_splice(rules) and len(_group(rules)) == len(rules):
+        return _treat_text(query, part, text, rules)
+    return _treat_anew(query, part, text, rules)
+
+
+def _treat_text(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+    """What is treated goes into the text; where that cannot be done, the document is written
+    anew."""
+    read, document = f"_{part}_read", f"_{part}"
+    _leaves(query, read, read, rules, within=_DOCUMENT)
+    _treat_leaves(query, rules)
+    treating = _treating(rules)
+    if not treating:
+        return text
+    seen = _any_seen(treating)
+    spliced = splice(query, part, text, treating)
+    anew = f"_{part}_whole AND ({seen}) AND {spliced} IS NULL"
+    query.extend(**{document: f"CASE WHEN {anew} THEN {variants.get(read, _DOCUMENT)} END"})
+    for rule in treating:
+        document = _apply(query, document, rule)
+    query.refuse(f"{anew} AND {document} IS NULL", f"the treated {part} cannot be written")
+    return f"CASE WHEN {seen} THEN coalesce({spliced}, to_json({document})) ELSE {text} END"
+
+
+def _treat_anew(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+    document = first = f"_{part}"
+    whole = f"_{part}_whole"
+    got = variants.get(f"_{part}_read", _DOCUMENT)
+    query.extend(**{document: f"CASE WHEN {whole} THEN {got} END"})
+    left = rules
+    while left:
+        group = _group(left)
+        left = left[len(group) :]
         _leaves(query, document, first, group)
-        for rule in group:
-            bits.append(rule)
-            if isinstance(rule.kind, DropRecord):
-                query.drop_if(f"{part} IS NOT NULL AND {_condition(rule.kind, f'_x{rule.number}')}")
-                continue
+        _treat_leaves(query, group)
+        for rule in _treating(group):
             document = _apply(query, document, rule)
-    seen = " OR ".join(
-        f"_has{rule.number}" for rule in bits if not isinstance(rule.kind, DropRecord)
-    )
-    return f"CASE WHEN {seen} THEN to_json({document}) ELSE {text} END" if seen else text
+    query.refuse(f"{whole} AND {document} IS NULL", f"the treated {part} cannot be written")
+    treating = _treating(rules)
+    if not treating:
+        return text
+    return f"CASE WHEN {_any_seen(treating)} THEN to_json({document}) ELSE {text} END"
+
+
+def _treating(rules: list[Rule]) -> list[Rule]:
+    return [rule for rule in rules if not isinstance(rule.kind, DropRecord)]
+
+
+def _any_seen(rules: list[Rule]) -> str:
+    return " OR ".join(f"_has{rule.number}" for rule in rules)
 
 
 def _group(rules: list[Rule]) -> list[Rule]:
@@ -62,11 +106,14 @@ def _group(rules: list[Rule]) -> list[Rule]:
     return group
 
 
-def _leaves(query: Query, document: str, first: str, group: list[Rule]) -> None:
-    """Columns `_xN`, what lies at rule N's path now, and `_hasN`, whether the record had it."""
+def _leaves(
+    query: Query, document: str, first: str, group: list[Rule], within: tuple[Step, ...] = ()
+) -> None:
+    """Columns `_xN`, what lies at rule N's path now, and `_hasN`, whether the record had it.
+    `within`: where in `document` and `first` the paths begin."""
     columns, has = {}, {}
     for rule in group:
-        steps = rule.path.steps or ()
+        steps = (*within, *(rule.path.steps or ()))
         x, get = f"_x{rule.number}", variants.leaves if rule.path.wild else variants.get
         source = first if isinstance(rule.kind, DropRecord) else document
         columns[x] = get(source, steps)
@@ -90,26 +137,38 @@ def _leaves(query: Query, document: str, first: str, group: list[Rule]) -> None:
         query.extend(**tokens)
 
 
+def _treat_leaves(query: Query, group: list[Rule]) -> None:
+    """Columns `_yN`, what becomes of `_xN`, where a path leads to one place and that is kept."""
+    treated = {}
+    for rule in group:
+        if rule.path.wild or isinstance(rule.kind, Drop | DropRecord):
+            continue
+        x, y = f"_x{rule.number}", f"_y{rule.number}"
+        spot = literal(str(rule.path))
+        common = literal(common_path(str(rule.path)))
+        treated[y] = treatment_of(query, rule)(x, spot, common)
+        query.refuse_untreated(rule, f"{x} IS NOT NULL AND {y} IS NULL", treat.treats(rule.kind))
+    if treated:
+        query.extend(**treated)
+
+
 def _apply(query: Query, document: str, rule: Rule) -> str:
+    """A column with the document as the rule leaves it. One that is NULL stays so."""
     after = f"_{rule.path.part}{rule.number}"
-    steps, x = rule.path.steps or (), f"_x{rule.number}"
-    treatment = None if isinstance(rule.kind, Drop) else treatment_of(query, rule)
+    steps, x, y = rule.path.steps or (), f"_x{rule.number}", f"_y{rule.number}"
+    drops = isinstance(rule.kind, Drop)
     if rule.path.wild:
         place = literal(rule.path.part)
+        treatment = None if drops else treatment_of(query, rule)
         query.extend(**{after: variants.edit(document, steps, treatment, place, place)})
-    else:
-        path = literal(json_path(steps))
-        if treatment is None:
-            changed = f"variant_delete({document}, {path})"
-        else:
-            spot = literal(str(rule.path))
-            new = f"_y{rule.number}"
-            query.extend(**{new: treatment(x, spot, literal(common_path(str(rule.path))))})
-            changed = f"variant_set({document}, {path}, {new})"
-        query.extend(**{after: f"CASE WHEN {x} IS NULL THEN {document} ELSE {changed} END"})
-    query.refuse_untreated(
-        rule, f"{document} IS NOT NULL AND {after} IS NULL", treat.treats(rule.kind)
-    )
+        untreated = f"{document} IS NOT NULL AND {after} IS NULL"
+        query.refuse_untreated(rule, untreated, treat.treats(rule.kind))
+        return after
+    path = literal(json_path(steps))
+    changed = f"variant_delete({document}, {path})"
+    if not drops:
+        changed = f"variant_set({document}, {path}, {y})"
+    query.extend(**{after: f"CASE WHEN {x} IS NULL THEN {document} ELSE {changed} END"})
     return after
 
 

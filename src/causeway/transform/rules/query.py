@@ -68,7 +68,7 @@ class Query:
         bits = [f"if({self._seen[rule.number]}, {1 << (rule.number - 1)}L, 0L)" for rule in rules]
         cases = " ".join(f"WHEN {when} THEN {literal(why)}" for when, why in self._troubles)
         reason = f"CASE {cases} END" if cases else "cast(NULL AS string)"
-        self.extend(_seen=" + ".join(bits), _reason=reason)
+        self.extend(_seen=" | ".join(bits), _reason=reason)
         if self._drops:
             drops = " OR ".join(self._drops)
             self._pipes.append(f"|> WHERE _reason IS NOT NULL OR NOT ({drops})")
