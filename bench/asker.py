@@ -78,7 +78,7 @@ class _Asking(threading.Thread):
     def run(self) -> None:
         connection = HTTPConnection(*self._place, timeout=30)
         at = time.monotonic()
-        number = 0
+        number = unanswered = 0
         while not self._stop_asking.is_set():
             began = time.monotonic()
             try:
@@ -87,8 +87,11 @@ class _Asking(threading.Thread):
                 answer.read()
             except (OSError, HTTPException):
                 connection.close()
-                self.failures += bool(self.took)  # before the first answer, it has not begun
+                unanswered += 1
             else:
+                if self.took:  # before the first answer, and after the last, there is no run
+                    self.failures += unanswered
+                unanswered = 0
                 self.took.append(time.monotonic() - began)
                 self.failures += answer.status not in (200, 503)
             number += 1

@@ -66,10 +66,10 @@ def main_app(
     @app.get("/", include_in_schema=False)
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return RedirectResponse("/docs")
+            return RedirectResponse("/page/")
         return JSONResponse(connect.server_info())
 
-    app.mount("/page", StaticFiles(directory=_FILES))
+    app.mount("/page", StaticFiles(directory=_FILES, html=True))
     tls = http.certificate is not None
     return guarded(Remembered(app, sight.views), http.host, tls=tls, token=http.token)
 

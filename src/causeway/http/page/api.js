@@ -1,0 +1,43 @@
+// Asks the run. A token, where it wants one, is kept for this tab alone.
+
+const KEY = "causeway-token";
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function useToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+export async function ask(path, { method = "GET", body, signal } = {}) {
+  const headers = { accept: "application/json" };
+  const token = sessionStorage.getItem(KEY);
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (method !== "GET") headers["content-type"] = "application/json";
+  const answer = await fetch(`/api/v1${path}`, {
+    method,
+    headers,
+    body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
+    signal,
+    cache: "no-store",
+  });
+  const found = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Refused(answer.status, found?.message ?? `HTTP ${answer.status}`);
+  return found;
+}
+
+/** `/topics?search=a&state=failed&state=stopped` of a map; what is empty is left out. */
+export function query(path, parameters) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== "" && each != null) search.append(name, each);
+    }
+  }
+  const text = search.toString();
+  return text ? `${path}?${text}` : path;
+}

@@ -1,0 +1,65 @@
+// Keeps what a path answers up to date while it is looked at, and says when that fails.
+
+import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { ask } from "./api.js";
+
+const EVERY_MS = 2000;
+const listeners = new Set();
+let heardAt = Date.now();
+let trouble = null;
+
+function tell(error) {
+  if (!error) heardAt = Date.now();
+  trouble = error;
+  for (const each of listeners) each();
+}
+
+/** `{ heardAt, trouble }`: when the run last answered, and why it does not. */
+export function useHealth() {
+  const [, again] = useState(0);
+  useEffect(() => {
+    const listener = () => again((n) => n + 1);
+    const timer = setInterval(listener, 1000);
+    listeners.add(listener);
+    return () => {
+      clearInterval(timer);
+      listeners.delete(listener);
+    };
+  }, []);
+  return { heardAt, trouble };
+}
+
+/** `[answer, error, refresh]` of a path. Another path keeps the old answer until the new one. */
+export function useLive(path, everyMs = EVERY_MS) {
+  const [answer, setAnswer] = useState(null);
+  const [error, setError] = useState(null);
+  const refresh = useRef(() => {});
+  useEffect(() => {
+    const controller = new AbortController();
+    let timer;
+    const look = async () => {
+      clearTimeout(timer);
+      if (!document.hidden) {
+        try {
+          setAnswer(await ask(path, { signal: controller.signal }));
+          setError(null);
+          tell(null);
+        } catch (caught) {
+          if (controller.signal.aborted) return;
+          setError(caught);
+          tell(caught.status && caught.status < 500 && caught.status !== 401 ? null : caught);
+        }
+      }
+      if (!controller.signal.aborted) timer = setTimeout(look, everyMs);
+    };
+    refresh.current = look;
+    document.addEventListener("visibilitychange", look);
+    look();
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, [path, everyMs]);
+  return [answer, error, () => refresh.current()];
+}

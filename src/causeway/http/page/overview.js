@@ -1,0 +1,122 @@
+// Is all well, what is not, how the clusters hang together, and how it was over the last hours.
+
+import { html } from "./vendor/htm-preact.js";
+import { Acts } from "./acts.js";
+import { Charts } from "./charts.js";
+import { count, number, rate, span } from "./format.js";
+import { useLive } from "./live.js";
+import { State, STATES } from "./table.js";
+import { Topology } from "./topology.js";
+
+const SHOWN = 8; // lines
+const TROUBLED = "state=stopped&state=failed&state=paused";
+
+/** The worst that can be said of a link in a word, for its colour. */
+export function health(link) {
+  if (link.role === "failed") return "failed";
+  if (link.role !== "leading") return "waiting";
+  for (const state of ["stopped", "failed", "paused", "recovering"]) {
+    if (link.states[state]) return state;
+  }
+  return link.problems || link.tasks_failing ? "recovering" : "running";
+}
+
+export function Overview({ overview }) {
+  return html`<${Verdict} overview=${overview} />
+    <div class="columns">
+      <div class="stack"><section class="card" aria-labelledby="topology"><h2 id="topology">Clusters and links</h2>
+        <${Topology} links=${overview.links} /></section><${Wrong} /></div>
+      <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} />`)}</div>
+    </div>
+    <${Charts} links=${overview.links.map(({ link }) => link)} />`;
+}
+
+function Verdict({ overview }) {
+  const wrong = [];
+  for (const link of overview.links) {
+    if (link.role === "failed") wrong.push(`${link.link}: ${link.reason}`);
+    if (link.role === "standby") wrong.push(`${link.link}: ${link.reason}`);
+  }
+  const sum = (state) => overview.links.reduce((all, link) => all + (link.states[state] ?? 0), 0);
+  for (const state of ["stopped", "failed", "paused"]) {
+    if (sum(state)) wrong.push(`${count(sum(state), "partition")} ${state}`);
+  }
+  const problems = overview.links.reduce((all, link) => all + link.problems, 0);
+  if (problems) wrong.push(count(problems, "problem"));
+  const failing = overview.links.reduce((all, link) => all + link.tasks_failing, 0);
+  if (failing) wrong.push(`${count(failing, "task")} failing`);
+  if (overview.lanes < overview.lanes_wanted) {
+    wrong.push(`${overview.lanes} of ${count(overview.lanes_wanted, "lane")}`);
+  }
+  if (overview.lane_trouble) wrong.push(`a lane ended: ${overview.lane_trouble}`);
+  if (overview.draining) wrong.push("the run is coming to its end");
+  const worst = overview.links.some((link) => ["stopped", "failed"].includes(health(link)));
+  const topics = overview.links.reduce((all, link) => all + link.topics, 0);
+  const partitions = overview.links.reduce((all, link) => all + link.partitions, 0);
+  return html`<section class=${`verdict ${worst ? "failed" : wrong.length ? "recovering" : "running"}`}
+      role="status" aria-label="Verdict">
+    <h1>${wrong.length ? wrong.join(" · ") : "All is mirrored as it should be"}</h1>
+    <p>${count(topics, "topic")}, ${count(partitions, "partition")} on
+      ${" "}${count(overview.lanes, "lane")}</p>
+  </section>`;
+}
+
+function LinkCard({ link }) {
+  const paused = link.partitions > 0 && link.states.paused === link.partitions;
+  return html`<section class="card link" aria-label=${`Link ${link.link}`}>
+    <div class="bar"><h2><span class=${`dot ${health(link)}`} aria-hidden="true"></span>${link.link}</h2>
+      <span class="faint">${link.role}</span>
+      <${Acts} scope=${{ link: link.link }} paused=${paused}
+        stopped=${Boolean(link.states.stopped || link.states.failed)} /></div>
+    ${link.reason && html`<p class="reason">${link.reason}</p>`}
+    <dl>
+      <div><dt>Throughput</dt><dd>${rate(link.bytes_per_s)}</dd><dd class="faint">${number(link.records_per_s)} records/s</dd></div>
+      <div><dt>Behind</dt><dd>${number(link.lag_records)}</dd><dd class="faint">records</dd></div>
+      <div><dt>RPO now</dt><dd>${span(link.lag_ms)}</dd><dd class="faint">if the source were gone</dd></div>
+      <div><dt>Topics</dt><dd>${number(link.topics)}</dd><dd class="faint">${number(link.groups)} groups</dd></div>
+    </dl>
+    <div class="states" role="img" aria-label=${STATES.filter((state) => link.states[state])
+      .map((state) => `${link.states[state]} ${state}`).join(", ")}>
+      ${STATES.filter((state) => link.states[state]).map(
+        (state) => html`<span class=${`fill ${state}`} style=${{ flexGrow: link.states[state] }}></span>`,
+      )}</div>
+    <p class="legend">${STATES.filter((state) => link.states[state]).map(
+      (state) => html`<a href=${`#/partitions?link=${encodeURIComponent(link.link)}&state=${state}`}>
+        <${State} state=${state} /> ${number(link.states[state])}</a>`,
+    )}</p>
+  </section>`;
+}
+
+/** Partitions of one topic that stand for the same reason in one line. */
+function together(partitions) {
+  const found = new Map();
+  for (const one of partitions) {
+    const key = JSON.stringify([one.link, one.topic, one.state, one.reason]);
+    if (!found.has(key)) found.set(key, { ...one, numbers: [] });
+    found.get(key).numbers.push(one.partition);
+  }
+  return [...found.values()].map(({ link, topic, state, reason, numbers }) => ({
+    name: numbers.length === 1 ? `${topic}-${numbers[0]}` : `${topic}, ${numbers.length} partitions`,
+    link, state, reason,
+  }));
+}
+
+function Wrong() {
+  const [partitions] = useLive(`/partitions?${TROUBLED}&limit=100`);
+  const [problems] = useLive("/problems?limit=20");
+  const lines = [
+    ...together(partitions?.items ?? []),
+    ...(problems?.items ?? []).map(({ topic, link, reason }) => ({
+      name: topic || "the link", link, state: "problem", reason,
+    })),
+  ];
+  if (!lines.length) return null;
+  const beyond = partitions ? partitions.total - partitions.items.length : 0;
+  const left = Math.max(0, lines.length - SHOWN) + beyond;
+  return html`<section class="card" aria-labelledby="wrong"><h2 id="wrong">What wants to be looked at</h2>
+    <ul class="wrong">${lines.slice(0, SHOWN).map(({ name, link, state, reason }) => html`
+      <li key=${`${link} ${name} ${state} ${reason}`}><${State} state=${state} /> <b class="name">${name}</b>
+        ${" "}<span class="faint">${link}</span><div class="reason">${reason}</div></li>`)}</ul>
+    ${left > 0 && html`<p>and ${number(left)} more: <a href="#/partitions?state=stopped">partitions</a>,
+      ${" "}<a href="#/problems">problems</a></p>`}</section>`;
+}
