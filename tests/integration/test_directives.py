@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +15,24 @@ from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import directive_log
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.daemon.status import Role
+from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
 from causeway.wire.cluster import Cluster
+from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
-from tests.harness.running import assert_same, await_copied
+from tests.harness.running import (
+    PATIENCE_S,
+    Running,
+    assert_same,
+    await_copied,
+    mm2_file,
+    status_of,
+)
 from tests.harness.waiting import await_until
 from tests.harness.writers import writing
 
@@ -259,6 +269,64 @@ def test_a_leader_steps_down(
     print(f"without a leader {found.gap_ms} ms, still for {arrivals.longest_s:.2f} s: {reason}")
     assert arrivals.longest_s < 3.0
     assert_same(source, topic, target, start + topic)
+
+
+def test_a_pause_outlives_the_driver(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """A link is paused by command while transactions go on; its driver is killed and another one
+    started: it stays paused, and says by whom. Once resumed, all is there, once and in order."""
+    alias = prefix.partition("-")[0]
+    topic, mirrored = prefix + "t", f"{alias}.{prefix}t"
+    source.create_topic(topic, 2)
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "R": target_cluster},
+        f"{alias}->R.enabled = true",
+        f"topics = {prefix}.*",
+        "causeway.lease.ms = 3000",
+    )
+
+    def states() -> set[str]:
+        (found,) = status_of(file).values()
+        return {one["state"] for one in found["partitions"]}
+
+    with writing(source, topic, 2, seed=7, pause_s=0.05) as writer:
+        with Running("run", file, directory=tmp_path) as first:
+            await_until(lambda: writer.written > 50, PATIENCE_S)
+            await_copied(source, topic, target, mirrored)
+            paused = causeway("pause", file, "--reason", "moving house")
+            assert paused.code == 0, paused.err
+            assert "2 paused" in paused.out
+            assert states() == {"paused"}
+            first.kill()
+        before = target.offsets(mirrored)
+        with Running("run", file, directory=tmp_path) as second:
+            await_until(lambda: states() == {"paused"}, PATIENCE_S, "it is paused by the next one")
+            second.await_log("lanes ready")
+            shown = causeway("status", file)
+            assert "moving house" in shown.out
+            assert target.offsets(mirrored) == before
+            resumed = causeway("resume", file, "--json")
+            assert resumed.code == 0, resumed.err
+            (found,) = resumed.json["links"]
+            assert (found["changed"], found["acted"]) == (True, True)
+            writer.end()
+            await_copied(source, topic, target, mirrored)
+            assert second.stop() == 0
+    assert writer.written > 100
+    assert_same(source, topic, target, mirrored)
+    unknown = causeway("pause", file, "--topic", topic + "s")
+    assert unknown.code == 2
+    assert f"like it: {topic}" in unknown.err
+    nobody = causeway("step-down", file)
+    assert nobody.code == 9
+    assert "no driver leads" in nobody.err
 
 
 class Arrivals(threading.Thread):

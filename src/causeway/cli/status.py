@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.standing import standing
 from causeway.cli.words import count, duration, number, outcomes
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ def _show(out: Output, each: LinkStatus) -> None:
             out.print(Text("problem", "red"), f"transform {transform.name}: {transform.reason}")
         for rule in transform.unseen:
             out.print(Text("protects nothing so far", "yellow"), f"{transform.name}: {rule}")
+    for line in standing(each.asked.standing):
+        out.print(line)
+    if each.asked.reason is not None:
+        out.print(Text("directives", "yellow"), each.asked.reason)
     for task in each.tasks:
         if task.reason is not None:
             out.print(Text("task", "red"), f"{task.name}: {task.reason}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import topics
+from causeway.control import directives, topics
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions.claims import ACT, made_anew
@@ -20,6 +20,7 @@ from causeway.daemon.partitions.deleted import is_over
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.operate import transforms
+from causeway.operate.asked import NOTHING, Asked, asked
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.times import timestamps_at
 from causeway.operate.transforms import TransformState
@@ -78,6 +79,7 @@ class LinkStatus:
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
     notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
     transforms: tuple[TransformState, ...] = ()  # in the file's order
+    asked: Asked = NOTHING  # by people
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
@@ -149,6 +151,7 @@ def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) 
         transforms=transforms.states(
             link, contents, {topic.source: topic.partitions for topic in planned.mirrored}
         ),
+        asked=asked(target, link, contents),
     )
 
 
@@ -375,6 +378,8 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
             for task in each.tasks
         ],
         "transforms": [transforms.state_json(one) for one in each.transforms],
+        "directives": [directives.as_json(one) for one in each.asked.standing],
+        "directives_reason": each.asked.reason,
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [
             {"topic": problem.topic, "reason": str(problem.error)} for problem in each.problems

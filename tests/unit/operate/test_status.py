@@ -13,6 +13,7 @@ from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
+from causeway.operate.asked import Asked
 from causeway.operate.health import verdict
 from causeway.operate.status import (
     NO_DRIVER,
@@ -234,6 +235,7 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     monkeypatch.setattr("time.time", lambda: now_s)
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr(status, "ProgressTopic", Topic)
+    monkeypatch.setattr(status, "asked", lambda *_: Asked())
 
     found = status._status_of(link(), cast(Any, lambda _: Hanging()), None)
 

@@ -1,0 +1,26 @@
+"""Directives that stand, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from causeway.cli.words import printable, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from causeway.control.directives import Directive
+
+
+def standing(directives: Iterable[Directive]) -> Iterator[Text]:
+    """A line for each."""
+    from rich.text import Text
+
+    for each in directives:
+        if each.kind.value == "throttle":
+            to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
+            what, about = "throttled", f"{each.scope} to {to}"
+        else:
+            what, about = ("paused" if each.paused else "not paused"), str(each.scope)
+        yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))
