@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +32,7 @@ SECRETS = {
     "pii_key_1": "AAECAwQFBgcICQoLDA0ODw==",
     "pii_key_2": KEY,
 }
+REFUSED = object()
 DOCS = Path(__file__).parents[2] / "docs" / "transform-rules.md"
 
 
@@ -467,3 +470,85 @@ def test_plans_hold_no_secret(session: Any) -> None:
     for secret in SECRETS.values():
         assert secret not in plans
     assert "secrets" in plans
+
+
+def _texts() -> list[str]:
+    """JSON of many forms: names twice, in other places and escaped; what looks like a field within
+    a text; spaces; all kinds of values."""
+    rng = random.Random(11)
+    leaves = ['"Ada L."', '"Ω, é"', '"a\\"b"', '"\\u0041da"', '"x: {y}, [z]"', '""', '"name"']
+    leaves += ["12", "-1.50", "1e3", "true", "null", '{"name":"in"}', '["name","a"]', '"\\\\"']
+    names = ["name", "name", "id", "other", "n\\u0061me", "Name", '\\"name\\"', "customer", "é"]
+
+    def text(depth: int) -> str:
+        if depth == 0 or rng.random() < 0.4:
+            return rng.choice(leaves)
+        space = rng.choice(["", " ", "\n  ", "\t"])
+        if rng.random() < 0.2:
+            return f"[{space}" + ",".join(text(depth - 1) for _ in range(rng.randrange(3))) + "]"
+        pairs = (
+            f'{space}"{rng.choice(names)}"{rng.choice(["", " "])}:{space}{text(depth - 1)}{space}'
+            for _ in range(rng.randrange(5))
+        )
+        return "{" + ",".join(pairs) + "}"
+
+    return [text(3) for _ in range(5_000)]
+
+
+def _treated(text: str) -> Any:
+    """What the rules of the test below make of `text`; REFUSED, where that is its fate."""
+    twice = False
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        twice = twice or len(dict(found)) < len(found)
+        return dict(found)
+
+    document = json.loads(text, object_pairs_hook=pairs, parse_float=str)
+    if twice:
+        return REFUSED
+
+    def treat(at: Any, name: str, change: Callable[[Any], Any]) -> bool:
+        if isinstance(at, dict) and at.get(name) is not None:
+            if isinstance(at[name], dict | list):
+                return False
+            at[name] = change(at[name])
+        return True
+
+    def mac(found: Any) -> str:
+        plain = json.dumps(found) if isinstance(found, bool) else str(found)
+        return hmac.new(SECRETS["pepper"].encode(), plain.encode(), "sha256").hexdigest()
+
+    good = treat(document, "name", mac)
+    inner = document.get("customer") if isinstance(document, dict) else None
+    good &= treat(inner, "id", mac)
+    return document if good else REFUSED
+
+
+def test_in_texts_of_any_form_the_fields_are_treated_and_nothing_else(session: Any) -> None:
+    texts = [text for text in _texts() if "1e3" not in text and "-1.50" not in text]
+    rules = "hash value.$.name with pepper; hash value.$.customer.id with pepper"
+    refused = spliced = 0
+    for text, output in zip(texts, apply(session, rules, *texts), strict=True):
+        wanted = _treated(text)
+        if wanted is REFUSED:
+            assert output.reason is not None, text
+            refused += 1
+            continue
+        assert output.reason is None, text
+        assert json.loads(output.value) == wanted, text
+        if "\\" not in text and text.count('"name"') < 2 and text.count('"id"') < 2 and output.seen:
+            digests = r'"[0-9a-f]{64}"'
+            around = re.sub(rf'("(?:name|id)"):{digests}', r"\1:#", output.value)
+            spliced += around != output.value
+            pattern = re.escape(around).replace(r":\#", r'\s*:\s*("[^"]*"|[^"{\[,}\]]+)')
+            assert re.fullmatch(pattern, text), text
+    assert refused > 100
+    assert spliced > 100
+
+
+def test_a_text_around_a_treated_field_stays_as_it_was(session: Any) -> None:
+    text = '{ "z" : 1.50,"name"\t:  "Ada",\n"a":[ 1 , 2 ], "age" : 41 }'
+    rules = "mask value.$.name; mask value.$.age; drop value.$.absent"
+    (output,) = apply(session, rules, text)
+    assert output.value == '{ "z" : 1.50,"name":"***",\n"a":[ 1 , 2 ], "age":0}'

@@ -14,7 +14,13 @@ from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, SEEN
 from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_worker import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.source_worker import (
+    NOT_A_BATCH,
+    NOT_A_NAME,
+    NOT_A_TIME,
+    Rows,
+    bounded,
+)
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 
@@ -157,6 +163,16 @@ def test_large_records_are_spread_over_rows_batches() -> None:
     batch = batch_of([bytes(5_000_000)] * 4)
     *found, _ = Rows({}).of(chunk_of(1, batch))
     assert [rows.num_rows for rows in found] == [1, 1, 1, 1]
+
+
+def test_large_records_are_pushed_on_by_markers_small_ones_are_not() -> None:
+    rows = Rows({})
+    markers = rows.markers(256)
+    large = next(rows.of(chunk_of(1, batch_of([bytes(3_000_000)] * 2))))
+    small = next(rows.of(chunk_of(2, batch_of([bytes(3_000)] * 600))))
+    found = [batch is markers for batch in bounded(iter([large] * 5 + [small] * 20), markers)]
+    assert found.count(True) == 2
+    assert [at for at, pushed in enumerate(found) if pushed] == [2, 5]
 
 
 def test_no_batch_reaches_over_a_refused_record() -> None:
