@@ -85,7 +85,7 @@ class Stage:
         if waited > STARTING_S:
             return (
                 f"the stage of transform {self.spec.name} has not started in {STARTING_S:.0f} s: "
-                f"Spark has no free core for it, or it does not reach {self.address}"
+                f"Spark has no free core for it, or its executor does not reach {self.address}"
             )
         return None
 
