@@ -14,8 +14,8 @@ const TROUBLED = "state=stopped&state=failed&state=paused";
 /** The worst that can be said of a link in a word, for its colour. */
 export function health(link) {
   if (link.role === "failed") return "failed";
-  if (link.role !== "leading") return "waiting";
-  for (const state of ["stopped", "failed", "paused", "recovering"]) {
+  if (link.role !== "leading" || !link.planned) return "waiting";
+  for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
     if (link.states[state]) return state;
   }
   return link.problems || link.tasks_failing ? "recovering" : "running";
@@ -34,11 +34,11 @@ export function Overview({ overview }) {
 function Verdict({ overview }) {
   const wrong = [];
   for (const link of overview.links) {
-    if (link.role === "failed") wrong.push(`${link.link}: ${link.reason}`);
-    if (link.role === "standby") wrong.push(`${link.link}: ${link.reason}`);
+    if (link.role !== "leading") wrong.push(`${link.link} is ${link.role}${link.reason ? `: ${link.reason}` : ""}`);
+    else if (!link.planned) wrong.push(`${link.link} looks for its topics`);
   }
   const sum = (state) => overview.links.reduce((all, link) => all + (link.states[state] ?? 0), 0);
-  for (const state of ["stopped", "failed", "paused"]) {
+  for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
     if (sum(state)) wrong.push(`${count(sum(state), "partition")} ${state}`);
   }
   const problems = overview.links.reduce((all, link) => all + link.problems, 0);

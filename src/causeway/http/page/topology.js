@@ -57,7 +57,7 @@ export function Topology({ links }) {
   const told = links
     .map((link) => `${link.source} to ${link.target}: ${health(link)}, ${span(link.lag_ms)} behind`)
     .join("; ");
-  return html`<svg class="topology" viewBox=${`0 0 ${WIDTH} ${height}`} role="img"
+  return html`<svg class="topology" viewBox=${`0 0 ${WIDTH} ${height}`} role="group"
     aria-label=${`${names.length} clusters. ${told}`}>
     <defs>${["running", "recovering", "waiting", "paused", "failed", "stopped"].map(
       (state) => html`<marker id=${`tip-${state}`} class=${`tip ${state}`} viewBox="0 0 10 10" refX="8" refY="5"
@@ -66,7 +66,8 @@ export function Topology({ links }) {
     ${links.map((link) => {
       const { path, label } = way(found.get(link.source), found.get(link.target));
       const state = health(link);
-      return html`<a key=${link.link} href=${`#/topics?link=${encodeURIComponent(link.link)}`}>
+      return html`<a key=${link.link} href=${`#/topics?link=${encodeURIComponent(link.link)}`}
+        aria-label=${`Topics of ${link.link}`}>
         <path class=${`arrow ${state} ${link.bytes_per_s > 0 ? "moves" : ""}`} d=${path}
           marker-end=${`url(#tip-${state})`} />
         <text x=${label.x} y=${label.y - 4} class="what">${rate(link.bytes_per_s)}</text>

@@ -1,0 +1,77 @@
+"""A real Chromium, driven by Playwright: the system's, since no package registry brings one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# Nothing that it would look for by itself, on a machine that may be cut off.
+_QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Skips the test, in words, where there is none. `CAUSEWAY_CHROMIUM` names one."""
+    found = os.environ.get("CAUSEWAY_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "")
+    if not found:
+        pytest.skip(
+            "no Chromium on this machine: the page is not tried in a browser"
+            " (install chromium, or name one in CAUSEWAY_CHROMIUM)"
+        )
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=list(_QUIET), chromium_sandbox=os.geteuid() != 0
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watched:
+    """A tab, and what it has asked for elsewhere or complained of."""
+
+    def __init__(self, browser: Browser, base: str, *, dark: bool = False) -> None:
+        context = browser.new_context(color_scheme="dark" if dark else "light")
+        self.base = base
+        self.page: Page = context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", lambda told: self._hear(told.type, told.text))
+        self.page.on("request", lambda asked: self._see(asked.url))
+
+    def _hear(self, kind: str, text: str) -> None:
+        # That a run does not answer is what some tests are about.
+        if kind in ("error", "warning") and "ERR_CONNECTION" not in text:
+            self.complaints.append(text)
+
+    def _see(self, url: str) -> None:
+        if not url.startswith((self.base, "data:")):
+            self.complaints.append(f"asked for {url}")
+
+    def open(self, place: str = "/overview") -> None:
+        self.page.goto(f"{self.base}/page/#{place}")
+
+    def assert_fits(self, width: int, height: int = 900) -> None:
+        """Nothing has to be scrolled to the side."""
+        self.page.set_viewport_size({"width": width, "height": height})
+        wide = self.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{self.page.url} is {wide} wide on a screen of {width}"

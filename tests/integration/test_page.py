@@ -1,0 +1,107 @@
+"""The page in a real browser, beside a real mirror: it shows what is, acts, tells when the run
+answers no more, and comes back with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from causeway.dev.ports import Ports
+from tests.harness.browser import Watched, chromium
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
+
+pytestmark = pytest.mark.integration
+
+_MS = 1000 * PATIENCE_S
+WELL = "All is mirrored as it should be"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    ports = Ports()
+    yield ports.take()
+    ports.release()
+
+
+@pytest.mark.timeout(600)
+def test_the_page_beside_a_mirror(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    port: int,
+) -> None:
+    topic = f"{prefix}t"
+    source.create_topic(topic, 2)
+    source.produce(topic, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(1_000)])
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        f"groups = {prefix}.*",
+        f"causeway.http.port = {port}",
+    )
+    with chromium() as browser:
+        seen = Watched(browser, f"http://127.0.0.1:{port}")
+        with Running("run", file, directory=tmp_path) as run:
+            await_copied(source, topic, target, f"A.{topic}")
+            seen.page.goto(seen.base)
+            seen.page.wait_for_selector(f"text={WELL}", timeout=_MS)
+            assert seen.page.url == f"{seen.base}/page/"
+            assert seen.page.text_content(".link h2") == "A->B"
+            assert seen.page.get_by_role("group", name="2 clusters. A to B: running").count() == 1
+            assert_topics(seen, topic)
+            assert_paused_and_resumed(seen)
+            for width in (390, 820, 1400):
+                for place in ("/overview", "/topics", "/partitions", "/groups", "/tasks"):
+                    seen.open(place)
+                    seen.page.wait_for_selector("h1")
+                    seen.assert_fits(width)
+            seen.open()
+            seen.page.wait_for_selector(f"text={WELL}", timeout=_MS)
+            run.kill()
+            seen.page.wait_for_selector("text=No answer from the run", timeout=_MS)
+            assert seen.page.text_content(".link h2") == "A->B", "what was known stays"
+        with Running("run", file, directory=tmp_path):
+            seen.page.wait_for_selector("[role=alert].gone", state="attached", timeout=_MS)
+            seen.page.wait_for_selector(f"text={WELL}", timeout=_MS)
+        assert seen.complaints == []
+
+
+def assert_topics(seen: Watched, topic: str) -> None:
+    """By search and keyboard."""
+    page = seen.page
+    page.get_by_role("link", name="Topics", exact=True).click()
+    page.wait_for_selector(f"text=A.{topic}", timeout=_MS)
+    page.keyboard.press("/")
+    page.keyboard.type("no such topic")
+    page.wait_for_selector("text=No topic fits.", timeout=_MS)
+    page.get_by_role("searchbox").fill(topic[-6:].upper())
+    page.wait_for_selector("text=1 – 1 of 1", timeout=_MS)
+    fold = page.get_by_role("button", name=topic, exact=True)
+    fold.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=mirrored to 500 of 500", timeout=_MS)
+    assert fold.get_attribute("aria-expanded") == "true"
+
+
+def assert_paused_and_resumed(seen: Watched) -> None:
+    page = seen.page
+    page.locator("td.act").get_by_role("button", name="pause topic").click()
+    page.get_by_label("Who you are").fill("anna")
+    page.get_by_label("Why").fill("by hand")
+    page.get_by_role("dialog").get_by_role("button", name="pause").click()
+    page.wait_for_selector("td .state.paused", timeout=_MS)
+    page.wait_for_selector("text=by hand", timeout=_MS)
+    assert "anna@127.0.0.1" in str(page.locator(".partitions .reason").first.text_content())
+    assert page.get_by_role("dialog").count() == 0
+    page.locator("td.act").get_by_role("button", name="resume topic").click()
+    page.get_by_role("dialog").get_by_role("button", name="resume").click()
+    page.wait_for_selector("td .state.running", timeout=_MS)
