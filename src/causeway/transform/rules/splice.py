@@ -49,23 +49,19 @@ def _put(query: Query, text: str, rule: Rule) -> str:
     if isinstance(rule.kind, Drop):
         query.extend(**{after: f"CASE WHEN _x{n} IS NULL THEN {text} END"})
         return after
-    name = f'"{_name(rule)}"'
-    query.extend(
-        **{
-            f"_before{n}": f"substring_index({text}, {literal(name)}, 1)",
-            f"_after{n}": f"substring_index({text}, {literal(name)}, -1)",
-        }
-    )
+    name = literal(f'"{_name(rule)}"')
+    query.extend(**{f"_before{n}": f"substring_index({text}, {name}, 1)"})
+    # From behind the name on, and below behind the token; a sum could be too large, says Spark.
+    query.extend(**{f"_after{n}": f"substr({text}, length(concat(_before{n}, {name}, ' ')))"})
     bare = f"_after{n}"
     for end in _ENDS:
         bare = f"substring_index({bare}, '{end}', 1)"
     quoted = f"concat(substring_index(_after{n}, '\"', 2), '\"')"
     query.extend(**{f"_token{n}": f"if(_kind{n} = 'STRING', {quoted}, {bare})"})
-    once = f"octet_length(concat(_before{n}, _after{n}, {literal(name)})) = octet_length({text})"
+    once = f"octet_length(_before{n}) < octet_length({text}) AND NOT contains(_after{n}, {name})"
     nested = f"startswith(_kind{n}, 'OBJECT<') OR startswith(_kind{n}, 'ARRAY<')"
-    # From behind the token on; a sum could be too large, as far as Spark knows.
     rest = f"substr(_after{n}, length(concat(_token{n}, ' ')))"
-    new = f"concat(_before{n}, {literal(name + ':')}, _new{n}, {rest})"
+    new = f"concat(_before{n}, {name}, ':', _new{n}, {rest})"
     query.extend(
         **{
             after: f"CASE WHEN _kind{n} = 'VOID' THEN {text} "
