@@ -32,6 +32,7 @@ from causeway.relay.messages import (
     PartitionReport,
     Report,
     Revoke,
+    Throttle,
 )
 
 LEASE_S = 0.3
@@ -335,3 +336,31 @@ def test_lanes_are_seen(fleet: Fleet) -> None:
     one.says(Report(lane_time=1.0, rss_bytes=7, cpu_s=1.5))
     (seen,) = fleet.lanes()
     assert (seen.lane, seen.partitions, seen.rss_bytes, seen.cpu_s) == (3, 1, 7, 1.5)
+
+
+def test_what_is_held_goes_to_no_lane_and_is_known_to_be_on_none(fleet: Fleet) -> None:
+    one = Lane(fleet, 0).connect()
+    fleet.add([assignment(0), assignment(1)], held=True)
+    assert not one.has()
+    keys = [assignment(n).key for n in range(2)]
+    assert fleet.recall(keys, LEASE_S).keys() == set(keys)
+    fleet.add([assignment(0)])
+    assert one.has() == {0}
+
+
+def test_a_lane_hears_of_its_share_of_a_limit_before_it_has_anything_to_read(fleet: Fleet) -> None:
+    fleet.limit("A->B", {None: 1_000, "orders": 300})
+    one = Lane(fleet, 0).connect()
+    assert isinstance(one.sent[1], Throttle)
+    rates = {rate.topic: rate.bytes_per_s for rate in one.sent[1].rates}
+    assert rates == {None: 1_000, "orders": 300}
+    two = Lane(fleet, 1).connect()
+    told = [each for each in (*one.sent, *two.sent) if isinstance(each, Throttle)]
+    assert sum(rates_of(each)[None] for each in told[-2:]) == 1_000
+    fleet.limit("A->B", {})
+    assert [rates_of(lane.sent[-1]) for lane in (one, two)] == [{}, {}]
+
+
+def rates_of(message: Any) -> dict[str | None, float]:
+    assert isinstance(message, Throttle)
+    return {rate.topic: rate.bytes_per_s for rate in message.rates}

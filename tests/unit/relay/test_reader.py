@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow
-from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
+from causeway.wire.fetch import HIGHEST_VERSION, Cursor, FetchSession
 
 
-def _flow(link: str) -> Flow:
+def _flow(link: str, partition: int = 0) -> Flow:
     outlet = Outlet(
         topic="A.t",
         partition=0,
@@ -27,12 +28,56 @@ def _flow(link: str) -> Flow:
             source="a",
             target="b",
             topic="t",
-            partition=0,
+            partition=partition,
             topic_id="a" * 32,
             leader_epoch=-1,
             outlets=(outlet,),
         )
     )
+
+
+class Wire:
+    """Takes requests, and tells what they ask for."""
+
+    wants_write = False
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def next_correlation_id(self) -> int:
+        return len(self.sent)
+
+    def queue(self, parts: list[bytes]) -> None:
+        self.sent += parts
+
+    def flush(self) -> None: ...
+
+
+def test_those_that_are_held_back_come_first_next_time() -> None:
+    """And the others wait at the broker no longer than it takes until they may be asked for."""
+    asked: list[tuple[tuple[int, ...], int]] = []
+
+    class Session:
+        version, max_wait_ms = HIGHEST_VERSION, 500
+
+        def build(self, _: int, cursors: Mapping[object, Cursor], *, wait_ms: int) -> bytes:
+            assert all(cursor.max_bytes == 77 for cursor in cursors.values())
+            asked.append((tuple(cursor.partition for cursor in cursors.values()), wait_ms))
+            return b""
+
+    source = SourceConnection(cast(Connection, Wire()), cast(FetchSession, Session()))
+    for partition in range(3):
+        source.add(_flow("A->B", partition))
+    for room in (1, 1, 1, 2, 3):
+        left = [77] * room
+        allowance = Allowance(
+            ask=lambda _, left=left: left.pop() if left else 0,  # type: ignore[misc]
+            wait_ms=lambda: 40,
+            by_turns=True,
+        )
+        source.request(allowance, 0.0)
+        source._correlation_id = None
+    assert asked == [((0,), 40), ((1,), 40), ((2,), 40), ((0, 1), 40), ((2, 0, 1), 500)]
 
 
 def test_another_links_flow_of_the_same_partition_is_left_alone() -> None:

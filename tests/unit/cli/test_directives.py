@@ -1,0 +1,81 @@
+"""What a person says of a running mirror, and what is said back."""
+
+from __future__ import annotations
+
+import pytest
+
+from causeway.cli import directives
+from causeway.cli.standing import standing
+from causeway.control.directives import Directive, Kind, Scope
+from causeway.errors import ConfigError
+from causeway.operate.directives import Outcome, Seen
+
+ANNA = Directive(
+    kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1", 1),
+        ("500kB", 500_000),
+        ("10MB", 10_000_000),
+        ("1.5 MB/s", 1_500_000),
+        ("1GiB", 1 << 30),
+        ("2k", 2_000),
+        ("unlimited", None),
+    ],
+)
+def test_rates(text: str, rate: int | None) -> None:
+    assert directives.parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "0", "fast", "-1MB", "10TB", "1,5MB", "0.1", "MB"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(ConfigError, match="such as 500kB"):
+        directives.parse_rate(text)
+
+
+def outcome(**changes: object) -> Outcome:
+    fields: dict[str, object] = {
+        "link": "A->B",
+        "action": "pause",
+        "scope": Scope("orders"),
+        "changed": True,
+        "driver": "host/7",
+        "acted": True,
+    }
+    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"acted": None, "driver": None}, 0, "no driver leads now, the next one will act on it"),
+        ({"acted": None}, 0, "host/7 leads and will act on it"),
+        ({"acted": False, "refused": "no right"}, 9, "host/7 has not acted yet: no right"),
+        ({"seen": (Seen(topic="orders", partition=0, state="paused", reason="x"),)}, 0, "1 paused"),
+        ({"changed": False, "before": ANNA}, 0, "nothing to change"),
+        ({"changed": False, "before": ANNA}, 0, r"was paused by anna@ops since 1970"),
+        ({"action": "resume", "beside": (ANNA,)}, 0, "still paused: orders by anna@ops"),
+        ({"action": "step-down", "gap_ms": 50}, 0, "host/7 leads now, 50 ms without a leader"),
+    ],
+)
+def test_what_is_said(
+    changes: dict[str, object], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert directives._say([outcome(**changes)], as_json=False) == code
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert "\x1b" not in shown
+
+
+def test_what_stands_in_words() -> None:
+    limit = Directive(
+        kind=Kind.THROTTLE, scope=Scope(), who="anna@ops", at=0, bytes_per_s=2_000_000
+    )
+    lines = [line.plain for line in standing([ANNA, limit])]
+    assert lines[0].startswith("paused orders by anna@ops since 1970-01-01T00:00:00Z: too [red]")
+    assert "\x1b" not in lines[0]
+    assert lines[1].startswith("throttled the link to 2.0 MB/s by anna@ops")

@@ -1,0 +1,138 @@
+"""Who is taken from a lane, who never gets one, and who goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.daemon.partitions.pauses import Pauses
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
+from causeway.model import State, TopicPartition
+from causeway.relay.progress import Progress
+from tests.unit.daemon.test_rows import row
+
+ORDERS = Scope("orders")
+
+
+def at(partition: int) -> TopicPartition:
+    return TopicPartition("orders", partition)
+
+
+def part(partition: int, state: State = State.RUNNING) -> Row:
+    found = row()
+    found.progress = replace(found.progress, partition=partition, state=state)
+    return found
+
+
+def paused(*scopes: Scope, who: str = "anna@ops") -> Standing:
+    return Standing(
+        {
+            (Kind.PAUSE, scope): Directive(
+                kind=Kind.PAUSE, scope=scope, who=who, at=0, why="too loud"
+            )
+            for scope in scopes
+        }
+    )
+
+
+class Lanes:
+    """Those that a lane keeps are let go of only when the test says so."""
+
+    def __init__(self) -> None:
+        self.kept: set[TopicPartition] = set()
+        self.asked: list[set[TopicPartition]] = []
+
+    def recall(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, bool]:
+        self.asked.append(set(places))
+        return {each: True for each in places if each not in self.kept}
+
+
+@pytest.fixture
+def lanes() -> Lanes:
+    return Lanes()
+
+
+@pytest.fixture
+def registry() -> Registry:
+    found = Registry("A->B")
+    found.add([part(0), part(1), part(2, State.STOPPED), part(3, State.FAILED)])
+    return found
+
+
+@pytest.fixture
+def pauses(registry: Registry, lanes: Lanes) -> Pauses:
+    return Pauses("A->B", registry, lanes.recall)
+
+
+def states(registry: Registry) -> list[State]:
+    return [each.state for each in registry.status()]
+
+
+def test_what_its_lane_lets_go_of_is_paused_and_the_rest_later(
+    pauses: Pauses, registry: Registry, lanes: Lanes
+) -> None:
+    lanes.kept = {at(1)}
+    pauses.stand(paused(ORDERS))
+    assert not pauses.pause()
+    assert states(registry) == [State.PAUSED, State.RUNNING, State.STOPPED, State.PAUSED]
+    lanes.kept = set()
+    assert pauses.pause()
+    assert states(registry) == [State.PAUSED, State.PAUSED, State.STOPPED, State.PAUSED]
+    assert lanes.asked == [{at(0), at(1), at(3)}, {at(1)}]
+    reason = registry.status()[0].reason
+    assert reason == "paused by anna@ops since 1970-01-01T00:00:00Z: too loud"
+    written = [each for each in registry.take_dirty()[1] if isinstance(each, Progress)]
+    assert {each.state for each in written if each.partition != 2} == {State.PAUSED}
+
+
+def test_while_nothing_changes_nobody_is_asked_again(pauses: Pauses, lanes: Lanes) -> None:
+    assert pauses.pause()
+    standing = paused(ORDERS)
+    for _ in range(3):
+        pauses.stand(standing)
+        assert pauses.pause()
+    assert len(lanes.asked) == 1
+
+
+def test_a_new_reason_is_shown(pauses: Pauses, registry: Registry) -> None:
+    for who in ("anna@ops", "ben@ops"):
+        pauses.stand(paused(ORDERS, who=who))
+        assert pauses.pause()
+        assert who in str(registry.status()[0].reason)
+
+
+def test_what_is_about_to_go_to_a_lane_is_held_back(pauses: Pauses, registry: Registry) -> None:
+    assert not pauses.hold([at(0), at(1)])
+    pauses.stand(paused(Scope("orders", 1)))
+    assert pauses.hold([at(0), at(1)]) == {at(1)}
+    assert states(registry)[:2] == [State.RUNNING, State.PAUSED]
+
+
+def test_what_is_resumed_waits_for_a_lane(pauses: Pauses, registry: Registry) -> None:
+    pauses.stand(paused(ORDERS))
+    pauses.pause()
+    assert pauses.over() == []
+    pauses.stand(paused(Scope("orders", 1)))
+    assert pauses.over() == [at(0), at(3)]
+    registry.take_dirty()
+    assert [one.progress.source for one in registry.resume(pauses.over())] == [at(0), at(3)]
+    assert states(registry) == [State.WAITING, State.PAUSED, State.STOPPED, State.WAITING]
+    assert len(registry.take_dirty()[0]) == 2, "else they would stand as paused without a lane"
+    assert pauses.over() == []
+
+
+def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> None:
+    """But for a topic that the source has lost, which nothing would take up."""
+    registry.note_gone({at(2): 5})
+    assert [each.progress.partition for each in registry.troubled([ORDERS])] == [3]
+    registry.note_gone({at(2): -1})
+    rows = registry.troubled([Scope("orders", 2), Scope("bills")])
+    assert [each.progress.partition for each in rows] == [2]
+    registry.let_go(rows, anew=True)
+    left, _ = registry.left()
+    assert left[at(2)].state is State.WAITING
+    assert left[at(2)].reason is None
