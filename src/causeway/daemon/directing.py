@@ -28,7 +28,7 @@ from causeway.wire.offsets import LATEST, OffsetAt
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
-_ENDS_S = 5.0  # so often the lag of what is paused is measured
+_ENDS_S = 2.0  # so often the lag of what is paused is measured
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
 OnLimits = Callable[[Mapping[str | None, int]], None]

@@ -78,6 +78,7 @@ class Lane:
         self._report_interval_s = 1.0
         self._report_at = 0.0
         self._draining_until: float | None = None
+        self._left = False  # some flow is leaving
         self._ended = False
 
     def run(self) -> None:
@@ -152,6 +153,7 @@ class Lane:
         """Send nothing new of `flow`; it goes once its answers are here."""
         if flow is not None and not flow.leaving:
             flow.leave()
+            self._left = True
             if self._relay is not None:
                 self._relay.let_go(flow)
 
@@ -174,6 +176,7 @@ class Lane:
         reports: list[PartitionReport] = [flow.report(final=True) for flow in final]
         for flow in final:
             del self._flows[flow.assignment.key]
+        self._left = any(flow.leaving for flow in self._flows.values())
         self._stages.keep(
             flow.assignment.transform
             for flow in self._flows.values()
@@ -208,12 +211,14 @@ class Lane:
 
     def _turn(self, relay: Relay, now: float) -> None:
         relay.turn(self._flows.values(), now)
-        leaving = [f for f in self._flows.values() if f.leaving] if self._draining_until else []
+        leaving = [f for f in self._flows.values() if f.leaving] if self._left else []
+        quiet = [flow for flow in leaving if self._is_quiet(flow)]
         if self._draining_until is not None and (
-            now >= self._draining_until or all(map(self._is_quiet, leaving))
+            now >= self._draining_until or len(quiet) == len(leaving)
         ):
             self._end(relay, now)
-        elif now >= self._report_at or any(f.leaving and self._is_quiet(f) for f in leaving):
+        # Whoever revoked them waits for the last one, so one report does.
+        elif now >= self._report_at or (quiet and len(quiet) == len(leaving)):
             self._report(now)
         self._control.flush()
 
