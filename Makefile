@@ -25,7 +25,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml tools/install
 demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leaves it running)
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -rs
 
 test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name" picks some)
 	@$(PYTEST) -m "not slow" $(ARGS)

@@ -59,8 +59,17 @@ def test_the_page_beside_a_mirror(
             assert seen.page.get_by_role("group", name="2 clusters. A to B: running").count() == 1
             assert_topics(seen, topic)
             assert_paused_and_resumed(seen)
+            seen.open("/events")
+            seen.page.wait_for_selector("text=asked for", timeout=_MS)
             for width in (390, 820, 1400):
-                for place in ("/overview", "/topics", "/partitions", "/groups", "/tasks"):
+                for place in (
+                    "/overview",
+                    "/topics",
+                    "/partitions",
+                    "/groups",
+                    "/tasks",
+                    "/events",
+                ):
                     seen.open(place)
                     seen.page.wait_for_selector("h1")
                     seen.assert_fits(width)

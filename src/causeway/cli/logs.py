@@ -44,12 +44,15 @@ def _value(value: object) -> str:
 
 
 def set_up(level: int = logging.INFO, handler: logging.Handler | None = None) -> None:
-    """Causeway's own events from `level` on, and other packages' from WARNING on."""
+    """Causeway's own events from `level` on, and other packages' from WARNING on. Other handlers of
+    Causeway's get its events from INFO on."""
+    level = logging.DEBUG if debugging() else level
     handler = handler or logging.StreamHandler()
     handler.setFormatter(Logfmt())
+    handler.setLevel(level)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     # py4j reports every socket that a stopping JVM closes, and the driver says so itself.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger("causeway").setLevel(logging.DEBUG if debugging() else level)
+    logging.getLogger("causeway").setLevel(min(level, logging.INFO))

@@ -12,6 +12,7 @@ from causeway.config.settings import LinkSettings
 from causeway.daemon.topics import WORST, TopicRow
 from causeway.http import shapes, shaping
 from causeway.http.answers import answer, paged
+from causeway.http.events import Events
 from causeway.http.history import Memory
 from causeway.http.paced import Paced
 from causeway.http.shapes import Page
@@ -28,6 +29,7 @@ States = Annotated[list[State] | None, Query(description="In one of these states
 Offset = Annotated[int, Query(ge=0, le=10**9, description="Leave out so many.")]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Items of the page.")]
 LinkPath = Annotated[str, Path(description="`A->B`, escaped as `A-%3EB`.")]
+Level = Literal["info", "warning", "error"]
 Order = Literal["name", "lag", "lag-time", "rate", "state"]
 
 _ORDERS: dict[Order, Callable[[TopicRow], float] | None] = {
@@ -39,7 +41,9 @@ _ORDERS: dict[Order, Callable[[TopicRow], float] | None] = {
 }
 
 
-def router(views: Paced[View], memory: Memory, links: Sequence[LinkSettings]) -> APIRouter:
+def router(
+    views: Paced[View], memory: Memory, events: Events, links: Sequence[LinkSettings]
+) -> APIRouter:
     """Every route answers from the newest view, at once."""
     api = APIRouter(prefix="/api/v1", tags=["run"])
 
@@ -172,6 +176,21 @@ def router(views: Paced[View], memory: Memory, links: Sequence[LinkSettings]) ->
         every = [(s.name, one) for s in shaping.statuses(view, link) for one in s.troubles]
         named = _named(every, search, lambda each: each[1].topic)
         return _cut(view, named, offset, limit, lambda each: shaping.problem(*each))
+
+    @api.get("/events", response_model=Page[shapes.Event])
+    async def newest_events(
+        link: LinkName = None,
+        search: Search = "",
+        level: Annotated[list[Level] | None, Query(description="Of these kinds.")] = None,
+        offset: Offset = 0,
+        limit: Limit = 100,
+    ) -> Response:
+        """What this process has logged, the newest first; the last 2,000 events are kept."""
+        view = _checked(await views.newest(), link)
+        page, total = events.newest(
+            link=link, search=search, levels=tuple(level or ()), offset=offset, limit=limit
+        )
+        return paged(page, total, offset, limit, view.now_ms)
 
     @api.get("/history", response_model=shapes.History)
     async def history(

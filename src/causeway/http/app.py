@@ -19,6 +19,7 @@ from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
 from causeway.http.answers import refused
 from causeway.http.api_page import api_page
+from causeway.http.events import Events
 from causeway.http.guard import Guard
 from causeway.http.history import Memory
 from causeway.http.paced import Paced
@@ -44,12 +45,17 @@ def metrics_app(sight: Sight) -> FastAPI:
 
 
 def main_app(
-    sight: Sight, memory: Memory, settings: Settings, worker: str, actions: Actions
+    sight: Sight,
+    memory: Memory,
+    events: Events,
+    settings: Settings,
+    worker: str,
+    actions: Actions,
 ) -> Guard:
     """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
     links, http = settings.links, settings.run.http
     app = _bare()
-    app.include_router(api.router(sight.views, memory, links))
+    app.include_router(api.router(sight.views, memory, events, links))
     app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)
     app.include_router(act_routes(actions, tuple(each.name for each in links)))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
+from causeway.http.events import Events, heard
 from causeway.http.history import Memory
 from causeway.http.sight import Sight
 from causeway.http.tls import Certificate
@@ -58,16 +59,18 @@ def served(settings: Settings) -> Iterator[Serving]:
     if run.http.port is None and run.metrics_port is None:
         yield Serving(take=lambda _: None)
         return
-    thread = _Thread(settings)
-    thread.start()
-    try:
-        yield Serving(take=thread.take, address=thread.address, trouble=thread.trouble)
-    finally:
-        thread.stop()
+    with heard() as events:
+        thread = _Thread(settings, events)
+        thread.start()
+        try:
+            yield Serving(take=thread.take, address=thread.address, trouble=thread.trouble)
+        finally:
+            thread.stop()
 
 
 class _Thread:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, events: Events) -> None:
+        self._events = events
         run = settings.run
         self._settings = settings
         self._http = run.http
@@ -159,7 +162,7 @@ class _Thread:
 
         actions = Actions(self._settings)
         worker = (self.address or "").partition("://")[2]
-        app = main_app(self._sight, self._memory, self._settings, worker, actions)
+        app = main_app(self._sight, self._memory, self._events, self._settings, worker, actions)
         await self._serve_app(app, self._main, self._certificate)
         actions.close()
 

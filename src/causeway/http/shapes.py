@@ -162,6 +162,16 @@ class Problem(Shape):
     reason: str
 
 
+class Event(Shape):
+    """A line of the run's log."""
+
+    at_ms: int
+    level: str = Field(description="info, warning or error.")
+    event: str
+    link: str | None = Field(description="What it is about, if it is one link.")
+    about: dict[str, str] = Field(description="More of it, such as partition, reason or who.")
+
+
 class Series(Shape):
     """One link's figures, a point each `interval_ms` or more."""
 

@@ -21,6 +21,7 @@ from causeway.daemon.status import Look
 from causeway.filters import compile_patterns
 from causeway.http.actions import Actions, Doors
 from causeway.http.app import main_app
+from causeway.http.events import Events
 from causeway.http.history import Memory
 from causeway.http.sight import Sight
 from causeway.naming import ReplicationPolicy
@@ -57,6 +58,7 @@ def client(
     token: str | None = None,
     memory: Memory | None = None,
     doors: Doors | None = None,
+    events: Events | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
@@ -66,7 +68,9 @@ def client(
     http = HttpSettings(port=0, token=None if token is None else Secret(token))
     all_settings = Settings(links=links or (settings(),), run=RunSettings(http=http), spark={})
     actions = Actions(all_settings, doors)
-    app = main_app(sight, memory or Memory(), all_settings, "127.0.0.1:8490", actions)
+    app = main_app(
+        sight, memory or Memory(), events or Events(), all_settings, "127.0.0.1:8490", actions
+    )
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:
         yield TestClient(app, follow_redirects=False, **more)

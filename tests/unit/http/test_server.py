@@ -27,6 +27,7 @@ from causeway.dev.certificates import Certificates, create_certificates
 from causeway.dev.ports import Ports
 from causeway.errors import ConfigError
 from causeway.http import server
+from causeway.http.events import Events
 from causeway.http.server import Serving, served
 from causeway.http.tls import Certificate
 from tests.harness.waiting import await_until
@@ -95,6 +96,34 @@ def test_nothing_is_loaded_before_somebody_calls() -> None:
         "    assert names <= set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_events_of_the_log_are_kept_for_who_asks() -> None:
+    log = logging.getLogger("causeway.link")
+    log.setLevel(logging.INFO)
+    with served(running()) as serving:
+        serving.take(full)
+        log.info("begin", extra={"link": "A->B", "partitions": 2})
+        log.warning("paused", extra={"link": "A->B", "reason": "by anna@ops1"})
+        log.error("internal error", exc_info=ValueError("of the inside"), extra={"task": "ACLs"})
+        logging.getLogger("others").warning("not ours")
+        logging.getLogger("causeway.link").debug("too small")
+        events = f"{address_of(serving)}/api/v1/events"
+        found = get(events)["items"]
+        assert [each["event"] for each in found] == ["internal error", "paused", "begin"]
+        assert found[0]["about"] == {"task": "ACLs", "error": "ValueError"}
+        assert found[0]["link"] is None
+        assert (found[1]["level"], found[1]["about"]) == ("warning", {"reason": "by anna@ops1"})
+        assert found[2]["about"] == {"partitions": "2"}
+        assert get(f"{events}?search=ANNA")["items"] == [found[1]]
+        assert get(f"{events}?level=info&level=error")["items"] == [found[0], found[2]]
+        page = get(f"{events}?link=A-%3EB&offset=1&limit=1")
+        assert (page["total"], page["items"]) == (2, [found[2]])
+        for number in range(2_500):
+            log.info("many", extra={"number": number})
+        assert get(f"{events}?limit=1")["total"] == 2_000
+    log.info("nobody hears")
+    assert not [h for h in logging.getLogger("causeway").handlers if isinstance(h, Events)]
 
 
 def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:

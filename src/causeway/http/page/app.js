@@ -4,7 +4,7 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { useToken } from "./api.js";
 import { clock, span } from "./format.js";
 import { useHealth, useLive } from "./live.js";
-import { Groups, Lanes, Partitions, Problems, Tasks, Topics, Transforms } from "./lists.js";
+import { Events, Groups, Lanes, Partitions, Problems, Tasks, Topics, Transforms } from "./lists.js";
 import { Overview } from "./overview.js";
 
 const PAGES = [
@@ -16,6 +16,7 @@ const PAGES = [
   ["tasks", "Tasks", Tasks],
   ["transforms", "Transforms", Transforms],
   ["problems", "Problems", Problems],
+  ["events", "Events", Events],
 ];
 const STALE_MS = 8000;
 

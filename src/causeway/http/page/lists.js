@@ -128,6 +128,19 @@ export function Transforms({ overview, parameters }) {
     ]} />`;
 }
 
+export function Events({ overview, parameters }) {
+  return html`<${List} title="Events" path="/events" parameters=${parameters}
+    search="part of it" empty="Nothing has happened that fits."
+    choices=${[links(overview), ["level", "Kind", [["", "all"], ["warning", "warnings"], ["error", "errors"], ["info", "the rest"]]]]}
+    keyOf=${(one) => `${one.at_ms} ${one.event} ${JSON.stringify(one.about)}`}
+    columns=${[
+      ["Event", (one) => html`<span class="name"><b class=${{ warning: "recovering", error: "failed" }[one.level] ?? ""}>${one.event}</b></span>`],
+      ["When", (one) => html`<time datetime=${new Date(one.at_ms).toISOString()}>${new Date(one.at_ms).toLocaleString()}</time>`],
+      ["Link", (one) => html`<span class="link-name">${one.link ?? ""}</span>`],
+      ["", (one) => Object.entries(one.about).map(([name, text]) => html`<span class="fact"><span class="faint">${name}</span> ${text}</span> `)],
+    ]} />`;
+}
+
 export function Problems({ overview, parameters }) {
   return html`<${List} title="Problems" path="/problems" parameters=${parameters}
     search="part of a topic’s name" empty="Nothing keeps a topic from being mirrored."
