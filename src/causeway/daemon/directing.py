@@ -21,6 +21,7 @@ from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.status import Trouble
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.relay.progress import DirectivesRecord
@@ -60,7 +61,7 @@ class Directing:
         self._over = threading.Event()
         self.known = threading.Event()
         self.wanted = threading.Event()
-        self.step_down: Directive | None = None
+        self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
         self._limits: Mapping[str | None, int] | None = None
@@ -98,11 +99,26 @@ class Directing:
     def standing(self) -> tuple[Directive, ...]:
         return tuple(self._log.standing)
 
+    @property
+    def step_down(self) -> Directive | None:
+        """Whose wish it is that the lead be let go of; first is done what was asked before."""
+        with self._lock:
+            waits = self._restarts or self._looking
+            return None if self._step_down is None or waits else self._step_down[1]
+
     def stepped_down(self) -> None:
         """Nobody is to do so again for the same wish."""
         self.end()
         with self._lock:
-            self._applied, self._dirty = self._log.end, True
+            if self._step_down is not None:
+                self._applied = max(self._applied, self._step_down[0] + 1)
+                self._dirty = True
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Why nothing of the link is mirrored, where it is not known what stands."""
+        unknown = None if self.known.is_set() else self._reason
+        return () if unknown is None else (Trouble(topic="", reason=unknown),)
 
     def take_dirty(self) -> list[DirectivesRecord]:
         """What has to be written; `soil` if that fails."""
@@ -140,8 +156,11 @@ class Directing:
                 _log.error("internal error", exc_info=error, extra={"link": self._link.name})
                 reason = f"internal error: {error!r}"
             with self._lock:
-                self._dirty |= reason != self._reason
-                self._reason = reason
+                new, self._reason = reason != self._reason, reason
+                self._dirty |= new
+            if new and reason is not None:
+                about = {"link": self._link.name, "reason": reason}
+                _log.warning("directives not read", extra=about)
             self._over.wait(_LOOK_S)
 
     def _turn(self) -> None:
@@ -153,7 +172,7 @@ class Directing:
                 self._topic_id, self._applied = self._log.topic_id, -1
         for offset, directive in come:
             if offset >= self._applied:
-                self._act(directive)
+                self._act(offset, directive)
         self._intake.pauses.stand(self._log.standing)
         limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
         if limits != self._limits:
@@ -168,12 +187,12 @@ class Directing:
                 self._applied, self._dirty = self._log.end, True
         self._measure()
 
-    def _act(self, directive: Directive) -> None:
+    def _act(self, offset: int, directive: Directive) -> None:
         if directive.kind is Kind.RESTART:
             with self._lock:
                 self._restarts.add(directive.scope)
         elif directive.kind is Kind.STEP_DOWN:
-            self.step_down = directive
+            self._step_down = offset, directive
         about = {"what": directive.kind.value, "scope": str(directive.scope), "by": directive.by}
         _log.info("directive", extra={"link": self._link.name, **about})
 
@@ -193,7 +212,7 @@ class Directing:
         now = time.monotonic()
         if now < self._measure_at or not self._intake.pauses.are_any:
             return
-        rows = [row for row in self._registry.live() if row.progress.state is State.PAUSED]
+        rows = self._registry.rows(lambda row: row.progress.state is State.PAUSED)
         places = [row.progress.source for row in rows]
         if places:
             ends = self._ends(places, read_committed=self._link.fetch.read_committed)

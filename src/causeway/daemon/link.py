@@ -1,10 +1,10 @@
-"""One link of the file, led by this process: two threads that disturb no other link.
+"""One link of the file, led by this process: three threads that disturb no other link.
 
     lead        takes the link, then writes progress and renews the lease
-    discover    looks for topics and partitions, again and again: partitions/intake.py
+    discover    looks for topics and partitions, again and again: discoverer.py
+    direct      looks what people ask of it: directing.py
 
-and, once these are known, the tasks of its control plane: tasks/control_plane.py.
-
+and, once partitions are known, the tasks of its control plane: tasks/control_plane.py.
 A partition goes to a lane only after its progress record is durably written: whoever leads next
 must find the same producer ids.
 """
@@ -129,7 +129,7 @@ class Link:
     def status(self) -> LinkStatus:
         partitions = self.registry.status()
         counted = ((p.transform, p.transformed) for p in partitions if p.transform is not None)
-        staging = self._staging
+        staging, directing = self._staging, self._directing
         transforms = self._tally.status(counted, staging.running(), staging.troubles())
         with self._lock:
             return LinkStatus(
@@ -140,7 +140,7 @@ class Link:
                 reason=self._reason,
                 planned=self._planned,
                 partitions=partitions,
-                troubles=self._troubles,
+                troubles=(*self._troubles, *(directing.troubles if directing else ())),
                 tasks=self._tasks.status(),
                 checkpoints=self.control.checkpoint_timings(),
                 progress_writes=self._progress_writes,
@@ -149,7 +149,7 @@ class Link:
                 checkpoints_untimed=self.control.checkpoints_untimed,
                 transforms=transforms,
                 groups=self.control.groups,
-                directives=() if self._directing is None else self._directing.standing(),
+                directives=directing.standing() if directing else (),
             )
 
     def is_settled(self, for_good_s: float) -> bool:
@@ -213,8 +213,7 @@ class Link:
             self._role, self._reason = role, reason
 
     def _term(self, contents: Contents) -> None:
-        """One time of leading, from taking the link to `stop`, to a person's wish that it be handed
-        over, or to LeadershipLostError."""
+        """One time of leading: until `stop`, a wish to hand over, or LeadershipLostError."""
         self._over.clear()
         self._lost.clear()
         if self._stop.is_set():
@@ -231,10 +230,10 @@ class Link:
             while not self._stop.wait(_TICK_S):
                 if self._lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
-                if directing.step_down is not None:
+                if (wish := directing.step_down) is not None:
                     self._over.set()
-                    if not self._discoverer.alive:
-                        self._hand_over(directing, directing.step_down)
+                    if not self._discoverer.alive and self._intake.revoke(self.registry.places()):
+                        self._hand_over(directing, wish)
                         return
                 elif self._looked.is_set() and not self._tasks.running:
                     self._tasks.start()
@@ -284,11 +283,9 @@ class Link:
         self._leadership.release()
 
     def _hand_over(self, directing: Directing, wish: Directive) -> None:
-        """The mirror stands still from here until another driver leads. What groups and the like
-        lack is for its tasks, which begin at once."""
+        """No lane has any partition; whoever leads next begins with its tasks at once."""
         directing.stepped_down()
         self._tasks.stop()
-        self._intake.revoke(self.registry.places())
         self._write_last()
         self._leadership.release()
         self._forget(Role.STANDBY, f"stepped down, {wish.by}")
@@ -313,24 +310,25 @@ class Link:
                 time.sleep(0.2)
 
     def _write_dirty(self, *, final: bool = False) -> None:
+        directing = self._directing
+        assert directing is not None, "we lead"
         with self._writing:
             losses = self._leadership.losses
             if losses != self._losses:
                 self.registry.soil()  # we know all that was in the progress topic
                 self._tally.soil()
-                if self._directing is not None:
-                    self._directing.soil()
+                directing.soil()
             rows, entries = self.registry.take_dirty(final=final)
             records = self._tasks.take_dirty()
             troubles = self._staging.troubles()
             counts = self._tally.take_dirty(self.registry.counted, troubles, final=final)
-            acted = [] if self._directing is None else self._directing.take_dirty()
+            acted = directing.take_dirty()
             if entries or records or counts or acted:
                 try:
                     self._leadership.write([*entries, *records, *counts, *acted])
                 except CausewayError:
-                    if self._directing is not None and acted:
-                        self._directing.soil()
+                    if acted:
+                        directing.soil()
                     self._progress_write_failures += 1
                     self.registry.give_back(rows)
                     self._tasks.give_back(records)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.daemon.partitions.intake import troubled
 from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
@@ -128,9 +129,9 @@ def test_what_is_resumed_waits_for_a_lane(pauses: Pauses, registry: Registry) ->
 def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> None:
     """But for a topic that the source has lost, which nothing would take up."""
     registry.note_gone({at(2): 5})
-    assert [each.progress.partition for each in registry.troubled([ORDERS])] == [3]
+    assert [each.progress.partition for each in troubled(registry, [ORDERS])] == [3]
     registry.note_gone({at(2): -1})
-    rows = registry.troubled([Scope("orders", 2), Scope("bills")])
+    rows = troubled(registry, [Scope("orders", 2), Scope("bills")])
     assert [each.progress.partition for each in rows] == [2]
     registry.let_go(rows, anew=True)
     left, _ = registry.left()

@@ -140,7 +140,7 @@ class Intake:
     def restart(self, scopes: Collection[Scope]) -> bool:
         """Lets go of what is stopped or failed there, for the next look to take up as at a start;
         False where a lane has not let go of it yet."""
-        rows = self._registry.troubled(scopes)
+        rows = troubled(self._registry, scopes)
         if not self.revoke(row.progress.source for row in rows):
             return False
         with self._writing:
@@ -229,3 +229,14 @@ class Intake:
             return
         with self._writing:
             self._registry.let_go(rows)
+
+
+def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
+    """Those there that are stopped or failed, unless the source has lost their topics."""
+    return registry.rows(
+        lambda row: (
+            row.progress.state in (State.STOPPED, State.FAILED)
+            and row.progress.gone_at < 0
+            and any(scope.covers(row.progress.source) for scope in scopes)
+        )
+    )

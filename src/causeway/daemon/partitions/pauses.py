@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 
 from causeway.control.directives import Standing
 from causeway.daemon.partitions.registry import Registry
-from causeway.model import TopicPartition
+from causeway.daemon.partitions.rows import AT_REST
+from causeway.model import State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
 
@@ -55,7 +55,7 @@ class Pauses:
             if self._done or not self._standing.pauses:
                 return True
             standing = self._standing
-        wanted = self._registry.to_pause(partial(_why, standing))
+        wanted = self._to_pause(standing)
         gone = self._recall(wanted) if wanted else {}
         paused = {at: why for at, why in wanted.items() if at in gone}
         self._registry.pause(paused)
@@ -67,11 +67,24 @@ class Pauses:
             self._done = len(paused) == len(wanted) and standing is self._standing
             return self._done
 
+    def _to_pause(self, standing: Standing) -> dict[TopicPartition, str]:
+        """Those that are not paused yet, or for another reason."""
+        return {
+            row.progress.source: why
+            for row in self._registry.rows(lambda row: row.progress.state not in AT_REST)
+            if (why := _why(standing, row.progress.source)) is not None
+            and (row.progress.state, row.progress.reason) != (State.PAUSED, why)
+        }
+
     def over(self) -> list[TopicPartition]:
         """What is paused and should be so no more."""
         with self.deciding:
             standing = self._standing
-        return self._registry.to_resume(partial(_why, standing)) if self._held else []
+        if not self._held:
+            return []
+        paused = self._registry.rows(lambda row: row.progress.state is State.PAUSED)
+        places = [row.progress.source for row in paused]
+        return [at for at in places if standing.pause_of(at) is None]
 
     def hold(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Of partitions that are about to go to lanes, those that must not; they are paused. Call

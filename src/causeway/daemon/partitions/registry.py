@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from causeway.control.directives import Scope
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.daemon.status import PartitionStatus
 from causeway.model import State, TopicPartition
 from causeway.relay.messages import Transformed
@@ -21,7 +20,6 @@ from causeway.relay.offset_map import Span
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
-_AT_REST = frozenset({State.STOPPED, State.DONE})
 _IDLE = frozenset({State.STOPPED, State.PAUSED})  # they want nothing
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
 
@@ -83,8 +81,12 @@ class Registry:
 
     def live(self) -> list[Row]:
         """Those that are not stopped."""
+        return self.rows(lambda row: row.progress.state is not State.STOPPED)
+
+    def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
+        """Those that are `wanted`, which is asked with the lock held."""
         with self._lock:
-            return [r for r in self._rows.values() if r.progress.state is not State.STOPPED]
+            return [row for row in self._rows.values() if wanted(row)]
 
     def stop(self, stopped: Mapping[TopicPartition, Progress]) -> None:
         """By the driver's own judgement; the new progress says why. What stopped by itself
@@ -164,29 +166,13 @@ class Registry:
 
     # -- as people ask ----------------------------------------------------------------------------
 
-    def to_pause(self, why: Callable[[TopicPartition], str | None]) -> dict[TopicPartition, str]:
-        """Those that are to be paused, and why, and are not yet, or for another reason."""
-        with self._lock:
-            return {
-                at: reason
-                for at, row in self._rows.items()
-                if row.progress.state not in _AT_REST
-                and (reason := why(at)) is not None
-                and (row.progress.state, row.progress.reason) != (State.PAUSED, reason)
-            }
-
     def pause(self, why: Mapping[TopicPartition, str]) -> None:
         """No lane has them, nor gets them."""
         with self._lock:
             for at, reason in why.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state not in _AT_REST:
+                if row is not None and row.progress.state not in AT_REST:
                     row.pause(reason)
-
-    def to_resume(self, why: Callable[[TopicPartition], str | None]) -> list[TopicPartition]:
-        with self._lock:
-            rows = self._rows.items()
-            return [at for at, r in rows if r.progress.state is State.PAUSED and why(at) is None]
 
     def resume(self, places: Iterable[TopicPartition]) -> list[Row]:
         """Those of them that are paused; they wait for lanes from now on."""
@@ -196,17 +182,6 @@ class Registry:
             for row in rows:
                 row.resume()
             return rows
-
-    def troubled(self, scopes: Collection[Scope]) -> list[Row]:
-        """Those there that are stopped or failed, unless the source has lost their topics."""
-        with self._lock:
-            return [
-                row
-                for at, row in self._rows.items()
-                if row.progress.state in (State.STOPPED, State.FAILED)
-                and row.progress.gone_at < 0
-                and any(scope.covers(at) for scope in scopes)
-            ]
 
     def note_ends(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Where the source's partitions end, for readers as we are one and in all. Of those that
@@ -230,9 +205,7 @@ class Registry:
 
     def wanting(self) -> list[Row]:
         """Those that wait for outlets."""
-        with self._lock:
-            rows = self._rows.values()
-            return [r for r in rows if r.wants and r.progress.state not in _IDLE]
+        return self.rows(lambda row: bool(row.wants) and row.progress.state not in _IDLE)
 
     def get(self, places: Iterable[TopicPartition]) -> list[Row]:
         """Those that are there."""
@@ -244,7 +217,7 @@ class Registry:
         with self._lock:
             for at, reason in why.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state is not State.STOPPED:
+                if row is not None and row.progress.state not in _IDLE:
                     new = row.lack is None
                     row.be_without(reason)
                     if new:

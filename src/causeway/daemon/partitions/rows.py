@@ -21,6 +21,7 @@ from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 _MOST_POINTS = 256
 # These states last a moment, and a later start finds out by itself.
 _NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+AT_REST = frozenset({State.STOPPED, State.DONE})  # nothing goes on by itself
 
 Maps = dict[TopicPartition, OffsetMap]  # by target partition
 
