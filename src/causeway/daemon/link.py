@@ -373,8 +373,7 @@ class Link:
         )
 
     def _note_failure(self, reason: str) -> None:
-        with self._lock:
-            self._troubles = (Trouble(topic="", reason=reason),)
+        self._troubles = (Trouble(topic="", reason=reason),)
 
     def _note(self, found: Found) -> None:
         with self._lock:

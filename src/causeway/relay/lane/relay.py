@@ -138,7 +138,7 @@ class Relay:
 
     def _allowance(self, now: float) -> Allowance:
         room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
-        throttles = self._throttles
+        throttles, throttled = self._throttles, bool(self._throttles)
 
         def ask(flow: Flow) -> int:
             stop_at = flow.assignment.stop_at
@@ -150,13 +150,13 @@ class Relay:
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)
             ):
                 return 0
-            return throttles.ask(flow, now) if throttles else flow.assignment.max_partition_bytes
+            return throttles.ask(flow, now) if throttled else flow.assignment.max_partition_bytes
 
         def wait_ms() -> int:
             ready_in = throttles.ready_in(now)
             return max(HELD_BACK_WAIT_MS, round(1000 * (ready_in or 0.0)))
 
-        return Allowance(ask=ask, wait_ms=wait_ms, by_turns=bool(throttles))
+        return Allowance(ask=ask, wait_ms=wait_ms, by_turns=throttled)
 
     # -- trouble ----------------------------------------------------------------------------------
 
