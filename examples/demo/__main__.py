@@ -107,6 +107,8 @@ def _tell(console: Console, ground: Ground, *, keep: bool) -> bool:
         ground.start_mirror()
         progress.await_first(watch, publisher, ground.check_mirror)
     _step(console, f"The first event was mirrored {time.monotonic() - begun:.1f} s after the start")
+    if ground.page is not None:
+        _step(console, f"Watch it in a browser: {ground.page}")
     publisher.start(flights[half:], per_s=(len(flights) - half) / _LIVE_S)
     try:
         rows = progress.follow(console, watch, publisher, ground.check_mirror)
@@ -142,6 +144,7 @@ def _what_next(console: Console, ground: Ground) -> None:
     demo = f"{os.path.relpath(sys.executable)} -m examples.demo"
     assert ground.mirror is not None
     lines = {
+        **({"Watch it in a browser": ground.page} if ground.page else {}),
         "Where each partition stands": f"{command} status {ground.file}",
         "What is mirrored, and why the rest is not": f"{command} plan {ground.file}",
         "Follow the copy": f"{demo} tail {ground.target} {SOURCE}.flights.jfk",

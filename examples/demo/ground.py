@@ -7,6 +7,7 @@ mm2.properties, and the mirror's log and process id.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -69,6 +70,13 @@ class Ground(ABC):
         """CausewayError, with its last words, if it has died."""
         if self.mirror is not None and not self.mirror.alive():
             raise CausewayError("run", f"{CAUSEWAY.name} run", self._last_words())
+
+    @property
+    def page(self) -> str | None:
+        """Where the mirror's page is; None where another process has its port."""
+        said = self.log.read_text(errors="replace") if self.log.exists() else ""
+        found = re.search(r"event=served address=(\S+)", said)
+        return found[1] if found else None
 
     def stop_mirror(self) -> None:
         """As Ctrl-C would. CausewayError unless it ended well."""
