@@ -76,6 +76,7 @@ class Doors:
     resume: Door = directives.resume
     restart: Door = directives.restart
     throttle: Door = directives.throttle
+    step_down: Door = directives.step_down
 
 
 class Actions:
@@ -157,6 +158,11 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
     add("pause", "Mirrors nothing more of it until it is resumed.")
     add("resume", "Takes a pause back.")
     add("restart", "Tries what is stopped or failed again now.")
+
+    @api.post("/step-down", response_model=Asked)
+    async def step_down(request: Request, link: str, wish: Body_ = None) -> Response:
+        """Has the driver that leads the link hand it over to one that waits for it."""
+        return await done("step_down", request, wish, link=link)
 
     @api.post("/throttle", response_model=Asked)
     async def throttle_link(request: Request, link: str, limit: Limit) -> Response:

@@ -160,6 +160,13 @@ def router(
         view = await views.newest()
         return _cut(view, shaping.tasks(view, link), offset, limit, lambda one: one)
 
+    @api.get("/directives", response_model=Page[shapes.Directive])
+    async def directives(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
+        """What people asked for, and what stands until it is taken back: pauses and limits."""
+        view = _checked(await views.newest(), link)
+        found = [(s.name, one) for s in shaping.statuses(view, link) for one in s.directives]
+        return _cut(view, found, offset, limit, lambda each: shaping.directive(*each))
+
     @api.get("/transforms", response_model=Page[shapes.Transform])
     async def transforms(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         """Transforms of the links, and what became of records in this run."""

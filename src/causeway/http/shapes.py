@@ -141,6 +141,20 @@ class Task(Shape):
     done_at_ms: int | None = Field(description="When it last ended well.")
 
 
+class Directive(Shape):
+    """What somebody asked of a link, topic or partition, and what stands until it is taken back."""
+
+    link: str
+    do: str = Field(description="pause or throttle.")
+    topic: str | None
+    partition: int | None
+    who: str
+    why: str | None
+    at_ms: int
+    paused: bool | None = Field(None, description="Of a pause; false: not though a wider one is.")
+    bytes_per_s: int | None = Field(None, description="Of a throttle; null: no limit.")
+
+
 class Transform(Shape):
     link: str
     transform: str

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.control import directives
+from causeway.control.directives import Directive
 from causeway.daemon.status import (
     GroupStatus,
     LaneStatus,
@@ -156,6 +158,10 @@ def transform(link: str, one: TransformStatus) -> shapes.Transform:
         unseen=list(one.unseen),
         troubles=list(one.troubles),
     )
+
+
+def directive(link: str, one: Directive) -> shapes.Directive:
+    return shapes.Directive(link=link, **directives.as_json(one))
 
 
 def problem(link: str, one: Trouble) -> shapes.Problem:

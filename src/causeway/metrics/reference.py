@@ -8,8 +8,9 @@ from causeway.metrics.catalogue import SECTIONS
 
 _HEAD = """# Metrics
 
-With `causeway.metrics.port` set, `causeway run` answers Prometheus at `/metrics` on that port, on
-this machine only unless `causeway.metrics.host` names another address.
+`causeway run` answers Prometheus at `/metrics` of [its server](http.md), and with
+`causeway.metrics.port` set on that port as well: on this machine only unless
+`causeway.metrics.host` names another address, without TLS or token.
 [deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's

@@ -36,9 +36,8 @@ class Clusters:
         self.error: CausewayError | None = None
 
     def doors(self) -> Doors:
-        return Doors(**{
-            name: self._door(name) for name in ("pause", "resume", "restart", "throttle")
-        })  # fmt: skip
+        names = ("pause", "resume", "restart", "throttle", "step_down")
+        return Doors(**{name: self._door(name) for name in names})
 
     def _door(self, action: str) -> Any:
         def ask(settings: Settings, **said: Any) -> tuple[Outcome, ...]:
@@ -95,6 +94,13 @@ def test_a_link_a_topic_or_a_partition(api: TestClient, clusters: Clusters, acti
         }
     assert api.post(f"{LINK}/{action}").status_code == 200, "without a body, too"
     assert clusters.asked.pop()["who"] == "http@testclient"
+
+
+def test_step_down(api: TestClient, clusters: Clusters) -> None:
+    assert api.post(f"{LINK}/step-down", json={"reason": "upgrade"}).status_code == 200
+    (asked,) = clusters.asked
+    assert (asked["action"], asked["link"], asked["reason"]) == ("step_down", "A->B", "upgrade")
+    assert api.post(f"{LINK}/topics/orders/step-down").status_code == 404
 
 
 def test_throttle(api: TestClient, clusters: Clusters) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.status import GroupStatus, LinkStatus, Role, Snapshot
 from causeway.daemon.topics import TopicRow
 from causeway.http import shaping
@@ -172,6 +173,20 @@ def test_the_rest(api: TestClient) -> None:
         "link": "A->B", "task": "ACLs", "reason": "refused", "items": {}, "done_at_ms": None
     }  # fmt: skip
     assert tasks["B->A", "heartbeats"]["done_at_ms"] == NOW * 1000, "of a pair without a flow"
+
+
+def test_what_people_asked_for_stands_there() -> None:
+    pause = Directive(
+        kind=Kind.PAUSE, scope=Scope("orders", 3), who="anna@ops1", why="full", at=int(NOW)
+    )
+    limit = Directive(kind=Kind.THROTTLE, who="ben@ops1", at=int(NOW), bytes_per_s=1_000)
+    with client(lambda: full(replace(link(), directives=(pause, limit)))) as api:
+        first, second = items(api, "directives", link="A->B")
+    assert first == {
+        "link": "A->B", "do": "pause", "topic": "orders", "partition": 3, "who": "anna@ops1",
+        "why": "full", "at_ms": int(NOW), "paused": True, "bytes_per_s": None,
+    }  # fmt: skip
+    assert (second["do"], second["topic"], second["bytes_per_s"]) == ("throttle", None, 1_000)
 
 
 def test_groups_are_filtered(api: TestClient) -> None:
@@ -363,6 +378,15 @@ def test_probes_tell_how_it_is(api: TestClient) -> None:
     standby = replace(link(), role=Role.STANDBY, partitions=())
     with client(lambda: replace(full(standby), lanes=())) as other:
         assert other.get("/readyz").status_code == 200
+
+
+def test_a_main_thread_that_is_silent_for_long_hangs(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.get("/healthz").json() == {"status": "ok"}
+    monkeypatch.setattr("causeway.http.health._SILENT_S", -1.0)
+    answer = api.get("/healthz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "hanging")
 
 
 def test_metrics_are_there_too(api: TestClient) -> None:

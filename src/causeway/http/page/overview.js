@@ -25,7 +25,7 @@ export function Overview({ overview }) {
   return html`<${Verdict} overview=${overview} />
     <div class="columns">
       <div class="stack"><section class="card" aria-labelledby="topology"><h2 id="topology">Clusters and links</h2>
-        <${Topology} links=${overview.links} /></section><${Wrong} /></div>
+        <${Topology} links=${overview.links} /></section><${Wrong} /><${Standing} /></div>
       <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} />`)}</div>
     </div>
     <${Charts} links=${overview.links.map(({ link }) => link)} />`;
@@ -85,6 +85,25 @@ function LinkCard({ link }) {
         <${State} state=${state} /> ${number(link.states[state])}</a>`,
     )}</p>
   </section>`;
+}
+
+/** What people asked for, and what stands until it is taken back. */
+function Standing() {
+  const [found] = useLive("/directives?limit=20");
+  if (!found?.items.length) return null;
+  return html`<section class="card" aria-labelledby="standing"><h2 id="standing">Asked for by people</h2>
+    <ul class="wrong">${found.items.map((one) => html`<li key=${`${one.link} ${one.do} ${one.topic} ${one.partition}`}>
+      <span class=${`state ${one.do === "pause" ? "paused" : "recovering"}`}>${said(one)}</span>
+      ${" "}<b class="name">${one.topic == null ? "the link" : one.partition == null ? one.topic : `${one.topic}-${one.partition}`}</b>
+      ${" "}<span class="faint">${one.link}</span>
+      <div class="reason">${one.who}, ${new Date(one.at_ms).toLocaleString()}${one.why && `: ${one.why}`}</div></li>`)}</ul>
+    ${found.total > found.items.length && html`<p class="faint">and ${number(found.total - found.items.length)} more</p>`}
+  </section>`;
+}
+
+function said(one) {
+  if (one.do === "pause") return one.paused ? "paused" : "not paused";
+  return one.bytes_per_s == null ? "no limit" : `at most ${rate(one.bytes_per_s)}`;
 }
 
 /** Partitions of one topic that stand for the same reason in one line. */
