@@ -16,7 +16,7 @@ from causeway.control import directive_log
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.daemon.status import Role
 from causeway.dev.cluster import LocalCluster
-from causeway.errors import ConfigError, ConflictError, NobodyLeadsError
+from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
@@ -181,6 +181,24 @@ def test_a_topic_can_be_paused_before_it_comes(
         directives.resume(settings, topic=topic)
         await_same(source, target, topic)
     assert run.result == 0
+
+
+def test_a_bounded_run_waits_for_nothing_that_is_paused(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It copies the rest, and ends with what it left and who wanted it so."""
+    one, other = prefix + "one", prefix + "other"
+    for topic in (one, other):
+        source.create_topic(topic, 1)
+        fill(source, topic, 10)
+    mirror, start = mirror_of(source, target, prefix)
+    directives.pause(settings_of(mirror), topic=one, who="anna@ops", reason="audit")
+    with RunningDaemon(monkeypatch, mirror, until_caught_up=True) as run:
+        run.join()
+    assert isinstance(run.result, PartitionsFailedError)
+    assert f"{one}-0 paused: paused by anna@ops since" in str(run.result)
+    await_same(source, target, other)
+    assert target.offsets(start + one) == {0: 0}
 
 
 def test_what_stopped_is_tried_again(

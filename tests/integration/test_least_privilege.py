@@ -90,6 +90,7 @@ OFF = (
 )
 ON = {
     "records": (),
+    "directives": (),
     "checkpoints": ("emit.checkpoints.enabled = true",),
     "group offsets": ("sync.group.offsets.enabled = true",),
     "offset syncs": ("emit.offset-syncs.enabled = true",),
@@ -408,6 +409,8 @@ def test_without_any_one_of_them_something_fails_and_says_so(sides: Sides, tmp_p
     create_acls(at_source, acl("ann", "Topic", "orders", "Read"))
     create_acls(at_target, acl("ann", "Topic", "*", "Write"))
     for each in LESS:
+        if "directives" in each.features:
+            at_target.create_topic(f"__causeway.{each.source}.{each.target}.directives")
         if "MirrorMaker 2 offsets" in each.features:
             at_target.create_topic(f"mm2-offsets.{each.source}.internal")
             at_target.produce(f"mm2-offsets.{each.source}.internal", [b"of another connector"])
@@ -481,4 +484,5 @@ def reasons(each: Flow, file: Path, run: Running) -> set[str]:
         return found | {str(error)}
     found |= {one["reason"] for one in (*link["partitions"], *link["problems"], *link["tasks"])}
     found |= {why for task in link["tasks"] for why in task["items"].values()}
+    found.add(link["directives_reason"])
     return {reason for reason in found if reason is not None}

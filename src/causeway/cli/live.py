@@ -6,12 +6,14 @@ Both are made from the daemon's snapshots, purely; cli/run.py shows them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from causeway.cli.standing import standing
 from causeway.cli.words import count, duration, number, outcomes, size
 from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.daemon.topics import WORST, TopicRow, topic_rows
@@ -26,7 +28,7 @@ _STYLES: Final = {
     State.FAILED: "red",
     State.STOPPED: "bold red",
 }
-_TOLD: Final = (State.STOPPED, State.FAILED, State.PAUSED, State.RUNNING)
+_TOLD: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 
 
 def troubles(link: LinkStatus) -> list[Text]:
@@ -74,9 +76,11 @@ def render(snapshot: Snapshot, lines: int) -> RenderableType:
         wrong = troubles(link)
         told = wrong[: max(1, share // 2)]
         treated = transforms(link)[: max(1, (share - len(told)) // 3)]
-        left = max(1, share - len(told) - len(treated))
+        asked = list(islice(standing(link.directives), max(1, (share - len(told)) // 3)))
+        left = max(1, share - len(told) - len(treated) - len(asked))
         parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), left))
         parts += treated
+        parts += asked
         parts += told
         if len(told) < len(wrong):
             parts.append(Text(f"and {count(len(wrong) - len(told), 'problem')} more", "red"))

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from causeway.cli.live import render
 from causeway.cli.present import share
+from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.status import (
     LinkStatus,
     PartitionStatus,
@@ -165,3 +166,11 @@ def test_many_transforms_leave_room_for_topics() -> None:
 
     assert len(lines) <= 22
     assert sum("topic0" in line for line in lines) >= 8
+
+
+def test_what_people_asked_for_is_shown() -> None:
+    asked = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="too loud", at=0)
+    some = snapshot(partition("orders", state=State.PAUSED, reason="paused by anna@ops"))
+    text = shown(replace(some, links=(replace(some.links[0], directives=(asked,)),)))
+    assert "paused orders by anna@ops since 1970-01-01T00:00:00Z: too loud" in text
+    assert "problem" not in text

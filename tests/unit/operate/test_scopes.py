@@ -1,0 +1,114 @@
+"""Which links a person means by the names that he said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.errors import ConfigError
+from causeway.filters import compile_patterns
+from causeway.model import TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.operate import scopes
+from causeway.operate.clusters import Connect
+from causeway.operate.scopes import Wanted, choose
+from causeway.relay.progress import Contents
+
+SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
+MIRRORED = {TopicPartition("gone", 0), TopicPartition("orders", 0)}
+
+
+def client(alias: str) -> ClientSettings:
+    return ClientSettings(alias=alias, bootstrap=((alias, 1),))
+
+
+def link(source: str, target: str) -> LinkSettings:
+    a, b = client(source), client(target)
+    return LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias=source),
+        topics=compile_patterns(".*"),
+        topics_exclude=compile_patterns("secrets"),
+        config_properties_exclude=(),
+    )
+
+
+SETTINGS = Settings(links=(link("A", "B"), link("A", "C")), run=RunSettings(), spark={})
+ASKED = Directive(kind=Kind.PAUSE, scope=Scope("soon"), who="anna@ops", at=0)
+
+
+@pytest.fixture(autouse=True)
+def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Progress:
+        def __init__(self, target: Any, topic: str) -> None:
+            self._is_b = topic == "__causeway.A.B.progress"
+
+        def exists(self) -> bool:
+            return self._is_b
+
+        def read(self) -> Contents:
+            return Contents(partitions=cast(Any, dict.fromkeys(MIRRORED)))
+
+    class Log:
+        def __init__(self, target: Any, topic: str) -> None:
+            self.standing = Standing()
+            if topic == "__causeway.A.C.directives":
+                self.standing = Standing({ASKED.key: ASKED})
+
+        def look(self) -> None: ...
+
+    monkeypatch.setattr(scopes, "ProgressTopic", Progress)
+    monkeypatch.setattr(scopes, "DirectiveLog", Log)
+
+
+def chosen(
+    link: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    *,
+    ahead: bool = False,
+) -> list[str]:
+    topics = {name: SimpleNamespace(partitions=range(n)) for name, n in SOURCE.items()}
+    cluster = SimpleNamespace(metadata=lambda _: SimpleNamespace(topics=topics))
+    connect = cast(Connect, lambda _: cluster)
+    wanted = Wanted(link, topic, partition, ahead)
+    return [each.name for each in choose(SETTINGS, wanted, connect, "pause")]
+
+
+def test_all_links_that_have_it() -> None:
+    assert chosen() == ["A->B", "A->C"]
+    assert chosen(link="A->C") == ["A->C"]
+    assert chosen(topic="orders", partition=1) == ["A->B", "A->C"]
+    assert chosen(topic="gone") == ["A->B"], "only the progress knows it by now"
+    assert chosen(topic="soon") == ["A->C"], "somebody has asked something of it"
+    assert chosen(topic="later", ahead=True) == ["A->B", "A->C"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"link": "A->b"}, "there is no flow of that name; like it: A->C, A->B"),
+        ({"topic": "order"}, "no topic of that name; like it: orders .*named as on the source"),
+        ({"topic": "secrets"}, "no topic of that name"),
+        ({"topic": "orders", "partition": 7}, "it has 2 partitions, numbered from 0"),
+        ({"partition": 0}, "of which topic"),
+        ({"topic": "orders", "partition": -1}, "of which topic"),
+        ({"topic": "secrets", "ahead": True}, "it will not be mirrored"),
+    ],
+)
+def test_names_that_nobody_has(wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        chosen(**wanted)
+
+
+def test_nothing_can_be_asked_of_a_file_without_flows() -> None:
+    nothing = Settings(links=(), run=RunSettings(), spark={})
+    with pytest.raises(ConfigError, match="no flow is enabled"):
+        choose(nothing, Wanted(None, None, None, False), cast(Connect, None), "pause")
