@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -85,7 +86,7 @@ class Actions:
     def __init__(self, settings: Settings, doors: Doors | None = None) -> None:
         self._settings = settings
         self._doors = doors or Doors()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="http act")
+        self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def do(
         self, action: str, request: Request, wish: Wish, wait_s: float | None, **scope: Any
@@ -98,14 +99,39 @@ class Actions:
         door: Door = getattr(self._doors, action)
         call = partial(door, self._settings, who=who, reason=wish.reason, wait_s=wait_s, **scope)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            async with self._turn:
+                return await _in_thread(call)
         except CausewayError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 502)
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
             raise HTTPException(status, str(error)) from error
 
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+
+async def _in_thread(call: Callable[[], tuple[Outcome, ...]]) -> tuple[Outcome, ...]:
+    """The end of the run waits for no cluster that does not answer: nobody joins that thread."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Outcome, ...]] = loop.create_future()
+
+    def tell(found: tuple[Outcome, ...] | None, error: Exception | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        elif found is not None:
+            done.set_result(found)
+
+    def run() -> None:
+        found: tuple[Outcome, ...] | None = None
+        failure: Exception | None = None
+        try:
+            found = call()
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(tell, found, failure)
+
+    threading.Thread(target=run, name="http act", daemon=True).start()
+    return await done
 
 
 def _said(scope: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ link is what the file says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -230,12 +231,14 @@ def router(
     @connect.get("/connectors/{name}/topics")
     async def topics(name: str) -> Response:
         """Topics that it writes to, on the target."""
-        return JSONResponse({name: {"topics": (await named(name)).topics()}})
+        each = await named(name)
+        return await _made(lambda: {name: {"topics": each.topics()}})
 
     @connect.get("/connectors/{name}/offsets")
     async def offsets(name: str) -> Response:
         """The last source offset copied of each partition, as MirrorMaker 2 keeps them."""
-        return JSONResponse({"offsets": (await named(name)).offsets()})
+        each = await named(name)
+        return await _made(lambda: {"offsets": each.offsets()})
 
     @connect.get("/connector-plugins")
     async def plugins() -> Response:
@@ -286,6 +289,12 @@ def router(
     for path, methods in _REFUSED:
         connect.add_api_route(path, by_file, methods=list(methods), include_in_schema=False)
     return connect
+
+
+async def _made(content: Callable[[], Any]) -> Response:
+    """Connect knows no pages: with 100,000 partitions it takes a second, in which others are to be
+    answered."""
+    return await asyncio.to_thread(lambda: JSONResponse(content()))
 
 
 def server_info() -> dict[str, Any]:

@@ -164,7 +164,6 @@ class _Thread:
         worker = (self.address or "").partition("://")[2]
         app = main_app(self._sight, self._memory, self._events, self._settings, worker, actions)
         await self._serve_app(app, self._main, self._certificate)
-        actions.close()
 
     async def _called(self, sock: socket.socket) -> bool:
         """Whether somebody has, before the end of the run: the framework is loaded for them only,

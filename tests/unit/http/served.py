@@ -76,4 +76,3 @@ def client(
         yield TestClient(app, follow_redirects=False, **more)
     finally:
         sight.views.close()
-        actions.close()
