@@ -16,7 +16,12 @@ if __name__ == "__main__":
     # latter, compiled once, is the same.
     installed = tuple(os.path.join(path, "pyspark", "") for path in sys.path)
     sys.path[:] = [path for path in sys.path if not path.startswith(installed)]
+    # Each worker has its importers read anew what archives hold: 10 MB for these, if they stay.
+    for path in [path for path in sys.path_importer_cache if path.startswith(installed)]:
+        del sys.path_importer_cache[path]
     gc.disable()  # loading leaves nothing to collect
+
+    import importlib.metadata  # noqa: F401, which that reading asks for
 
     import pyspark.daemon
 
