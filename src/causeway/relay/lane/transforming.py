@@ -173,11 +173,13 @@ def _all_sent(flow: Flow) -> bool:
 
 
 def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
+    mend = "mend the transform, or have such records go to a dead-letter topic"
+    if refusal.reason == HANGS:
+        mend = "mend the transform, or give its stage more memory"
     return (
         f"transform {on_the_way.stage.spec.name} refuses the record at offset {refusal.offset} of "
         f"{flow.assignment.source_partition}: {refusal.reason} (look at it with `causeway try`; "
-        "mend the transform, or have such records go to a dead-letter topic, and start with "
-        "--adopt)"
+        f"{mend}, and start with --adopt)"
     )
 
 
