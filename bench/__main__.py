@@ -133,7 +133,8 @@ def _asked(*, quick: bool) -> Iterator[Workload]:
 def _transforms(*, quick: bool) -> Iterator[Workload]:
     """What is beside MirrorMaker 2's plain copy is measured once for all of them."""
     systems = {
-        "transform-copy": [MM2, MM2_TUNED, CAUSEWAY, CAUSEWAY_QUIET],
+        "transform-copy": [MM2, MM2_TUNED, CAUSEWAY],
+        "transform-quiet": [CAUSEWAY, CAUSEWAY_QUIET],
         "transform-filter": [CAUSEWAY, MM2_SMT],
         "transform-mask": [CAUSEWAY, CAUSEWAY_SQL, MM2_SMT],
         "transform-aes": [CAUSEWAY],
@@ -145,7 +146,7 @@ def _transforms(*, quick: bool) -> Iterator[Workload]:
             title=title,
             settings={"backlog": f"{shape.backlog:,} records", "warm-up": f"{shape.warm_up:,}"},
             measure=partial(_transform, shape, 1 if quick else 3),
-            rounds=1,
+            rounds=3 if name == "transform-quiet" and not quick else 1,
             systems=systems[name],
         )
     yield Workload(

@@ -21,7 +21,7 @@ from bench.systems import (
 )
 
 PREFIX = "transform-"
-COPY = "transform-copy"
+COPY, QUIET = "transform-copy", "transform-quiet"
 P50_MS, P99_MS = 50.0, 300.0
 START_S = 15.0
 MANY_MB = 2000.0
@@ -73,9 +73,9 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
     for name, least in _FASTER.items():
         if name in entries:
             yield from _throughput(entries, name, least)
-    if COPY in entries:
-        plain, quiet = (_speed(entries, COPY, name) for name in (CAUSEWAY, CAUSEWAY_QUIET))
-        work = f"{entries[COPY].title}, beside a quiet transform: records/s"
+    if QUIET in entries:
+        plain, quiet = (_speed(entries, QUIET, name) for name in (CAUSEWAY, CAUSEWAY_QUIET))
+        work = f"{entries[QUIET].title}, beside a quiet transform: records/s"
         yield _faster(work, "Causeway without one", plain, quiet, QUIET_SHARE)
     if ours := _figures(entries, "transform-latency", CAUSEWAY):
         for quantile, most in (("p50", P50_MS), ("p99", P99_MS), ("max", None)):

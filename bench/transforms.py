@@ -58,10 +58,12 @@ SHAPE_OF = {
 } | {
     "transform-filter": replace(
         _FLIGHTS, name="transform-filter", survives=lambda value: b'"origin":"LGA"' not in value
-    )
+    ),
+    "transform-quiet": replace(SHAPES[0], name="transform-quiet", known=known_flight),
 }
 TITLES = {
     "transform-copy": "JSON, copied",
+    "transform-quiet": "JSON, copied, three rounds",
     "transform-filter": "JSON, about two thirds kept by a field",
     "transform-mask": "JSON, one field masked, one hashed",
     "transform-aes": "JSON, one field encrypted with AES",
