@@ -271,7 +271,8 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
     stopped = of(RUNNING, judge(), judge(replace(PROGRESS, state=State.STOPPED, reason="x")))
     failed = of(RUNNING, judge(replace(PROGRESS, state=State.FAILED, reason="x")))
     problem = Problem(topic="odd", error=AuthorizationError("describe", "odd"))
-    assert verdict([fine]) == 0
+    paused = of(RUNNING, judge(replace(PROGRESS, state=State.PAUSED, reason="x")))
+    assert verdict([fine]) == verdict([paused]) == 0
     assert verdict([fine, stopped]) == verdict([failed, fine]) == 7
     assert verdict([of(RUNNING, problems=(problem,))]) == 7
     assert verdict([fine, of(GONE, judge(driver=GONE))]) == verdict([of(None)]) == 9
