@@ -3,7 +3,8 @@
     FROM records
     |> EXTEND   the JSON of value and key, as variants
     |> EXTEND   what lies at each rule's path, and what becomes of it
-    |> EXTEND   the document with the first rule applied, with the second, …
+    |> EXTEND   the text with the first rule applied, with the second, … (splice)
+    |> EXTEND   where that cannot be done, the document with the first, with the second, …
     |> WHERE    the record stays
     |> SELECT   value, key, headers, _seen, _reason
 
