@@ -7,7 +7,6 @@ The web framework is imported in that thread, when the first call comes.
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import logging
 import socket
@@ -19,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from causeway.config.settings import Settings
-from causeway.errors import ConfigError
 from causeway.http.events import Events, heard
 from causeway.http.history import Memory
+from causeway.http.listener import TakenError, listen
 from causeway.http.sight import Sight
 from causeway.http.tls import Certificate
 
@@ -35,7 +34,6 @@ _TICK_S: Final = 0.1
 _AGAIN_S: Final = 5.0  # an address that another process has
 _FRESH_S: Final = 60.0  # certificates are looked at so often
 _END_S: Final = 5.0
-_CONNECTIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +77,9 @@ class _Thread:
         self._main: socket.socket | None = None
         self.trouble: str | None = None
         if run.metrics_port is not None:
-            self._metrics = _listen(run.metrics_host, run.metrics_port, "metrics")
+            self._metrics = listen(run.metrics_host, run.metrics_port, "metrics")
         if run.http.port is not None:
-            self._main = self._try_to_listen()
+            self._main = self._try_tolisten()
         self._sight, self._memory = Sight(), Memory()
         self._servers: list[Server] = []
         self._stopping = threading.Event()
@@ -112,12 +110,12 @@ class _Thread:
             if each is not None:
                 each.close()
 
-    def _try_to_listen(self) -> socket.socket | None:
+    def _try_tolisten(self) -> socket.socket | None:
         """None where another process has the address."""
         assert self._http.port is not None
         try:
-            return _listen(self._http.host, self._http.port, "http")
-        except _TakenError as taken:
+            return listen(self._http.host, self._http.port, "http")
+        except TakenError as taken:
             self.trouble = str(taken)
             return None
 
@@ -194,7 +192,7 @@ class _Thread:
             waited_s += _TICK_S
             if waited_s >= _AGAIN_S:
                 waited_s = 0.0
-                self._main = self._try_to_listen()
+                self._main = self._try_tolisten()
                 if self._main is not None:
                     _log.info("served", extra={"address": self.address})
 
@@ -207,43 +205,22 @@ class _Thread:
 def _server(app: Any, certificate: Certificate | None = None) -> Server:
     from uvicorn import Config, Server
 
+    from causeway.http.protocol import BoundedProtocol
+
     context: Callable[..., ssl.SSLContext] | None = None
     if certificate is not None:
         ready = certificate.context
         context = lambda *_: ready  # noqa: E731
     config = Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=1,
         ssl_context_factory=context,
     )
     return Server(config)
-
-
-class _TakenError(ConfigError):
-    """Another process listens there."""
-
-
-def _listen(host: str, port: int, what: str) -> socket.socket:
-    """Raises ConfigError; a _TakenError where it may be had later."""
-    remedy = f"choose another causeway.{what}.port or causeway.{what}.host"
-    where = f"at {host}:{port}"
-    try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.create_server(address[:2], family=family, backlog=128)
-    except OSError as error:
-        kind = _TakenError if error.errno == errno.EADDRINUSE else ConfigError
-        cause = error.strerror or str(error)
-        raise kind(f"serve {what}", where, cause, remedy=remedy) from error
-    # Those that are accepted have it, too: an answer's body must not wait for its head's receipt.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
