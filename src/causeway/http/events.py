@@ -25,7 +25,7 @@ class Events(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = {
-            name: str(value)[:_LONGEST]
+            _plain(name): _plain(value)
             for name, value in record.__dict__.items()
             if name not in _STANDARD
         }
@@ -35,7 +35,7 @@ class Events(logging.Handler):
             Event(
                 at_ms=int(record.created * 1000),
                 level=record.levelname.lower(),
-                event=record.getMessage()[:_LONGEST],
+                event=_plain(record.getMessage()),
                 link=said.pop("link", None),
                 about=said,
             )
@@ -54,6 +54,11 @@ class Events(logging.Handler):
             and (not wanted or any(wanted in text.casefold() for text in _texts(each)))
         ]
         return list(islice(found, offset, offset + limit)), len(found)
+
+
+def _plain(value: object) -> str:
+    """As JSON takes it: names of files need not be UTF-8."""
+    return str(value)[:_LONGEST].encode(errors="replace").decode()
 
 
 def _texts(event: Event) -> Iterator[str]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from causeway.config.settings import Settings
 from causeway.http.events import Events, heard
@@ -126,10 +126,10 @@ class _Thread:
             _log.error("the server of metrics and status has ended", exc_info=error)
 
     async def _serve(self) -> None:
-        doors = [asyncio.create_task(self._serve_metrics())] if self._metrics else []
+        doors = [asyncio.create_task(self._guarded("metrics"))] if self._metrics else []
         helpers = []
         if self._http.port is not None:
-            doors.append(asyncio.create_task(self._serve_main()))
+            doors.append(asyncio.create_task(self._guarded("http")))
             helpers.append(asyncio.create_task(self._memory.keep(self._sight.views)))
             if self._certificate is not None:
                 helpers.append(asyncio.create_task(self._renew(self._certificate)))
@@ -143,6 +143,16 @@ class _Thread:
             if isinstance(found, Exception):
                 raise found
         self._sight.views.close()
+
+    async def _guarded(self, what: Literal["http", "metrics"]) -> None:
+        """Where it cannot go on, who calls is not left to wait."""
+        try:
+            await (self._serve_metrics() if what == "metrics" else self._serve_main())
+        except Exception as error:
+            _log.error("serves no more", exc_info=error, extra={"what": what})
+            sock = self._metrics if what == "metrics" else self._main
+            if sock is not None:
+                sock.close()
 
     async def _serve_metrics(self) -> None:
         assert self._metrics is not None

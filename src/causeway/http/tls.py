@@ -51,8 +51,10 @@ class Certificate:
             except OSError as error:
                 raise _unusable(f"causeway.http.tls.{name}", path, error) from None
         try:
-            # A key with a password would be asked for on the terminal.
-            self.context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
+            # What does not belong together would leave a context without a key: tried on another.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                # A key with a password would be asked for on the terminal.
+                context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
         except (OSError, ssl.SSLError) as error:
             raise _unusable("causeway.http.tls.certificate", self._certificate, error) from None
 

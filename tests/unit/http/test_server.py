@@ -126,6 +126,30 @@ def test_events_of_the_log_are_kept_for_who_asks() -> None:
     assert not [h for h in logging.getLogger("causeway").handlers if isinstance(h, Events)]
 
 
+def test_what_is_no_text_in_a_log_hides_no_other_event() -> None:
+    log = logging.getLogger("causeway.link")
+    with served(running()) as serving:
+        serving.take(full)
+        log.warning("odd", extra={"file": "/tmp/\udcff", "\udcff": 1})
+        (found,) = get(f"{address_of(serving)}/api/v1/events")["items"]
+    assert found["about"] == {"file": "/tmp/?", "?": "1"}
+
+
+def test_a_server_that_cannot_go_on_says_so_and_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise MemoryError("of the inside")
+
+    monkeypatch.setattr("causeway.http.app.main_app", broken)
+    with served(running()) as serving:
+        for _ in range(2):
+            with pytest.raises((URLError, ConnectionError)):
+                get(f"{address_of(serving)}/healthz")
+        await_until(lambda: "serves no more" in caplog.messages, 30, "it is told")
+    assert caplog.messages == ["serves no more"]
+
+
 def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:
     with served(running(HttpSettings(port=None))) as serving:
         assert serving.address is None
@@ -283,6 +307,22 @@ def served_by(context: ssl.SSLContext, trusted: Path) -> bool:
             except ssl.SSLCertVerificationError:
                 return False
     return ends[0].version() is not None
+
+
+def test_a_certificate_whose_key_is_not_there_yet_is_not_served(tmp_path: Path) -> None:
+    """Two files do not change at once; and a wrong pair may stay for days."""
+    first = create_certificates(tmp_path / "first").broker.read_bytes()
+    second = create_certificates(tmp_path / "second").broker.read_bytes()
+    file, key = tmp_path / "server.crt", tmp_path / "server.key"
+    file.write_bytes(first)
+    key.write_bytes(first)
+    certificate = Certificate(HttpSettings(port=0, certificate=str(file), key=str(key)))
+    file.write_bytes(second)
+    certificate.renew()
+    assert served_by(certificate.context, tmp_path / "first")
+    key.write_bytes(second)
+    certificate.renew()
+    assert served_by(certificate.context, tmp_path / "second")
 
 
 @contextmanager
