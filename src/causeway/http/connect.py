@@ -277,8 +277,20 @@ def router(
     async def restart(name: str, request: Request) -> Response:
         """Tries what is stopped or failed of the link again, whatever the parameters say."""
         await act("restart", name, request)
-        if "includeTasks" in request.query_params or "onlyFailed" in request.query_params:
+        asked = [request.query_params.get(each, "") for each in ("includeTasks", "onlyFailed")]
+        if "true" in map(str.lower, asked):
             return JSONResponse((await named(name)).status(), 202)
+        return Response(status_code=204)
+
+    @connect.post(
+        "/connectors/{name}/tasks/{task}/restart", status_code=204, response_class=Response
+    )
+    async def restart_task(name: str, task: int, request: Request) -> Response:
+        """Tries what is stopped or failed of the link again: a lane has no partitions for good."""
+        each = await named(name)
+        if each.kind == SOURCE and task not in {known["id"] for known in each.tasks()}:
+            raise HTTPException(404, f"Unknown task: {name}-{task}")
+        await act("restart", name, request)
         return Response(status_code=204)
 
     async def by_file(name: str = "") -> Response:

@@ -188,7 +188,10 @@ def test_nothing_is_asked_for_without_a_right() -> None:
         ("PUT", "resume", 202, "resume"),
         ("PUT", "stop", 204, "pause"),
         ("POST", "restart", 204, "restart"),
+        ("POST", "restart?includeTasks=false&onlyFailed=false", 204, "restart"),
         ("POST", "restart?includeTasks=true&onlyFailed=true", 202, "restart"),
+        ("POST", "restart?onlyFailed=true", 202, "restart"),
+        ("POST", "tasks/0/restart", 204, "restart"),
     ],
 )
 def test_connects_way(
@@ -198,7 +201,7 @@ def test_connects_way(
     assert answer.status_code == status
     (asked,) = clusters.asked
     assert (asked["action"], asked["link"], asked["wait_s"]) == (action, "A->B", None)
-    if "includeTasks" in path:
+    if "=true" in path:
         assert answer.json()["name"] == "A->B.MirrorSourceConnector"
     else:
         assert answer.content == b""

@@ -148,6 +148,7 @@ def test_topics_and_offsets() -> None:
         ("GET", "/connectors/none", 404, "Connector none not found"),
         ("GET", "/connectors/none/status", 404, "Connector none not found"),
         ("GET", f"/connectors/{SOURCE}/tasks/7/status", 404, "No status found for task"),
+        ("POST", f"/connectors/{SOURCE}/tasks/7/restart", 404, "Unknown task"),
         ("GET", "/nothing", 404, "HTTP 404 Not Found"),
         ("POST", "/connectors", 405, "connectors are the flows of the file"),
         ("DELETE", f"/connectors/{SOURCE}", 405, "connectors are the flows of the file"),

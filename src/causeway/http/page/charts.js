@@ -67,6 +67,9 @@ function joined(series, links, field) {
   return [times.map((at) => at / 1000), ...columns];
 }
 
+/** Ticks closer together than their numbers tell apart have one for all. */
+const once = (texts) => texts.map((each, at) => (at > 0 && each === texts[at - 1] ? "" : each));
+
 function Chart({ title, field, shown, series, links }) {
   const place = useRef(null);
   const plot = useRef(null);
@@ -99,7 +102,7 @@ function Chart({ title, field, shown, series, links }) {
       legend: { show: false },
       cursor: { y: false },
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 80, values: clock }, { ...axis, size: 78, values: (_, ticks) => ticks.map(shown) }],
+      axes: [{ ...axis, space: 80, values: clock }, { ...axis, size: 78, values: (_, ticks) => once(ticks.map(shown)) }],
       series: [
         {},
         ...links.map((link, at) => ({

@@ -73,7 +73,7 @@ function LinkCard({ link }) {
       <div><dt>Throughput</dt><dd>${rate(link.bytes_per_s)}</dd><dd class="faint">${number(link.records_per_s)} records/s</dd></div>
       <div><dt>Behind</dt><dd>${number(link.lag_records)}</dd><dd class="faint">records</dd></div>
       <div><dt>RPO now</dt><dd>${span(link.lag_ms)}</dd><dd class="faint">if the source were gone</dd></div>
-      <div><dt>Topics</dt><dd>${number(link.topics)}</dd><dd class="faint">${number(link.groups)} groups</dd></div>
+      <div><dt>Topics</dt><dd>${number(link.topics)}</dd><dd class="faint">${count(link.groups, "group")}</dd></div>
     </dl>
     <div class="states" role="img" aria-label=${STATES.filter((state) => link.states[state])
       .map((state) => `${link.states[state]} ${state}`).join(", ")}>
