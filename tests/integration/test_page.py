@@ -3,16 +3,26 @@ answers no more, and comes back with it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from causeway.config.settings import HttpSettings, RunSettings, Settings
+from causeway.control.directives import Directive, Kind, Scope
+from causeway.daemon.status import GroupStatus, Trouble
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
+from causeway.http.server import served
+from causeway.model import State
+from causeway.relay.progress import TaskRecord
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
+from tests.unit.http.served import settings
+from tests.unit.metrics.snapshots import full, link, partition
 
 pytestmark = pytest.mark.integration
 
@@ -81,6 +91,44 @@ def test_the_page_beside_a_mirror(
         with Running("run", file, directory=tmp_path):
             seen.page.wait_for_selector("[role=alert].gone", state="attached", timeout=_MS)
             seen.page.wait_for_selector(f"text={WELL}", timeout=_MS)
+        assert seen.complaints == []
+
+
+EVIL = "<img src=x onerror=alert(1)>\"'`${alert(2)}</script><script>window.had = 1</script>"
+PLACES = ("overview", "topics", "partitions", "groups", "lanes", "tasks", "transforms", "problems",
+          "events")  # fmt: skip
+
+
+def test_names_and_reasons_are_text_whatever_they_hold() -> None:
+    """Whoever may name a group, a host or a pause could otherwise act as who looks at the page."""
+    stopped = replace(partition(0, State.STOPPED), topic=EVIL, target_topic=EVIL, reason=EVIL)
+    evil = replace(
+        link(stopped),
+        reason=EVIL,
+        groups=(GroupStatus(group=EVIL, followed=False, partitions=1, reason=EVIL),),
+        troubles=(Trouble(topic=EVIL, reason=EVIL),),
+        tasks=(TaskRecord(name="groups", items={EVIL: EVIL}, reason=EVIL),),
+        directives=(Directive(kind=Kind.PAUSE, who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
+    )
+    evil = replace(evil, transforms=(replace(evil.transforms[0], unseen=(EVIL,), name=EVIL),))
+    all_evil = full(evil)
+    all_evil = replace(all_evil, lane_trouble=EVIL, lanes=(replace(all_evil.lanes[0], host=EVIL),))
+    run = Settings(links=(settings(),), run=RunSettings(http=HttpSettings(port=0)), spark={})
+    with served(run) as serving, chromium() as browser:
+        serving.take(lambda: all_evil)
+        logging.getLogger("causeway.test").error(EVIL, extra={"link": "A->B", "client": EVIL})
+        seen = Watched(browser, str(serving.address))
+        seen.page.on("dialog", lambda told: seen.complaints.append(told.message))
+        for place in PLACES:
+            seen.open(f"/{place}")
+            seen.page.wait_for_selector("main :text('onerror=alert(1)')", timeout=_MS)
+            assert seen.page.locator("img[src=x]").count() == 0
+            seen.assert_fits(390)
+            current = seen.page.locator("nav [aria-current]")
+            box = current.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 390, "the page's name is to be seen"
+        assert seen.page.evaluate("window.had") is None
         assert seen.complaints == []
 
 

@@ -80,7 +80,9 @@ function App() {
   const title = PAGES.find(([name]) => name === place.name)?.[1] ?? "Overview";
   useEffect(() => {
     document.title = `${title} – Causeway`;
-  }, [title]);
+    // On a phone the pages' names are wider than the screen.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [title, !overview]);
   if (error?.status === 401) return html`<main><${Token} onDone=${refresh} /></main>`;
   const silent = health.trouble && Date.now() - health.heardAt > STALE_MS / 2;
   return html`
