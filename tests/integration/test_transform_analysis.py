@@ -234,6 +234,20 @@ def test_names_given_by_with_are_looked_through(session: Any) -> None:
     assert [(row.offset, row.value) for row in found] == [(0, b"X"), (3, None)]
 
 
+def test_a_path_that_a_record_brings_may_be_none(session: Any) -> None:
+    sql = """
+        SELECT try_variant_get(v, key, 'string') AS value
+        FROM (SELECT parse_json(value) AS v, key, headers FROM records)
+    """
+    transform = settings(sql, key_format="string", value_format="string")
+    rows = [record(0, b'{"a": 1}', key=b"$.a"), record(1, b'{"a": 1}', key=b"no path")]
+    found = run(session, transform, rows)
+    assert [(row.offset, row.value, row._reason is None) for row in found] == [
+        (0, b"1", True),
+        (1, None, False),
+    ]
+
+
 def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> None:
     sql = """
         SELECT IF(offset = 0, -1, 0) AS `partition`,

@@ -83,7 +83,8 @@ def never_throws(expression: Node) -> bool:
     known = name(expression) in _NEVER_THROW
     if name(expression) == "VariantGet":
         kept = expression.dataType().typeName() == "variant"  # nothing to convert
-        known = kept or not expression.failOnError()
+        # A path that is none throws, whatever was asked for. Constant ones are read as jobs start.
+        known = expression.path().foldable() and (kept or not expression.failOnError())
     return known and all(map(never_throws, each(expression.children())))
 
 
