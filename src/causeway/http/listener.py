@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from typing import Any, Final
 from weakref import WeakSet
@@ -28,8 +29,9 @@ def listen(host: str, port: int, what: str) -> socket.socket:
         )[0]
         sock = socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
-        kind = TakenError if error.errno == errno.EADDRINUSE else ConfigError
-        cause = error.strerror or str(error)
+        taken = error.errno == errno.EADDRINUSE
+        cause = os.strerror(error.errno) if taken else error.strerror or str(error)
+        kind = TakenError if taken else ConfigError
         raise kind(f"serve {what}", where, cause, remedy=remedy) from error
     # Those that are accepted have it, too: an answer's body must not wait for its head's receipt.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

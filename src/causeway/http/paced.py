@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -23,7 +23,7 @@ class _Made(Generic[Value]):
 
 
 class Paced(Generic[Value]):
-    """`make` runs in a thread of its own, one at a time. Who asks gets the value that is there, if
+    """`make` runs in threads of its own, one at a time, that no end waits for. Who asks gets the value that is there, if
     it is a few seconds old at the most (`patience_s` and what making takes), and waits else."""
 
     def __init__(self, make: Callable[[], Value], *, name: str, patience_s: float = 2.0) -> None:
@@ -32,7 +32,8 @@ class Paced(Generic[Value]):
         self._made: _Made[Value] | None = None
         self._lock = threading.Lock()
         self._under_way: Future[Value] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"http {name}")
+        self._name = f"http {name}"
+        self._closed = False
         self.cost_s = 0.0  # of the last one
 
     async def newest(self) -> Value:
@@ -47,15 +48,31 @@ class Paced(Generic[Value]):
         return await asyncio.shield(asyncio.wrap_future(under_way))
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """What is under way is told to nobody."""
+        self._closed = True
 
     def _begin(self) -> Future[Value]:
         with self._lock:
             if self._under_way is None or self._under_way.done():
-                self._under_way = self._thread.submit(self._run)
+                future: Future[Value] = Future()
+                run = threading.Thread(
+                    target=self._run, args=(future,), name=self._name, daemon=True
+                )
+                run.start()
+                self._under_way = future
             return self._under_way
 
-    def _run(self) -> Value:
+    def _run(self, future: Future[Value]) -> None:
+        try:
+            value = self._timed()
+        except Exception as error:
+            if not self._closed:
+                future.set_exception(error)
+        else:
+            if not self._closed:
+                future.set_result(value)
+
+    def _timed(self) -> Value:
         began = time.monotonic()
         value = self._make()
         now = time.monotonic()

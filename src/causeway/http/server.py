@@ -34,6 +34,7 @@ _TICK_S: Final = 0.1
 _AGAIN_S: Final = 5.0  # an address that another process has
 _FRESH_S: Final = 60.0  # certificates are looked at so often
 _END_S: Final = 5.0
+_GRACE_S: Final = 0.5  # for answers under way; less than uvicorn gives, who logs an error then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +140,24 @@ class _Thread:
             server.should_exit = True
         for task in helpers:
             task.cancel()
-        for found in await asyncio.gather(*doors, *helpers, return_exceptions=True):
-            if isinstance(found, Exception):
-                raise found
         self._sight.views.close()
+        cutting = asyncio.create_task(self._cut_off())
+        found = await asyncio.gather(*doors, *helpers, return_exceptions=True)
+        cutting.cancel()
+        for each in found:
+            if isinstance(each, Exception):
+                raise each
+
+    async def _cut_off(self) -> None:
+        """Those who still wait for an answer: the end of the run waits for nobody."""
+        await asyncio.sleep(_GRACE_S)
+        for server in self._servers:
+            for connection in list(server.server_state.connections):
+                connection.transport.abort()
+        await asyncio.sleep(_TICK_S)  # until all know that they are alone
+        for server in self._servers:
+            for task in list(server.server_state.tasks):
+                task.cancel()
 
     async def _guarded(self, what: Literal["http", "metrics"]) -> None:
         """Where it cannot go on, who calls is not left to wait."""
@@ -221,8 +236,13 @@ def _server(app: Any, certificate: Certificate | None = None) -> Server:
     if certificate is not None:
         ready = certificate.context
         context = lambda *_: ready  # noqa: E731
+
+    async def until_cut_off(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
     config = Config(
-        app,
+        until_cut_off,
         http=BoundedProtocol,
         ws="none",
         lifespan="off",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import ssl
 import subprocess
@@ -80,6 +81,27 @@ def test_it_ends_at_once_though_connections_are_open() -> None:
         get(f"{serving.address}/healthz")
         idle = socket.create_connection((host, int(number)))
     assert idle.recv(1) == b""
+
+
+def test_a_look_that_hangs_holds_up_no_end() -> None:
+    code = (
+        "import socket, threading, causeway.http.server as s\n"
+        "from causeway.config.settings import HttpSettings, RunSettings, Settings\n"
+        "run = RunSettings(http=HttpSettings(port=0))\n"
+        "looks, held = threading.Event(), threading.Event()\n"
+        "with s.served(Settings(links=(), run=run, spark={})) as serving:\n"
+        "    serving.take(lambda: (looks.set(), held.wait()))\n"
+        "    host, _, port = serving.address.removeprefix('http://').partition(':')\n"
+        "    for path in ('/api/v1/overview', '/metrics'):\n"
+        "        sock = socket.create_connection((host, int(port)))\n"
+        "        sock.sendall(f'GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'.encode())\n"
+        "        assert looks.wait(30)\n"
+        "        looks.clear()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert not re.search("Traceback|Error", ended.stderr), ended.stderr
 
 
 def test_nothing_is_loaded_before_somebody_calls() -> None:
@@ -202,18 +224,17 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
 
 
 def test_a_port_that_is_taken_is_told_of_and_had_later(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, port: int
 ) -> None:
     """A run goes on without; the next one of a rolling upgrade takes it over."""
     monkeypatch.setattr(server, "_AGAIN_S", 0.2)
-    other = socket.create_server(("127.0.0.1", 0))
-    port = other.getsockname()[1]
+    other = socket.create_server(("127.0.0.1", port))
     with (
         caplog.at_level(logging.INFO, "causeway.http"),
         served(running(HttpSettings(port=port))) as serving,
     ):
         assert serving.address is None
-        assert f"serve http at 127.0.0.1:{port}: Address already in use" in str(serving.trouble)
+        assert f"serve http at 127.0.0.1:{port}: Address already in use (" in str(serving.trouble)
         assert "choose another causeway.http.port" in str(serving.trouble)
         assert "\n" not in str(serving.trouble)
         serving.take(full)
