@@ -30,7 +30,7 @@ def listen(host: str, port: int, what: str) -> socket.socket:
         sock = socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        cause = os.strerror(error.errno) if taken else error.strerror or str(error)
+        cause = os.strerror(errno.EADDRINUSE) if taken else error.strerror or str(error)
         kind = TakenError if taken else ConfigError
         raise kind(f"serve {what}", where, cause, remedy=remedy) from error
     # Those that are accepted have it, too: an answer's body must not wait for its head's receipt.

@@ -23,8 +23,9 @@ class _Made(Generic[Value]):
 
 
 class Paced(Generic[Value]):
-    """`make` runs in threads of its own, one at a time, that no end waits for. Who asks gets the value that is there, if
-    it is a few seconds old at the most (`patience_s` and what making takes), and waits else."""
+    """`make` runs in threads of its own, one at a time, that no end of a run waits for. Who asks
+    gets the value that is there, if it is a few seconds old at the most (`patience_s` and what
+    making takes), and waits else."""
 
     def __init__(self, make: Callable[[], Value], *, name: str, patience_s: float = 2.0) -> None:
         self._make = make
