@@ -19,7 +19,7 @@ from typing import NamedTuple
 from causeway.config.settings import LinkSettings
 from causeway.control.directives import Change, Directive, Key, Plan, Standing, decode, encode
 from causeway.errors import BrokerError, CausewayError, ConflictError, ProtocolError
-from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.relay import topic_log
 from causeway.relay.progress import TOPIC_CONFIGS
 from causeway.relay.source import keep
@@ -37,6 +37,7 @@ _FENCED = frozenset({47, 48, 49, 90})
 _OFFSET_OUT_OF_RANGE = 1
 _READ_BYTES = 1 << 20
 _SEEN_S = 10.0
+_NAMED_S = 5.0  # so often it is asked which topic has the name
 
 
 class DirectiveLog:
@@ -53,6 +54,7 @@ class DirectiveLog:
         self.end = -1
         self.topic_id = NO_TOPIC_ID
         self.strange = 0
+        self._ask_at = 0.0
 
     @property
     def topic(self) -> str:
@@ -62,13 +64,23 @@ class DirectiveLog:
         """What has come since the last look, to the topic's end by now, with the offset of each:
         the newest of each key. Where there is no such topic, nothing has; where it was made anew,
         all that is there counts. Raises CausewayError."""
-        if self.end >= 0:
+        if self.end >= 0 and not self._made_anew():
             try:
-                return self._read(self.end, 0)
+                return self._read(self.standing, self.end, 0)
             except BrokerError as error:
                 if error.code != _OFFSET_OUT_OF_RANGE:
                     raise
         return self._begin()
+
+    def _made_anew(self) -> bool:
+        """Whether another topic has the name by now, which may reach beyond where we were."""
+        if (now := time.monotonic()) < self._ask_at:
+            return False
+        found = self._cluster.metadata([self.topic]).topics.get(self.topic)
+        if found is not None and not same_topic(found.topic_id, self.topic_id):
+            return True  # and so it is until that is read
+        self._ask_at = now + _NAMED_S
+        return False
 
     def _begin(self) -> list[tuple[int, Directive]]:
         found = self._cluster.metadata([self.topic]).topics.get(self.topic)
@@ -78,12 +90,14 @@ class DirectiveLog:
             return []
         end = value_of(offsets_at(self._cluster, [self._at], LATEST, read_committed=True)[self._at])
         start = value_of(offsets_at(self._cluster, [self._at], EARLIEST)[self._at])
-        self.standing, self.strange = Standing(), 0
-        come = self._read(start, end)
+        self.strange = 0
+        come = self._read(Standing(), start, end)
         self.topic_id = found.topic_id
         return come
 
-    def _read(self, position: int, end: int) -> list[tuple[int, Directive]]:
+    def _read(self, standing: Standing, position: int, end: int) -> list[tuple[int, Directive]]:
+        """From `position` to where the log ends, which is `end` at the least; then that stands, too,
+        besides `standing`."""
         come: dict[Key, tuple[int, Directive]] = {}
         changes: list[Change] = []
         while True:
@@ -108,8 +122,8 @@ class DirectiveLog:
         if position < end:
             cause = f"its leader shows it up to {position} only, though it ended at {end} before"
             raise CausewayError("read", str(self._at), cause, retriable=True)
-        if changes:
-            self.standing = self.standing.with_all(changes)
+        if changes or standing is not self.standing:
+            self.standing = standing.with_all(changes)
         self.end = position
         return list(come.values())
 
