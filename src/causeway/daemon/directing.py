@@ -23,13 +23,15 @@ from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.status import Trouble
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from causeway.model import NO_TOPIC_ID, State, TopicPartition, same_topic
 from causeway.relay.progress import DirectivesRecord
 from causeway.wire.offsets import LATEST, OffsetAt
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
 _ENDS_S = 2.0  # so often the lag of what is paused is measured
+_PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
+_FIRST_S = 30.0  # so long a step-down waits for what was asked before
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
 OnLimits = Callable[[Mapping[str | None, int]], None]
@@ -64,6 +66,8 @@ class Directing:
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
+        self._asked_at = 0.0  # the newest of them
+        self._patient_until = time.monotonic() + _PATIENCE_S
         self._limits: Mapping[str | None, int] | None = None
         self._applied = -1 if before is None else before.applied
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
@@ -94,6 +98,13 @@ class Directing:
         with self._lock:
             self._looking.clear()
 
+    def restarting(self, for_s: float) -> bool:
+        """Whether something is yet to be tried again, or looked at after that: since `for_s` at the
+        most."""
+        with self._lock:
+            recent = time.monotonic() - self._asked_at < for_s
+            return recent and bool(self._restarts or self._looking)
+
     # -- for the leading thread -------------------------------------------------------------------
 
     def standing(self) -> tuple[Directive, ...]:
@@ -101,9 +112,10 @@ class Directing:
 
     @property
     def step_down(self) -> Directive | None:
-        """Whose wish it is that the lead be let go of; first is done what was asked before."""
+        """Whose wish it is that the lead be let go of; first is done what was asked before, unless
+        that takes long: what we cannot reach, another driver may."""
+        waits = self.restarting(_FIRST_S)
         with self._lock:
-            waits = self._restarts or self._looking
             return None if self._step_down is None or waits else self._step_down[1]
 
     def stepped_down(self) -> None:
@@ -167,9 +179,8 @@ class Directing:
         come = self._log.look()
         if self._over.is_set():
             return
-        if self._log.topic_id != self._topic_id:
-            with self._lock:
-                self._topic_id, self._applied = self._log.topic_id, -1
+        if not self._find_topic():
+            return
         for offset, directive in come:
             if offset >= self._applied:
                 self._act(offset, directive)
@@ -182,15 +193,28 @@ class Directing:
         paused = self._intake.pauses.pause()
         if self._pending():
             self.wanted.set()
-        elif paused and self._applied != self._log.end:
+        elif paused and self._applied != self._log.end >= 0:
             with self._lock:
                 self._applied, self._dirty = self._log.end, True
         self._measure()
+
+    def _find_topic(self) -> bool:
+        """False where it may be there, though nobody knows it yet."""
+        if self._log.topic_id == NO_TOPIC_ID:
+            there = self._topic_id != NO_TOPIC_ID and self._log.end < 0
+            patient = time.monotonic() < self._patient_until and not self.known.is_set()
+            return not (there and patient)
+        with self._lock:
+            if not same_topic(self._log.topic_id, self._topic_id):
+                self._applied = -1
+            self._topic_id = self._log.topic_id
+        return True
 
     def _act(self, offset: int, directive: Directive) -> None:
         if directive.kind is Kind.RESTART:
             with self._lock:
                 self._restarts.add(directive.scope)
+                self._asked_at = time.monotonic()
         elif directive.kind is Kind.STEP_DOWN:
             self._step_down = offset, directive
         about = {"what": directive.kind.value, "scope": str(directive.scope), "by": directive.by}

@@ -161,7 +161,8 @@ class Link:
                 return self.failure is not None
             if self._troubles and now - self._planned_at < for_good_s and self._unfinished:
                 return False
-            return self.registry.is_settled(for_good_s)
+            restarting = self._directing is not None and self._directing.restarting(for_good_s)
+            return not restarting and self.registry.is_settled(for_good_s)
 
     def _leading(self) -> int | None:
         return self._leadership.term
@@ -302,10 +303,8 @@ class Link:
                 return False
             except CausewayError as error:
                 if time.monotonic() > deadline:
-                    _log.warning(
-                        "last progress not written",
-                        extra={"link": self.settings.name, "reason": str(error)},
-                    )
+                    about = {"link": self.settings.name, "reason": str(error)}
+                    _log.warning("last progress not written", extra=about)
                     return False
                 time.sleep(0.2)
 

@@ -1,0 +1,149 @@
+"""When what people ask of a link is known, done, and waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import pytest
+
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.daemon import directing
+from causeway.daemon.directing import Directing
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.registry import Registry
+from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.relay.progress import DirectivesRecord
+from causeway.wire.cluster import Cluster
+from tests.unit.daemon.test_claims import LINK
+
+TOPIC_ID = "a" * 32
+BEFORE = DirectivesRecord(link=LINK.name, topic_id=TOPIC_ID, applied=5)
+
+
+class Log:
+    """What a look finds; each look is counted."""
+
+    def __init__(self, *_: object) -> None:
+        self.standing, self.topic_id, self.end, self.strange = Standing(), NO_TOPIC_ID, -1, 0
+        self.topic = "__causeway.A.B.directives"
+        self.coming: list[tuple[int, Directive]] = []
+        self.looks = 0
+        self._looked = threading.Condition()
+
+    def look(self) -> list[tuple[int, Directive]]:
+        with self._looked:
+            self.looks += 1
+            self._looked.notify_all()
+            come, self.coming = self.coming, []
+            return come
+
+    def await_looks(self, more: int) -> None:
+        """So many from now on: what was there before has been acted upon."""
+        with self._looked:
+            until = self.looks + more
+            assert self._looked.wait_for(lambda: self.looks >= until, 10)
+
+    def comes(self, offset: int, kind: Kind, scope: Scope = Scope()) -> None:  # noqa: B008
+        with self._looked:
+            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1)
+            self.topic_id, self.end = TOPIC_ID, offset + 2
+            self.coming.append((offset, wish))
+
+
+class Pauses:
+    are_any = False
+
+    def stand(self, _: Standing) -> None:
+        pass
+
+    def pause(self) -> bool:
+        return True
+
+    def over(self) -> list[TopicPartition]:
+        return []
+
+
+class Partitions:
+    """For an Intake whose lanes let go at once."""
+
+    def __init__(self) -> None:
+        self.pauses = Pauses()
+
+    def resume(self) -> None:
+        pass
+
+    def restart(self, _: object) -> bool:
+        return True
+
+
+Begin = Callable[[DirectivesRecord | None], tuple[Directing, Log]]
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+    begun: list[Directing] = []
+    log = Log()
+    monkeypatch.setattr(directing, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(directing, "_LOOK_S", 0.005)
+
+    def new(before: DirectivesRecord | None) -> tuple[Directing, Log]:
+        nobody = cast(Cluster, None)
+        limits: list[Mapping[str | None, int]] = []
+        sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
+        intake = cast(Intake, cast(Any, Partitions()))
+        found = Directing(LINK, sides, Registry(LINK.name), intake, limits.append, before)
+        begun.append(found)
+        return found, log
+
+    yield new
+    for each in begun:
+        each.end()
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for(begin: Begin) -> None:
+    found, log = begin(BEFORE)
+    log.await_looks(3)
+    assert not found.known.is_set()  # or what is paused would be mirrored meanwhile
+    log.comes(3, Kind.STEP_DOWN)
+    assert found.known.wait(10)
+    log.await_looks(2)
+    assert found.step_down is None  # done before we led
+
+
+def test_without_such_a_topic_nothing_is_waited_for_long(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = begin(None)
+    assert found.known.wait(10)
+    monkeypatch.setattr(directing, "_PATIENCE_S", 0.02)
+    found, _ = begin(BEFORE)  # somebody has deleted it
+    assert found.known.wait(10)
+    assert found.take_dirty() == []
+
+
+def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin) -> None:
+    found, log = begin(None)
+    assert not found.restarting(60)
+    log.comes(0, Kind.RESTART)
+    assert found.wanted.wait(10)
+    assert found.restarting(60)
+    assert found.carry_out()
+    assert found.restarting(60)
+    assert not found.restarting(0)  # nobody waits for it for ever
+    found.looked()
+    assert not found.restarting(60)
+
+
+def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, log = begin(None)
+    log.comes(0, Kind.RESTART)
+    log.comes(2, Kind.STEP_DOWN)
+    assert found.wanted.wait(10)
+    assert found.step_down is None
+    monkeypatch.setattr(directing, "_FIRST_S", 0.0)
+    assert found.step_down is not None  # the source may be out of reach, from here alone
