@@ -96,8 +96,8 @@ class DirectiveLog:
         return come
 
     def _read(self, standing: Standing, position: int, end: int) -> list[tuple[int, Directive]]:
-        """From `position` to where the log ends, which is `end` at the least; then that stands, too,
-        besides `standing`."""
+        """From `position` to where the log ends, at `end` at the least; that is added to what is
+        `standing`."""
         come: dict[Key, tuple[int, Directive]] = {}
         changes: list[Change] = []
         while True:
