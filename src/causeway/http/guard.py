@@ -7,7 +7,7 @@
     changes  anything but GET, HEAD and OPTIONS: never for another site's page, and in JSON, which
              no form can send
 
-Every refused call is logged.
+Refused calls are logged.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from causeway.config.build import is_loopback
 from causeway.config.settings import Secret
 from causeway.http.answers import refused
+from causeway.http.refusals import Refusals
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -70,6 +71,7 @@ class Guard:
         self._tls = tls
         self._token = None if token is None else _digest(token.reveal())
         self._open = open_paths
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,14 +84,13 @@ class Guard:
                 _log.error("internal error", exc_info=error, extra={"path": scope["path"][:200]})
             return
         client = scope.get("client")
-        extra = {
-            "client": client[0] if client else "?",
-            "method": scope["method"],
-            "path": scope["path"][:200],
-            "status": refusal.status,
-            "reason": refusal.reason,
-        }
-        _log.warning("call refused", extra=extra)
+        self._refusals.note(
+            client[0] if client else "?",
+            scope["method"],
+            scope["path"],
+            refusal.status,
+            refusal.reason,
+        )
         await refused(refusal.status, refusal.reason)(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:

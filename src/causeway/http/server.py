@@ -247,6 +247,7 @@ def _server(app: Any, certificate: Certificate | None = None) -> Server:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # what scanners of ports send is no warning
         access_log=False,
         proxy_headers=False,
         server_header=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from causeway.config.settings import Secret
 from causeway.http.app import guarded
 from causeway.http.guard import Guard
+from causeway.http.refusals import Refusals
 from tests.unit.http.served import TOKEN, client
 
 HOME = "http://127.0.0.1:8490"
@@ -94,6 +96,35 @@ def test_a_token_is_asked_for_all_that_tells_of_the_mirror(
         for path in ("/api/v1/topics", "/metrics", "/connectors"):
             assert app.get(path, headers=right).status_code == 200
     assert TOKEN not in caplog.text
+
+
+def test_who_is_refused_again_and_again_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page left open with an old token asks every two seconds."""
+    now = 1000.0
+    monkeypatch.setattr("causeway.http.refusals.time", SimpleNamespace(monotonic=lambda: now))
+    app = around(token=TOKEN)
+    for _ in range(5):
+        app.get("/x")
+    app.get("/x", headers={"host": "evil.example"})
+    now += 61
+    app.get("/y")
+    told = [vars(each) for each in caplog.records if each.getMessage() == "call refused"]
+    assert [(each["status"], each["path"], each["unsaid"]) for each in told] == [
+        (401, "/x", 0),
+        (403, "/x", 0),
+        (401, "/y", 4),
+    ]
+    assert {each["client"] for each in told} == {"testclient"}
+
+
+def test_however_many_are_refused_few_are_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    for number in range(3_000):
+        refusals.note(str(number), "GET", "/x", 401, "send the token")
+    assert len(caplog.records) == 3_000
+    assert len(refusals) <= 1_000
 
 
 @pytest.fixture
