@@ -21,6 +21,7 @@ from causeway.relay.progress import TaskRecord
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
+from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
 from tests.unit.metrics.snapshots import full, link, partition
 
@@ -124,12 +125,16 @@ def test_names_and_reasons_are_text_whatever_they_hold() -> None:
             seen.page.wait_for_selector("main :text('onerror=alert(1)')", timeout=_MS)
             assert seen.page.locator("img[src=x]").count() == 0
             seen.assert_fits(390)
-            current = seen.page.locator("nav [aria-current]")
-            box = current.bounding_box()
-            assert box is not None
-            assert box["x"] + box["width"] <= 390, "the page's name is to be seen"
+            await_until(lambda: right_edge(seen) <= 390, PATIENCE_S, "its name is to be seen")
         assert seen.page.evaluate("window.had") is None
         assert seen.complaints == []
+
+
+def right_edge(seen: Watched) -> float:
+    """Of the name of the page that is shown."""
+    box = seen.page.locator("nav [aria-current]").bounding_box()
+    assert box is not None
+    return box["x"] + box["width"]
 
 
 def assert_topics(seen: Watched, topic: str) -> None:

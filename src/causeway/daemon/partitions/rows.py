@@ -129,9 +129,10 @@ class Row:
         return Held(self.hold.stable, self.high_watermark, since_ms)
 
     def _held_ms(self, now: float) -> int:
-        if self.hold is None or self.progress.state is not State.RUNNING:
+        hold = self.hold  # reports replace it meanwhile
+        if hold is None or self.progress.state is not State.RUNNING:
             return 0  # what a lane last saw is old news
-        return round(1000 * (now - self.hold.since))
+        return round(1000 * (now - hold.since))
 
     @property
     def is_mapped(self) -> bool:
@@ -245,14 +246,14 @@ class Row:
     def status(self, now: float) -> PartitionStatus:
         # A lane does not report what did not change, so silence means that nothing moves.
         still = now - self.heard_at > 3.0
-        progress = self.progress
+        progress, hold = self.progress, self.hold
         held_ms = self._held_ms(now)
         return PartitionStatus(
             topic=progress.topic,
             partition=progress.partition,
             target_topic=self.topic.target,
             state=progress.state,
-            reason=progress.reason or (self.hold.reason if self.hold and held_ms else None),
+            reason=progress.reason or (hold.reason if hold and held_ms else None),
             lane=self.lane,
             first=self.first,
             position=progress.position,
