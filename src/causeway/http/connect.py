@@ -83,8 +83,9 @@ class Connector:
         if self.link.role is not Role.LEADING:
             return []
         if self.kind == SOURCE:
+            state = self.state  # of 100,000 partitions it is not asked for each lane
             return [
-                {"id": number, "state": self.state, "worker_id": self.worker}
+                {"id": number, "state": state, "worker_id": self.worker}
                 for number in range(self.lanes)
             ]
         record = self._record()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _OF_VIEWS: Final = ("/api/v1/", "/connectors")
 _NOT: Final = ("/api/v1/history", "/api/v1/events")
-_MOST: Final = 256  # answers of a view
+_MOST: Final = 64  # answers of a view: 16 MB, and a page open in a browser asks a dozen things
 _MOST_BYTES: Final = 256 * 1024  # of one that is kept
 
 
