@@ -182,8 +182,9 @@ def _plan_pause(standing: Standing, wish: Directive) -> Plan:
     ]
     moot: tuple[Change, ...] = tuple((each.key, None) for each in parts if not each.paused)
     if wish.paused:
-        changes = moot if now is not None else (*moot, (wish.key, wish))
-        return Plan(changes=changes, before=now)
+        # One that stands for more may be taken back first; then this one goes on.
+        same = now is not None and now.scope == scope
+        return Plan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
     beside = tuple(each for each in parts if each.paused)
     if now is None:
         return Plan(beside=beside)

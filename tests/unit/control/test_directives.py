@@ -82,6 +82,14 @@ def test_to_resume_a_link_leaves_what_was_paused_of_it_alone_and_says_so() -> No
     assert found.beside == (pause(ORDERS),)
 
 
+def test_what_is_paused_within_what_is_paused_stays_so_when_that_is_resumed() -> None:
+    link, orders = pause(THE_LINK, "ben@ops"), pause(ORDERS)
+    assert plan(after(link), orders) == Plan(changes=((orders.key, orders),), before=link)
+    standing = after(link, orders, pause(THE_LINK, paused=False))
+    assert standing.pause_of(TopicPartition("bills", 0)) is None
+    assert standing.pause_of(AT_3) == orders  # its own reason is not over
+
+
 def test_to_resume_what_is_not_paused_changes_nothing_but_tells_of_its_paused_parts() -> None:
     found = plan(after(pause(ORDERS_3)), pause(ORDERS, paused=False))
     assert found == Plan(beside=(pause(ORDERS_3),))
