@@ -22,6 +22,7 @@ class Certificate:
         self._certificate, self._key = http.certificate, http.key
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._seen = self._stamps()  # before: what changes meanwhile is read again
         self._load()
         if http.client_ca:
             try:
@@ -29,7 +30,6 @@ class Certificate:
             except (OSError, ssl.SSLError) as error:
                 raise _unusable("causeway.http.tls.client.ca", http.client_ca, error) from None
             self.context.verify_mode = ssl.CERT_REQUIRED
-        self._seen = self._stamps()
 
     def renew(self) -> None:
         """If the files have changed. What cannot be used is told, and the one before serves on."""

@@ -89,8 +89,8 @@ def test_a_long_body_is_no_long_head(place: tuple[str, int]) -> None:
 def test_who_says_nothing_more_is_not_waited_for(
     place: tuple[str, int], begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "PATIENCE_S", 0.3)
     assert answers(place)
+    monkeypatch.setattr(protocol, "PATIENCE_S", 0.3)
     with socket.create_connection(place, timeout=30) as sock:
         sock.sendall(begun)
         assert all_of(sock) == b""  # and it ends
