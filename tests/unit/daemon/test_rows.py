@@ -127,6 +127,17 @@ def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
     assert it.lane is None
 
 
+def test_what_is_paused_stays_so_though_an_earlier_terms_lane_lets_go_of_it_late() -> None:
+    it = row()
+    it.pause("paused by anna@ops")
+    it.hear(says(State.RUNNING, 20))
+    progress = it.progress
+    assert (progress.state, progress.reason) == (State.PAUSED, "paused by anna@ops")
+    assert (progress.position, it.lane) == (20, None)
+    it.hear(says(State.STOPPED, 20, "diverged"))
+    assert it.progress.state is State.STOPPED
+
+
 def test_a_position_goes_back_only_where_a_lane_has_found_its_place() -> None:
     it = row()
     it.hear(says(State.RUNNING, 50))

@@ -70,8 +70,9 @@ class Row:
         report, before = standing.report, self.progress
         if _producers(report.outlets) != _producers(before.outlets):
             return  # a lane of a claim that another leader has replaced meanwhile
-        # What we stopped stays so, whatever its lane still has to say before it lets go.
-        stopped = before.state is State.STOPPED and report.state is not State.STOPPED
+        # What we stopped or paused stays so, whatever its lane still has to say before it lets go.
+        kept = before.state is State.STOPPED and report.state is not State.STOPPED
+        kept |= before.state is State.PAUSED and report.state not in AT_REST
         self.wants = report.wants
         if self.wants and self.lack is not None:
             report = report.model_copy(update={"state": State.FAILED, "reason": self.lack})
@@ -80,8 +81,8 @@ class Row:
             leader_epoch=report.leader_epoch,
             position=self._position(report),
             outlets=report.outlets,
-            state=before.state if stopped else report.state,
-            reason=before.reason if stopped else report.reason,
+            state=before.state if kept else report.state,
+            reason=before.reason if kept else report.reason,
             source_end=report.source_end if report.source_end >= 0 else before.source_end,
             last_timestamp=max(report.last_timestamp, before.last_timestamp),
         )
@@ -89,7 +90,7 @@ class Row:
             self.dirty = True
         self.placed |= self.progress.state in (State.RUNNING, State.DONE)
         self._note_failure()
-        self.lane = None if stopped else standing.lane
+        self.lane = None if kept else standing.lane
         self.records, self.bytes = standing.records, standing.bytes
         self.recoveries, self.transformed = standing.recoveries, standing.transformed
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
