@@ -139,8 +139,10 @@ class Relay:
     def _allowance(self, now: float) -> Allowance:
         room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
         throttles, throttled = self._throttles, bool(self._throttles)
+        full = False  # something waits for its target, which takes no time
 
         def ask(flow: Flow) -> int:
+            nonlocal full
             stop_at = flow.assignment.stop_at
             if not (
                 room
@@ -149,11 +151,12 @@ class Relay:
                 and (stop_at is None or flow.position < stop_at)
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)
             ):
+                full = True
                 return 0
             return throttles.ask(flow, now) if throttled else flow.assignment.max_partition_bytes
 
         def wait_ms() -> int:
-            ready_in = throttles.ready_in(now)
+            ready_in = None if full else throttles.ready_in(now)
             return max(HELD_BACK_WAIT_MS, round(1000 * (ready_in or 0.0)))
 
         return Allowance(ask=ask, wait_ms=wait_ms, by_turns=throttled)

@@ -1,0 +1,49 @@
+"""How long a lane's fetch may wait at the source while some of its flows are held back."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
+from causeway.relay.lane.stages import Stages
+from causeway.relay.messages import Clusters, Rate, Throttle
+from tests.unit.relay.test_throttle import flow
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    clusters = Clusters(
+        clusters={},
+        lease_s=10.0,
+        report_interval_s=1.0,
+        connections=1,
+        in_flight=5,
+        buffer_bytes=64 << 20,
+    )
+    helpers, selector = Helpers(1), selectors.DefaultSelector()
+    stages = Stages("127.0.0.1", "secret", helpers, selector)
+    found = Relay(clusters, LeaseGuard(), helpers, selector, stages, on_done=lambda: None)
+    yield found
+    found.close()
+    helpers.close()
+    selector.close()
+
+
+def test_a_throttle_is_waited_for_but_not_by_what_only_waits_for_its_target(relay: Relay) -> None:
+    relay.throttle(Throttle(rates=(Rate(link="A->B", topic="slow", bytes_per_s=1_000.0),)))
+    slow, other, full = flow(topic="slow"), flow(1, topic="slow"), flow(topic="fast")
+    now = time.monotonic() + 1.0
+    first = relay._allowance(now)
+    assert first.ask(slow) > 0  # all that there is for a minute
+    then = relay._allowance(now)
+    assert then.ask(other) == 0
+    assert then.wait_ms() > 30_000
+    full.outlets[0].pending_bytes = FLOW_BYTES  # until the target has answered, milliseconds
+    assert then.ask(full) == 0
+    assert then.wait_ms() == HELD_BACK_WAIT_MS
