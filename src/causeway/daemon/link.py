@@ -233,7 +233,8 @@ class Link:
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
                 if (wish := directing.step_down) is not None:
                     self._over.set()
-                    if not self._discoverer.alive and self._intake.revoke(self.registry.places()):
+                    places = self.registry.places()
+                    if not self._discoverer.alive and self._intake.revoke(places, _TICK_S):
                         self._hand_over(directing, wish)
                         return
                 elif self._looked.is_set() and not self._tasks.running:

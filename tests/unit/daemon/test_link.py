@@ -1,10 +1,12 @@
-"""When a bounded run has nothing more to wait for in a link."""
+"""When a link has come to an end: of a bounded run, or of a time of leading."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from causeway.config.settings import RunSettings
+from causeway.control.directives import Directive, Kind
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.claims import Wish
@@ -12,6 +14,7 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.staging import Staging
 from causeway.model import State
+from causeway.relay.progress import Contents
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_pauses import part
 
@@ -25,11 +28,10 @@ class Directing:
         return self.since_s < for_s
 
 
-def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:
+def new_link(run: RunSettings) -> Link:
     nobody = cast(Any, None)
-    run = RunSettings()
     fleet = Fleet(run, {}, local=True)
-    link = Link(
+    return Link(
         LINK,
         run,
         Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody),
@@ -41,6 +43,10 @@ def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:
         transforms=Transforms(LINK, {}),
         staging=Staging((), fleet),
     )
+
+
+def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:
+    link = new_link(RunSettings())
     assert not link.is_settled(60)
     link._note(Found())
     link.registry.add([part(0, State.DONE)])  # and another one, which nobody has just now
@@ -50,3 +56,33 @@ def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:
     assert not link.is_settled(60)
     directing.since_s = 61.0
     assert link.is_settled(60)
+
+
+class Lead:
+    """Of a driver that is to step down, one of whose lanes is slow to let go: it does so only after
+    the lease was renewed."""
+
+    losses, renewal_due, renewed, released = 0, True, 0, False
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def release(self) -> None:
+        self.released = True
+
+    def revoke(self, _: object, timeout_s: float = 60.0) -> bool:
+        assert timeout_s < 1.0, "nobody renews the lease meanwhile"
+        return self.renewed > 0
+
+
+def test_a_lane_that_is_slow_to_let_go_costs_no_lease() -> None:
+    link, lead = new_link(RunSettings(progress_interval_s=0.01)), Lead()
+    wish = Directive(kind=Kind.STEP_DOWN, who="anna@ops", at=1)
+    directing = SimpleNamespace(
+        step_down=wish, end=lambda: None, stepped_down=lambda: None, take_dirty=list
+    )
+    link._leadership = link._intake = cast(Any, lead)
+    link._new_directing = cast(Any, lambda _: directing)
+    link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
+    link._term(Contents())
+    assert lead.released

@@ -86,10 +86,10 @@ class Intake:
         self._ends: dict[TopicPartition, int] = {}
         self.pauses = Pauses(link.name, registry, self._recall)
 
-    def revoke(self, places: Iterable[TopicPartition]) -> bool:
-        """As Fleet.remove."""
+    def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
+        """As Fleet.remove; without `timeout_s`, for as long as a lane's lease lasts."""
         keys = [(self._link.name, at.topic, at.partition) for at in places]
-        return self._fleet.remove(keys, self._lease_s)
+        return self._fleet.remove(keys, self._lease_s if timeout_s is None else timeout_s)
 
     def look(self) -> Found:
         """Raises CausewayError; LeadershipLostError where another driver leads."""
