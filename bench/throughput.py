@@ -55,8 +55,10 @@ def measure(
     *,
     settle_s: float = _SETTLE_S,
     keys: Callable[[Run], Mapping[str, str]] | None = None,
+    ready: Callable[[Run, Callable[[], None]], object] | None = None,
 ) -> Throughput:
-    """`keys`: more of the system's file."""
+    """`keys`: more of the system's file; `ready`: waits for more than that the topic is mirrored,
+    and calls what it is given to see whether the system is alive."""
     with stage.run(shape.name, shape.partitions) as run:
         target = stage.watch(run)
         backlog = Backlog(stage.source.bootstrap, run.topic, shape)
@@ -67,6 +69,8 @@ def measure(
         with mirror, Meter(mirror.roots, stage.broker_pids) as meter:
             say("starting and warming up")
             seen = target.await_ends(warm.counts, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
+            if ready is not None:
+                ready(run, mirror.check)
             say(f"writing {shape.backlog:,} records, uncommitted")
             written = backlog.write(shape.backlog)
             os.sync()  # or the source's write-back would fall on the clock

@@ -18,7 +18,9 @@ from bench.source import SHAPES, Shape, known_flight
 from bench.stage import Run, Stage, create_topic, delete_topic
 from bench.stream import Form
 from bench.systems import CAUSEWAY, CAUSEWAY_QUIET, CAUSEWAY_SQL, MM2_SMT
+from bench.target import Target
 
+_READY_S = 120.0
 # Throw-away keys: what they protect is public.
 _PEPPER = "only-for-measuring-with"
 _AES_KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -91,7 +93,15 @@ def measure_throughput(
             mine = _OURS.get(shape.name, {}).get(name)
             return transforming(run, mine) if mine else {}
 
-        return throughput.measure(stage, name, shape, say, settle_s=settle_s, keys=keys)
+        def ready(run: Run, alive: Callable[[], None]) -> None:
+            """Or the stage would start on the clock."""
+            if quiet:
+                mirrored = Target(stage.target.bootstrap, f"{run.alias}.{quiet}", 1)
+                mirrored.await_ends({0: 1}, alive=alive, timeout_s=_READY_S)
+
+        return throughput.measure(
+            stage, name, shape, say, settle_s=settle_s, keys=keys, ready=ready
+        )
 
 
 def measure_latency(

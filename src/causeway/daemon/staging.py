@@ -99,6 +99,7 @@ class Staging:
         self.stop()
         self._spark, self._running = spark, {}
         self._stages = Stages(spark, self._on_ended, self._prepare)
+        self._stages.warm()
         threading.Thread(target=self._check, args=(spark,), name="check", daemon=True).start()
 
     def _check(self, spark: Spark) -> None:

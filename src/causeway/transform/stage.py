@@ -65,6 +65,16 @@ class Prepared(Protocol):
         """Rows as `rows.OUTPUT` has them, of rows as `input` has them."""
 
 
+def warm(session: Any) -> None:
+    """Has Spark load what each stage needs, and start the daemon of its workers."""
+    row = session.range(0, 1, 1, 1).mapInArrow(_same, "id bigint")
+    row.write.format("noop").mode("overwrite").save()
+
+
+def _same(batches: Any) -> Any:
+    return batches
+
+
 def run_stage(
     session: Any, prepared: Prepared, address: str, secret_variable: str, key: str, attempt: str
 ) -> None:

@@ -191,6 +191,9 @@ class Launcher:
         self.said: list[tuple[str, ...]] = []
         Launcher.made.append(self)
 
+    def warm(self) -> None:
+        pass
+
     def launch(self, key: str, transform: TransformSettings, address: str) -> None:
         self.said.append(("launch", key, transform.name, address))
 

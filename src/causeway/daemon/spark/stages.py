@@ -82,6 +82,18 @@ class Stages:
         self._lock = threading.Lock()
         self._launched: dict[str, _Stage] = {}
 
+    def warm(self) -> None:
+        """While transforms are analysed, what takes as long is got ready. Without effect where that
+        fails, or would need a core of a cluster."""
+        if self._spark.local:
+            threading.Thread(target=self._warm, name="warm", daemon=True).start()
+
+    def _warm(self) -> None:
+        try:
+            stage.warm(self._spark.session)
+        except Exception as error:  # the first stage says it better
+            _log.debug("warm: %s", type(error).__name__)
+
     def launch(self, key: str, transform: TransformSettings, address: str) -> None:
         """Runs stage `key` for the lane that listens at `address`, if it doesn't run already."""
         with self._lock:
