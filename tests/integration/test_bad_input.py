@@ -54,6 +54,7 @@ def properties(directory: Path, *lines: str) -> Path:
         "A.bootstrap.servers = 127.0.0.1:1",
         "B.bootstrap.servers = 127.0.0.1:1",
         "A->B.enabled = true",
+        "causeway.http.port = -1",  # else a run says where it serves
     )
     path.write_text("\n".join([*base, *lines]) + "\n")
     return path
