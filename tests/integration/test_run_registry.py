@@ -15,7 +15,7 @@ from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.schema_registry import SchemaRegistry
 from tests.harness.waiting import await_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 UNKNOWN = 4_000_000
 

@@ -29,7 +29,7 @@ from tests.harness.spark_cluster import SparkCluster, spark_cluster
 from tests.harness.spark_pages import spark_shows
 from tests.harness.waiting import await_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.mark.timeout(1200)
