@@ -185,8 +185,19 @@ class Running:
 
 
 def status_of(file: Path) -> dict[str, Any]:
-    """What `causeway status FILE --json` prints, link by link, without the start of a process."""
-    return {link["link"]: link for link in as_json(status(load(file)))["links"]}
+    """What `causeway status FILE --json` prints, link by link, without the start of a process; but
+    of the topics that the file names alone, as tests share links and what is left of them."""
+    settings = load(file)
+    links = {link["link"]: link for link in as_json(status(settings))["links"]}
+    for link in settings.links:
+        if (found := links.get(link.name)) is not None:
+            found["partitions"] = [
+                one
+                for one in found["partitions"]
+                if "heartbeats" in one["topic"]
+                or any(pattern.matches(one["topic"]) for pattern in link.topics)
+            ]
+    return links
 
 
 def left_undone(file: Path, task: str, link: str = "A->B") -> dict[str, str] | None:

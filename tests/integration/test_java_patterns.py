@@ -100,7 +100,7 @@ def test_random_patterns_match_what_they_match_in_java(java_regex: Any) -> None:
         pattern = _pattern(rng, depth=2)
         try:
             theirs = java_regex.compile(pattern)
-        except Py4JJavaError:
+        except (Py4JJavaError, AssertionError):  # the latter once PySpark was used before
             continue
         try:
             ours = compile_pattern(pattern)[0]
