@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.ports import Ports
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.schema_registry import SchemaRegistry
 
@@ -64,6 +65,14 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schema
         yield registry
     finally:
         registry.close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port of this machine that no other test has meanwhile."""
+    ports = Ports()
+    yield ports.take()
+    ports.release()
 
 
 @pytest.fixture

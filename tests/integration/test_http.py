@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -15,7 +14,6 @@ import pytest
 
 from causeway.dev.certificates import create_certificates
 from causeway.dev.cluster import LocalCluster
-from causeway.dev.ports import Ports
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file, status_of
 from tests.harness.waiting import await_until
@@ -66,13 +64,6 @@ class Caller:
     def states(self, topic: str) -> set[str]:
         found = self(f"/api/v1/partitions?topic={topic}")["items"]
         return {each["state"] for each in found}
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    ports = Ports()
-    yield ports.take()
-    ports.release()
 
 
 @pytest.mark.timeout(600)

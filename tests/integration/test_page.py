@@ -4,7 +4,6 @@ answers no more, and comes back with it."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from causeway.config.settings import HttpSettings, RunSettings, Settings
 from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.status import GroupStatus, Trouble
 from causeway.dev.cluster import LocalCluster
-from causeway.dev.ports import Ports
 from causeway.http.server import served
 from causeway.model import State
 from causeway.relay.progress import TaskRecord
@@ -29,13 +27,6 @@ pytestmark = pytest.mark.integration
 
 _MS = 1000 * PATIENCE_S
 WELL = "All is mirrored as it should be"
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    ports = Ports()
-    yield ports.take()
-    ports.release()
 
 
 @pytest.mark.timeout(600)

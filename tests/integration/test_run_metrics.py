@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -11,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from causeway.dev.cluster import LocalCluster
-from causeway.dev.ports import Ports
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
@@ -22,13 +20,6 @@ pytestmark = pytest.mark.integration
 SOURCE = "kafka_connect_mirror_mirrorsourceconnector"
 CHECKPOINT = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
 Page = dict[str, dict[frozenset[tuple[str, str]], float]]  # by name, then by labels
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    ports = Ports()
-    yield ports.take()
-    ports.release()
 
 
 def scrape(port: int) -> Page:

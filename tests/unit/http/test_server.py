@@ -25,7 +25,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
 from causeway.daemon.status import Snapshot
 from causeway.dev.certificates import Certificates, create_certificates
-from causeway.dev.ports import Ports
 from causeway.errors import ConfigError
 from causeway.http import server
 from causeway.http.events import Events
@@ -40,13 +39,6 @@ ANY = HttpSettings(port=0)
 
 def running(http: HttpSettings = ANY, **run: Any) -> Settings:
     return Settings(links=(settings(),), run=RunSettings(http=http, **run), spark={})
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    ports = Ports()
-    yield ports.take()
-    ports.release()
 
 
 def get(address: str, **more: Any) -> Any:
