@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from causeway.cli.words import printable, size
+from causeway.cli.words import moment, printable, size
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -21,6 +21,10 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
         if each.kind.value == "throttle":
             to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
             what, about = "throttled", f"{each.scope} to {to}"
+        elif each.kind.value == "fence":
+            what, about = "fenced", f"{each.scope} until {moment(each.until)}"
+        elif each.kind.value == "cutover":
+            what, about = "cut over", str(each.scope)
         else:
             what, about = ("paused" if each.paused else "not paused"), str(each.scope)
         yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))

@@ -1,7 +1,8 @@
 """Directives: what a person asks of a running mirror, as values and as JSON. Pure.
 
-A directive is about a scope: a link, one of its topics, or one partition. Pause and throttle stand
-until they are taken back; restart and step-down are acts, done once by whoever leads.
+A directive is about a scope: a link, one of its topics, or one partition. Pause, throttle, fence
+and cutover stand until they are taken back; restart and step-down are acts, done once by whoever
+leads.
 
 key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
                                                               the link without both
@@ -9,6 +10,10 @@ value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
 key    {"do": "throttle", "topic": "orders"}
 value  {"v": 1, "who": …, "why": …, "at": …, "bytes_per_s": 1000000}      null: no limit, though
                                                                           the file has one
+key    {"do": "fence", "topic": "orders"}              nobody writes to it on the source any more
+value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "acls": [[…], …]}
+key    {"do": "cutover"}                               somebody is at it, until then
+value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "run": …}
 key    {"do": "restart", …}, {"do": "step-down"}
 value  {"v": 1, "who": …, "why": …, "at": …}
 
@@ -33,13 +38,15 @@ VERSION = 1
 class Kind(StrEnum):
     PAUSE = "pause"
     THROTTLE = "throttle"
+    FENCE = "fence"
+    CUTOVER = "cutover"
     RESTART = "restart"
     STEP_DOWN = "step-down"
 
     @property
     def stands(self) -> bool:
         """Until it is taken back; else it is an act."""
-        return self in (Kind.PAUSE, Kind.THROTTLE)
+        return self not in (Kind.RESTART, Kind.STEP_DOWN)
 
 
 class Scope(NamedTuple):
@@ -70,10 +77,21 @@ class Scope(NamedTuple):
 THE_LINK = Scope()
 
 
+class FenceAcl(NamedTuple):
+    """A rule on one topic of the source, by the names of Kafka's enums."""
+
+    permission: str
+    operation: str
+    principal: str
+    host: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
     """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
-    though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit."""
+    though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit. `until` (ms)
+    of a fence and a cutover: then it is over; `acls`: what the fence has set, see
+    control/fences.py; `run`: which process is at the cutover."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -82,6 +100,9 @@ class Directive:
     at: int
     paused: bool = True
     bytes_per_s: int | None = None
+    until: int = -1
+    acls: tuple[FenceAcl, ...] = ()
+    run: str = ""
 
     @property
     def key(self) -> Key:
@@ -218,6 +239,10 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
         value["paused"] = directive.paused
     elif kind is Kind.THROTTLE:
         value["bytes_per_s"] = directive.bytes_per_s
+    elif kind is Kind.FENCE:
+        value["until"], value["acls"] = directive.until, directive.acls
+    elif kind is Kind.CUTOVER:
+        value["until"], value["run"] = directive.until, directive.run
     return _dump(key), _dump(value)
 
 
@@ -245,12 +270,19 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             at=int(fields["at"]),
             paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
             bytes_per_s=rate,
+            until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
+            acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),
+            run=str(fields["run"]) if kind is Kind.CUTOVER else "",
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ProtocolError(
             "read directives", cause=f"a record that this Causeway did not write ({error!r})"
         ) from error
     return directive.key, directive
+
+
+def _acls(found: list[list[str]]) -> tuple[FenceAcl, ...]:
+    return tuple(FenceAcl(*map(str, each)) for each in found)
 
 
 def _is_legal(scope: Scope) -> bool:
@@ -274,6 +306,8 @@ def as_json(directive: Directive) -> dict[str, Any]:
         found["paused"] = directive.paused
     elif directive.kind is Kind.THROTTLE:
         found["bytes_per_s"] = directive.bytes_per_s
+    elif directive.until >= 0:
+        found["until_ms"] = directive.until
     return found
 
 

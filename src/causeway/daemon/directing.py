@@ -3,6 +3,7 @@ a second, in a thread of its own.
 
     what stands   pause: at once, here · throttle: told to the lanes · resume: by the discoverer
     acts          restart: by the discoverer · step-down: by the link's leading thread
+    fences        lifted once their time is over, as those who set them may be gone
     done          how far it has come goes to the progress topic, where those who asked wait for it
 
 The discoverer is the one that gives partitions to lanes; it waits until what stands is known.
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from causeway.config.settings import LinkSettings
+from causeway.control import fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.partitions.discovery import Sides
@@ -31,6 +33,7 @@ _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
 _ENDS_S = 2.0  # so often the lag of what is paused is measured
 _PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
+_FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
@@ -74,6 +77,8 @@ class Directing:
         self._reason = None if before is None else before.reason
         self._dirty = False
         self._measure_at = 0.0
+        self._lift_at = 0.0
+        self._not_lifted: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
 
     def end(self) -> None:
@@ -158,7 +163,8 @@ class Directing:
         while not self._over.is_set():
             try:
                 self._turn()
-                reason = self._strange()
+                self._lift()
+                reason = self._strange() or self._not_lifted
             except AuthorizationError as error:
                 self.known.set()  # who may not read them cannot be told anything by them
                 reason = str(error)
@@ -230,6 +236,24 @@ class Directing:
             return None
         many = self._log.strange
         return f"{many} records of {self._log.topic} are none that this version wrote"
+
+    def _lift(self) -> None:
+        """Fences on the source whose time is over."""
+        over = fences.expired(self._log.standing, int(time.time() * 1000))
+        if not over:
+            self._not_lifted = None
+        if not over or self._over.is_set() or time.monotonic() < self._lift_at:
+            return
+        self._lift_at = time.monotonic() + _FENCES_S
+        source, target = self._sides.source_admin, self._sides.target_admin
+        try:
+            errors = fences.lift(source, target, self._link, over)
+        except CausewayError as error:
+            errors = {str(over[0].scope.topic): error}
+        why = next((error for error in errors.values() if error is not None), None)
+        self._not_lifted = None if why is None else f"a fence whose time is over stays: {why}"
+        for topic in (topic for topic, error in errors.items() if error is None):
+            _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
 
     def _measure(self) -> None:
         """Where the source ends in what is paused: nobody reads there."""

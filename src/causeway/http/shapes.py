@@ -145,7 +145,7 @@ class Directive(Shape):
     """What somebody asked of a link, topic or partition, and what stands until it is taken back."""
 
     link: str
-    do: str = Field(description="pause or throttle.")
+    do: str = Field(description="pause, throttle, fence or cutover.")
     topic: str | None
     partition: int | None
     who: str
@@ -153,6 +153,7 @@ class Directive(Shape):
     at_ms: int
     paused: bool | None = Field(None, description="Of a pause; false: not though a wider one is.")
     bytes_per_s: int | None = Field(None, description="Of a throttle; null: no limit.")
+    until_ms: int | None = Field(None, description="Of a fence or a cutover: when it is over.")
 
 
 class Transform(Shape):

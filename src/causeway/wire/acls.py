@@ -29,7 +29,7 @@ _RESOURCE_TYPES = (
     "USER",
 )
 _PATTERNS = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
-_OPERATIONS = (
+OPERATIONS = (
     "UNKNOWN",
     "ANY",
     "ALL",
@@ -95,20 +95,21 @@ class SecurityDisabled:
 
 
 def describe_acls(
-    cluster: Client, which: AclFilter = ANY_TOPIC
+    cluster: Client, which: AclFilter = ANY_TOPIC, node_id: int | None = None
 ) -> frozenset[AclBinding] | SecurityDisabled:
-    """The rules there are. Raises AuthorizationError without DESCRIBE on the cluster."""
+    """The rules there are, as broker `node_id` goes by (any one if None). Raises AuthorizationError
+    without DESCRIBE on the cluster."""
     request = DescribeAclsRequest(
         resource_type_filter=_RESOURCE_TYPES.index(which.resource_type),
         resource_name_filter=which.name,
         pattern_type_filter=_PATTERNS.index(which.pattern),
         principal_filter=which.principal,
         host_filter=which.host,
-        operation=_OPERATIONS.index(which.operation),
+        operation=OPERATIONS.index(which.operation),
         permission_type=_PERMISSIONS.index(which.permission),
         min_version=1,
     )
-    answer = cluster.call(request)
+    answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
         return SecurityDisabled(cluster=str(cluster))
     if answer.error_code:
@@ -126,7 +127,7 @@ def describe_acls(
             pattern=_name(_PATTERNS, resource.pattern_type),
             principal=acl.principal,
             host=acl.host,
-            operation=_name(_OPERATIONS, acl.operation),
+            operation=_name(OPERATIONS, acl.operation),
             permission=_name(_PERMISSIONS, acl.permission_type),
         )
         for resource in answer.resources
@@ -153,7 +154,7 @@ def create_acls(
                     resource_pattern_type=_PATTERNS.index(binding.pattern),
                     principal=binding.principal,
                     host=binding.host,
-                    operation=_OPERATIONS.index(binding.operation),
+                    operation=OPERATIONS.index(binding.operation),
                     permission_type=_PERMISSIONS.index(binding.permission),
                 )
                 for binding in chunk
@@ -178,7 +179,7 @@ def delete_acls(
                     pattern_type_filter=_PATTERNS.index(binding.pattern),
                     principal_filter=binding.principal,
                     host_filter=binding.host,
-                    operation=_OPERATIONS.index(binding.operation),
+                    operation=OPERATIONS.index(binding.operation),
                     permission_type=_PERMISSIONS.index(binding.permission),
                 )
                 for binding in chunk

@@ -7,7 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
@@ -135,6 +139,51 @@ class OpenTransaction:
     producer_epoch: int
     start: int
     last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    """As a partition's leader remembers it. `last_timestamp` (ms) is its newest record's."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
+def active_producers(
+    cluster: Client, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
+    """Who has written with a producer id, idempotent or transactional, and is not forgotten yet.
+    Those without one are not known to a broker. That wants READ."""
+    return _of_producers(
+        cluster,
+        tps,
+        lambda known: tuple(
+            ActiveProducer(
+                producer_id=p.producer_id,
+                producer_epoch=p.producer_epoch,
+                last_sequence=p.last_sequence,
+                last_timestamp=p.last_timestamp,
+            )
+            for p in known
+        ),
+    )
+
+
+def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[int, str]:
+    """Those of the producer ids that have one, as far as we may DESCRIBE it; Kafka 3.0 and later
+    tell. Raises CausewayError."""
+    found: dict[int, str] = {}
+    for node in cluster.metadata([]).brokers:
+        request = ListTransactionsRequest(
+            state_filters=[], producer_id_filters=list(producer_ids), max_version=0
+        )
+        answer = cluster.call(request, node)
+        if answer.error_code:
+            raise broker_error(answer.error_code, "list the transactions of", str(cluster))
+        found |= {each.producer_id: each.transactional_id for each in answer.transaction_states}
+    return found
 
 
 def last_sequences(

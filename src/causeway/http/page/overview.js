@@ -103,6 +103,8 @@ function Standing() {
 
 function said(one) {
   if (one.do === "pause") return one.paused ? "paused" : "not paused";
+  if (one.do === "cutover") return "cut over";
+  if (one.do === "fence") return `fenced until ${new Date(one.until_ms).toLocaleTimeString()}`;
   return one.bytes_per_s == null ? "no limit" : `at most ${rate(one.bytes_per_s)}`;
 }
 

@@ -1,0 +1,190 @@
+"""Fences: topics of the source that nobody may write to any more, so that their mirrors can reach
+an end.
+
+    set     record it, with its end ─► DENY WRITE for everybody on the source
+    lift    take the DENY away ─► take the record back
+
+The record, a directive, comes first and goes last: what is on the source and is ours always stands
+there, so whoever looks can lift it, also when those who set it are gone. A rule that was there
+before is somebody else's: the record does not name it, and it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import directive_log
+from causeway.control.acls import EVERYBODY, Acls
+from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
+from causeway.errors import CausewayError, ConfigError, PrerequisiteError
+from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
+
+DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
+_WRITES = ("WRITE", "ALL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencePlan:
+    """`acls`: what each topic gets; none where everybody is denied already. `problems`: why a topic
+    cannot be fenced."""
+
+    acls: dict[str, tuple[FenceAcl, ...]]
+    problems: dict[str, CausewayError]
+
+
+def plan(acls: Acls, topics: Iterable[str], alias: str, *, open_by_default: bool) -> FencePlan:
+    """How to fence `topics` of the cluster `alias`, which has these `acls`. `open_by_default`: it
+    lets, or may let, everybody do what no ACL is about."""
+    found: dict[str, tuple[FenceAcl, ...]] = {}
+    problems: dict[str, CausewayError] = {}
+    for topic in topics:
+        if isinstance(acls, SecurityDisabled):
+            problems[topic] = PrerequisiteError(
+                "fence",
+                f"{topic} on {alias}",
+                "the cluster has no authorizer, so nobody can be kept from writing",
+                remedy="stop the producers by hand, and cut over without --fence: it waits until "
+                "the topic stands still, and names who goes on",
+            )
+        elif denies_writes(acls, topic):
+            found[topic] = ()
+        elif open_by_default and not any(_bears_on(acl, topic) for acl in acls):
+            problems[topic] = ConfigError(
+                "fence",
+                f"{topic} on {alias}",
+                "no ACL is about it, and allow.everyone.if.no.acl.found is set: a DENY would be "
+                "the first, and shut out its readers as well, Causeway among them",
+                remedy="give those who read and write it ACLs first, or stop its producers by hand "
+                "and cut over without --fence",
+            )
+        else:
+            found[topic] = (DENY_WRITE,)
+    return FencePlan(acls=found, problems=problems)
+
+
+def _bears_on(acl: AclBinding, topic: str) -> bool:
+    if acl.pattern == "PREFIXED":
+        return topic.startswith(acl.name)
+    return acl.name in ("*", topic)
+
+
+def denies_writes(acls: Acls, topic: str) -> bool:
+    """Whether nobody may write to `topic`, but super users."""
+    return not isinstance(acls, SecurityDisabled) and any(
+        acl.permission == "DENY"
+        and acl.operation in _WRITES
+        and acl.principal == EVERYBODY
+        and acl.host == "*"
+        and _bears_on(acl, topic)
+        for acl in acls
+    )
+
+
+def fences(standing: Standing, topics: Collection[str] | None = None) -> dict[str, Directive]:
+    """Those that stand, by topic: all, or of these `topics`."""
+    return {
+        scope.topic: each
+        for (kind, scope), each in standing.by_key.items()
+        if kind is Kind.FENCE
+        and scope.topic is not None
+        and (topics is None or scope.topic in topics)
+    }
+
+
+def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
+    """Those whose time is over, by topic."""
+    found = fences(standing)
+    return tuple(found[topic] for topic in sorted(found) if found[topic].until <= now_ms)
+
+
+def set_up(
+    source: Cluster, target: Cluster, link: LinkSettings, wishes: Sequence[Directive]
+) -> None:
+    """Has these fences recorded and set. One that stands gets the new end, and keeps what it has
+    set. Raises ConflictError; CausewayError, and then what was set is recorded: it can be lifted,
+    and is once its time is over."""
+
+    def decide(standing: Standing) -> Plan:
+        there = fences(standing)
+        merged = [
+            replace(each, acls=there[topic].acls or each.acls, at=there[topic].at)
+            if (topic := each.scope.topic) in there
+            else each
+            for each in wishes
+        ]
+        return Plan(changes=tuple((each.key, each) for each in merged))
+
+    written = directive_log.write(target, link, decide)
+    _create(source, [each for _, each in written.plan.changes if each is not None])
+
+
+def _create(source: Cluster, wanted: Iterable[Directive]) -> None:
+    creates = [acl for fence in wanted for acl in bindings(fence)]
+    answers = source.create_acls(creates)
+    if isinstance(answers, SecurityDisabled):
+        raise PrerequisiteError("fence", str(source), "the cluster has no authorizer any more")
+    for error in answers.values():
+        if error is not None:
+            raise error
+
+
+def lift(
+    source: Cluster, target: Cluster, link: LinkSettings, found: Collection[Directive]
+) -> dict[str, CausewayError | None]:
+    """Takes these fences away, as they were read; by topic, the error of one that stays. One that
+    somebody has renewed meanwhile stays recorded, for him to set again. Raises ConflictError, and
+    CausewayError where a cluster cannot be asked; to try again does no harm."""
+    if not found:
+        return {}
+    answers = source.delete_acls([acl for fence in found for acl in bindings(fence)])
+    results: dict[str, CausewayError | None] = {}
+    for fence in found:
+        # Without an authorizer there is no rule either.
+        errors = (
+            []
+            if isinstance(answers, SecurityDisabled)
+            else [answers[acl] for acl in bindings(fence)]
+        )
+        results[str(fence.scope.topic)] = next((e for e in errors if e is not None), None)
+    gone = [fence for fence in found if results[str(fence.scope.topic)] is None]
+
+    def decide(standing: Standing) -> Plan:
+        still = [fence for fence in gone if standing.by_key.get(fence.key) == fence]
+        return Plan(changes=tuple((fence.key, None) for fence in still))
+
+    if gone:
+        directive_log.write(target, link, decide)
+    return results
+
+
+def bindings(fence: Directive) -> list[AclBinding]:
+    """The rules that a fence has set on the source."""
+    return [
+        AclBinding(
+            resource_type="TOPIC",
+            name=str(fence.scope.topic),
+            pattern="LITERAL",
+            principal=each.principal,
+            host=each.host,
+            operation=each.operation,
+            permission=each.permission,
+        )
+        for each in fence.acls
+    ]
+
+
+def wish(
+    topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, for_s: float
+) -> Directive:
+    """A fence to be set now, that is over after `for_s`."""
+    return Directive(
+        kind=Kind.FENCE,
+        scope=Scope(topic),
+        who=who,
+        at=now_ms,
+        until=now_ms + round(for_s * 1000),
+        acls=acls,
+    )
