@@ -184,7 +184,7 @@ def test_what_people_asked_for_stands_there() -> None:
         first, second = items(api, "directives", link="A->B")
     assert first == {
         "link": "A->B", "do": "pause", "topic": "orders", "partition": 3, "who": "anna@ops1",
-        "why": "full", "at_ms": int(NOW), "paused": True, "bytes_per_s": None,
+        "why": "full", "at_ms": int(NOW), "paused": True, "bytes_per_s": None, "until_ms": None,
     }  # fmt: skip
     assert (second["do"], second["topic"], second["bytes_per_s"]) == ("throttle", None, 1_000)
 
