@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, ReplicationPolicy
 from causeway.patterns import TIME_LIMIT_S, Pattern, compile_pattern
 
+HEARTBEATS_REPLICATION = "heartbeats.replication.enabled"
+INTERNAL_TOPICS = "causeway.internal.topics"
 _SEPARATOR = re.compile(r"\s*,\s*")
 
 
@@ -31,13 +34,23 @@ class Verdict(StrEnum):
     NAME_TOO_LONG = "name-too-long"
 
 
+class Rule(NamedTuple):
+    """What of a file decides on a name: a key, as for all flows, and which pattern of its list;
+    None where it is none of them, or the key has no list."""
+
+    key: str
+    pattern: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
-    """`target_name` is None exactly where the topic is left out; `reason` is for people."""
+    """`target_name` is None exactly where the topic is left out; `reason` is for people; `rule` is
+    None where no key of the file decides."""
 
     verdict: Verdict
     target_name: str | None
     reason: str
+    rule: Rule | None = None
 
     @property
     def mirrored(self) -> bool:
@@ -80,33 +93,35 @@ def excludes(patterns: Iterable[Pattern], name: str) -> bool:
 
 def by_name(
     name: str, include: Iterable[Pattern], exclude: Iterable[Pattern], key: str
-) -> tuple[Verdict, str]:
+) -> tuple[Verdict, str, Rule]:
     """Whether `name` is asked for by `include`, the value of `key`, and not by `exclude`: MIRRORED,
-    or why not, with a reason for people. A name about which a pattern gives no answer in time is
-    left out, whichever list it stands in."""
+    or why not, with a reason for people and what decided. A name about which a pattern gives no
+    answer in time is left out, whichever list it stands in."""
     for pattern in exclude:
         answer = pattern.matches(name)
         if answer is None:
-            return Verdict.UNDECIDED, _undecided(f"{key}.exclude", pattern)
+            return _undecided(f"{key}.exclude", pattern)
         if answer:
-            return Verdict.EXCLUDED, f"excluded by {key}.exclude pattern {pattern.pattern}"
+            reason = f"excluded by {key}.exclude pattern {pattern.pattern}"
+            return Verdict.EXCLUDED, reason, Rule(f"{key}.exclude", pattern.pattern)
     undecided = None
     for pattern in include:
         answer = pattern.matches(name)
         if answer:
-            return Verdict.MIRRORED, f"matched by {key}"
+            return Verdict.MIRRORED, f"matched by {key}", Rule(key, pattern.pattern)
         if answer is None:
             undecided = pattern
     if undecided is not None:
-        return Verdict.UNDECIDED, _undecided(key, undecided)
-    return Verdict.NOT_INCLUDED, f"not matched by {key}"
+        return _undecided(key, undecided)
+    return Verdict.NOT_INCLUDED, f"not matched by {key}", Rule(key)
 
 
-def _undecided(key: str, pattern: Pattern) -> str:
-    return (
+def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, Rule]:
+    reason = (
         f"the {key} pattern {pattern.pattern} takes more than {TIME_LIMIT_S:g} s to match this name"
         " (without look-around, back-references and possessive quantifiers it would take none)"
     )
+    return Verdict.UNDECIDED, reason, Rule(key, pattern.pattern)
 
 
 def decide_topic(
@@ -125,17 +140,18 @@ def decide_topic(
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     """
     heartbeats = policy.is_heartbeats_topic(name)
-    verdict, reason = by_name(name, topics, topics_exclude, "topics")
+    verdict, reason, rule = by_name(name, topics, topics_exclude, "topics")
     if verdict is not Verdict.MIRRORED and heartbeats:
+        rule = Rule(HEARTBEATS_REPLICATION)
         if not heartbeats_replication_enabled:
-            return _left_out(Verdict.HEARTBEATS_OFF, "heartbeats.replication.enabled is false")
+            return _left_out(Verdict.HEARTBEATS_OFF, f"{rule.key} is false", rule)
         reason = "a heartbeats topic"
     elif verdict is not Verdict.MIRRORED:
-        return _left_out(verdict, reason)
+        return _left_out(verdict, reason, rule)
     if name in dead_letters:
         return _left_out(Verdict.DEAD_LETTERS, "holds what a transform refused")
     if policy.is_internal_topic(name):
-        return _left_out(Verdict.INTERNAL, _internal(name, policy))
+        return _internal(name, policy)
     original = policy.cycle_source(name, target_alias)
     if original is not None:
         return _left_out(
@@ -149,15 +165,18 @@ def decide_topic(
             f"its name on {target_alias} would have {len(target_name)} characters,"
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
         )
-    return TopicDecision(verdict=Verdict.MIRRORED, target_name=target_name, reason=reason)
+    return TopicDecision(
+        verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule
+    )
 
 
-def _internal(name: str, policy: ReplicationPolicy) -> str:
+def _internal(name: str, policy: ReplicationPolicy) -> TopicDecision:
     reason = "an internal topic of Kafka, Connect or a mirror"
     if replace(policy, internal_topics="kafka-4").is_internal_topic(name):
-        return reason
-    return f"{reason} by causeway.internal.topics = {policy.internal_topics}"
+        return _left_out(Verdict.INTERNAL, reason)
+    by = Rule(INTERNAL_TOPICS)
+    return _left_out(Verdict.INTERNAL, f"{reason} by {by.key} = {policy.internal_topics}", by)
 
 
-def _left_out(verdict: Verdict, reason: str) -> TopicDecision:
-    return TopicDecision(verdict=verdict, target_name=None, reason=reason)
+def _left_out(verdict: Verdict, reason: str, rule: Rule | None = None) -> TopicDecision:
+    return TopicDecision(verdict=verdict, target_name=None, reason=reason, rule=rule)

@@ -183,3 +183,15 @@ def test_a_name_that_a_pattern_takes_too_long_for_is_left_out_with_the_reason(
     assert decision.verdict is Verdict.UNDECIDED
     assert f"{'topics.exclude' if exclude else 'topics'} pattern (?!_)" in decision.reason
     assert decide("aa.", topics=topics, exclude=exclude).mirrored is bool(topics != ".*")
+
+
+def test_a_decision_names_the_key_and_the_pattern_that_made_it() -> None:
+    assert decide("orders", topics="bills, or.*").rule == ("topics", "or.*")
+    assert decide("orders", topics="bills").rule == ("topics", None)
+    assert decide("a.replica").rule == ("topics.exclude", r".*\.replica")
+    assert decide("heartbeats", topics="bills").rule == ("heartbeats.replication.enabled", None)
+    assert decide("x.internal", policy=ReplicationPolicy(internal_topics="kafka-3")).rule == (
+        "causeway.internal.topics",
+        None,
+    )
+    assert decide("__x", exclude="").rule is None, "no key of the file decides"

@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import archive, convert, decrypt, directives, plan, restore, run, status, try_out
+from causeway.cli import (
+    archive,
+    convert,
+    decrypt,
+    directives,
+    explain,
+    plan,
+    restore,
+    run,
+    status,
+    try_out,
+)
 from causeway.cli.guard import EXIT_CODES, guarded
 from causeway.cli.lazy import LazyGroup
 
@@ -25,6 +36,7 @@ app = typer.Typer(
 app.command("run", epilog=EXIT_CODES)(run.command)
 app.command("plan", epilog=EXIT_CODES)(plan.command)
 app.command("status", epilog=EXIT_CODES)(status.command)
+app.command("explain", epilog=EXIT_CODES)(explain.command)
 app.command("pause", epilog=EXIT_CODES)(directives.pause)
 app.command("resume", epilog=EXIT_CODES)(directives.resume)
 app.command("restart", epilog=EXIT_CODES)(directives.restart)

@@ -255,6 +255,7 @@ def _link(
         control=control,
         transforms=found,
         throttle_bytes_per_s=keys.throttle,
+        places={name: entry.place for name, entry in own.items()},
     )
 
 

@@ -222,6 +222,8 @@ class LinkSettings:
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
+    # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
+    places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def transform_of(self, topic: str) -> TransformSettings | None:
         """What becomes of the records of `topic` (a name on the source); None: relayed as they are.

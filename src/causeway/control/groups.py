@@ -60,6 +60,16 @@ class Why(StrEnum):
     UP_TO_DATE = "up-to-date"
 
 
+def reads_topics(listed: GroupListing) -> bool:
+    """Whether its offsets are those of a consumer."""
+    return listed.protocol_type in _CONSUMERS
+
+
+def has_members(listed: GroupListing) -> bool:
+    """Whether somebody may commit for it."""
+    return listed.state not in _IDLE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutGroup:
     """`reason` is for people."""
@@ -117,12 +127,12 @@ def _named(link: LinkSettings) -> dict[str, GroupListing]:
 
 
 def _refused(listed: GroupListing, link: LinkSettings) -> LeftOutGroup | None:
-    verdict, reason = by_name(
+    verdict, reason, _ = by_name(
         listed.name, link.control.groups, link.control.groups_exclude, "groups"
     )
     if verdict is not Verdict.MIRRORED:
         code = Why(verdict.value)
-    elif listed.protocol_type not in _CONSUMERS:
+    elif not reads_topics(listed):
         code, reason = Why.NOT_CONSUMERS, _no_consumers(listed, link.source.alias)
     else:
         return None
@@ -232,9 +242,9 @@ def _commits_of(
 
     alias = link.target.alias
     listed = listing.get(group)
-    if listed is not None and listed.protocol_type not in _CONSUMERS:
+    if listed is not None and not reads_topics(listed):
         return left_out(Why.NOT_CONSUMERS, _no_consumers(listed, alias))
-    if listed is not None and listed.state not in _IDLE:
+    if listed is not None and has_members(listed):
         reason = f"it has members on {alias} ({listed.state}), who commit for themselves"
         return left_out(Why.HAS_MEMBERS, reason)
     if isinstance(there, CausewayError):

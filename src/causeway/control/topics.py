@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
-from causeway.control import limits
-from causeway.errors import AuthorizationError, BrokerError, CausewayError, ConfigError
+from causeway.control import limits, visible
+from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.filters import Verdict
 from causeway.model import NO_TOPIC_ID
-from causeway.naming import is_legal_name
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNSUPPORTED_VERSION
@@ -99,14 +98,16 @@ class TopicPlan:
     problems: tuple[Problem, ...]
 
 
-def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
-    """Ask both clusters, in a few bulk requests however many topics there are.
+def observe(
+    source: Cluster, target: Cluster, link: LinkSettings, only: Collection[str] | None = None
+) -> Observed:
+    """Ask both clusters, in a few bulk requests however many topics there are; `only`: of the
+    source's, those with these names.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked; errors of single topics
     stand in the result.
     """
-    source_topics = dict(source.metadata(None).topics)
-    source_topics |= _hidden(source, link, source_topics)
+    source_topics = visible.all_of(source, link) if only is None else visible.named(source, only)
     target_metadata = target.metadata(None)
     mirrors = {
         name: decision.target_name
@@ -123,23 +124,6 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
         target_defaults=target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
     )
-
-
-def _hidden(
-    source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
-) -> dict[str, TopicMetadata]:
-    """Topics that the file names outright and that the source keeps from us, each with its error.
-
-    A list of all topics leaves out what we may not see, so they have to be asked for by name.
-    """
-    texts = (pattern.pattern.replace("\\.", ".") for pattern in link.topics)
-    named = [text for text in texts if is_legal_name(text) and text not in visible]
-    if not named:
-        return {}
-    found = source.metadata(named).topics
-    return {
-        name: topic for name, topic in found.items() if isinstance(topic.error, AuthorizationError)
-    }
 
 
 def target_defaults(target: Cluster, broker: int) -> dict[str, str]:

@@ -61,6 +61,7 @@ class PartitionStatus:
     reason: str | None
     high_watermark: int | None = None  # beyond `source_end` while a transaction is open
     gone: bool = False  # a driver has found that the source no longer has its topic
+    noted_ms: int | None = None  # when a driver last wrote of it; of what is gone, since when it is
 
     @property
     def held(self) -> int | None:
@@ -86,17 +87,25 @@ def status(settings: Settings) -> tuple[LinkStatus, ...]:
     """Ask the clusters of every link. Raises a CausewayError where one cannot be asked at all."""
     with clusters() as connect:
         retention_s = settings.run.deleted_topics_retention_s
-        return tuple(_status_of(link, connect, retention_s) for link in settings.links)
+        return tuple(status_of(link, connect, retention_s) for link in settings.links)
 
 
-def _status_of(link: LinkSettings, connect: Connect, retention_s: float | None) -> LinkStatus:
+def status_of(
+    link: LinkSettings,
+    connect: Connect,
+    retention_s: float | None,
+    only: Collection[str] | None = None,
+) -> LinkStatus:
+    """Of one link; `only`: of these topics of its source. Raises as `status` does."""
     source, target = connect(link.source_admin), connect(link.target_admin)
-    observed = topics.observe(source, target, link)
+    observed = topics.observe(source, target, link, only)
     planned = topics.plan(observed, link)
     planned = topics.without(planned, topics.refused(planned.changes, target))
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
     progress = ProgressTopic(target, link.progress_topic)
     contents = progress.read() if progress.exists() else Contents()
+    if only is not None:
+        contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
     # By now: a broker that hangs may keep us waiting longer below than a lease lasts.
     driver = driver_of(contents.leases, int(time.time() * 1000))
     mirrored = {
@@ -206,6 +215,7 @@ def _gone(
             state=State.STOPPED,
             reason=progress.reason or "the source no longer has this topic",
             gone=progress.gone_at >= 0,
+            noted_ms=progress.gone_at if progress.gone_at >= 0 else progress.written_at,
         )
         for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
         if tp.topic not in observed.source_topics and not is_over(progress, now_ms, retention_s)
@@ -272,6 +282,7 @@ def partition_status(
         lag_ms=lag_ms,
         state=state,
         reason=reason,
+        noted_ms=progress.written_at if progress else None,
     )
 
 

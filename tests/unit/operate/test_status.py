@@ -237,7 +237,7 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     monkeypatch.setattr(status, "ProgressTopic", Topic)
     monkeypatch.setattr(status, "asked", lambda *_: Asked())
 
-    found = status._status_of(link(), cast(Any, lambda _: Hanging()), None)
+    found = status.status_of(link(), cast(Any, lambda _: Hanging()), None)
 
     assert found.driver is not None
     assert found.driver.running

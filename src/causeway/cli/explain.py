@@ -1,0 +1,90 @@
+"""`causeway explain FILE NAME`: why it is mirrored, or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from causeway.cli.output import Output
+    from causeway.operate.explain.values import Explanation
+
+_WIDTH = 10  # of what a line is about
+
+
+def command(
+    file: FileArgument,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A topic as the source calls it, one of its partitions such as orders-3, or a "
+            "consumer group.",
+            show_default=False,
+        ),
+    ],
+    link: Annotated[
+        str | None,
+        typer.Option("--link", metavar="A->B", help="Default: all of the file."),
+    ] = None,
+    topic: Annotated[bool, typer.Option("--topic", help="NAME is a topic.")] = False,
+    group: Annotated[bool, typer.Option("--group", help="NAME is a group.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Say why a topic, partition or group is mirrored or synced, or not, and what to do.
+
+    The clusters alone are asked. What one that is down could not tell is told.
+    """
+    from causeway.operate.explain.ask import explain
+    from causeway.operate.explain.values import Kind, as_json_of
+
+    if topic and group:
+        raise ConfigError("explain", name, "a topic or a group?", remedy="--topic, or --group")
+    kind = Kind.TOPIC if topic else Kind.GROUP if group else None
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("asking the clusters")
+        found = explain(settings, name, kind=kind, link=link)
+    if as_json:
+        print_json({"explanations": [as_json_of(each) for each in found]})
+    else:
+        out = console()
+        for place, each in enumerate(found):
+            if place:
+                out.print()
+            show(out, each)
+    return 0
+
+
+def show(out: Output, each: Explanation) -> None:
+    from rich.text import Text
+
+    style = {True: "green", False: "red", None: "yellow"}[each.done]
+    out.print(Text(each.link, "bold"), f"{each.kind} {each.name}:", Text(each.code, style))
+    _line(out, "", each.answer)
+    if each.rule is not None:
+        _line(out, "rule", str(each.rule))
+    for fact in each.facts:
+        _line(out, fact.about, fact.text)
+    for text in each.unknown:
+        _line(out, "not known", text, "yellow")
+    for text in each.to_do:
+        _line(out, "to do", text, "bold")
+
+
+def _line(out: Output, about: str, text: str, style: str = "dim") -> None:
+    """Lines after the first begin where the text of the first does."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from causeway.cli.words import printable
+
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(width=_WIDTH, overflow="fold")
+    row.add_column(overflow="fold")
+    row.add_row(Text(printable(about), style), Text(printable(text)))
+    out.print(row)

@@ -1,0 +1,113 @@
+"""Explains a name by what the clusters know of it. No driver is asked, and none has to run; a
+cluster that does not answer leaves gaps, which are told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from difflib import get_close_matches
+from functools import partial as bound
+from typing import Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import ConfigError
+from causeway.operate import scopes
+from causeway.operate.clusters import clusters
+from causeway.operate.explain.groups import decide
+from causeway.operate.explain.known import Known
+from causeway.operate.explain.values import Explanation, Kind
+
+_PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
+_NEAR: Final = 3  # names that are offered
+
+Explain = Callable[[], Explanation]
+
+
+def explain(
+    settings: Settings, name: str, *, kind: Kind | None = None, link: str | None = None
+) -> tuple[Explanation, ...]:
+    """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. It may be a
+    topic (by its name on the source), a partition such as `orders-3`, or a group: of which kind is
+    found out, unless `kind` says it; all that it is are explained.
+
+    Raises ConfigError where no cluster knows the name, with those like it. A cluster that cannot
+    be asked raises nothing: `Explanation.unknown` has the reason.
+    """
+    links = _chosen(settings, link)
+    with clusters() as connect:
+        found = [Known(each, settings, connect) for each in links]
+        kinds = [kind] if kind is not None else list(Kind)
+        subjects = [each for one in kinds for each in _subjects(one, name, found)]
+        if not subjects:
+            if all(each.complete for each in found):
+                raise _unknown(name, kinds, found)
+            # Nobody tells what it is: the file says what would become of it.
+            subjects = [each for one in kinds for each in _all(one, name, found)]
+        return tuple(each() for each in subjects)
+
+
+def _chosen(settings: Settings, link: str | None) -> tuple[LinkSettings, ...]:
+    if not settings.links:
+        raise ConfigError("explain", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    names = [each.name for each in settings.links]
+    if link is not None and link not in names:
+        raise scopes.unknown("explain", "flow", link, names)
+    return tuple(each for each in settings.links if link in (None, each.name))
+
+
+def _subjects(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
+    """How to explain `name` on every link, if that is what it is on one of them."""
+    if kind is Kind.GROUP:
+        there = [each.has_group(name) for each in links]
+    elif kind is Kind.TOPIC:
+        there = [each.has_topic(name) for each in links]
+    elif (parts := _PARTITION.fullmatch(name)) is not None:
+        there = [each.has_partition(parts[1], int(parts[2])) for each in links]
+    else:
+        return
+    if any(there):
+        yield from _all(kind, name, links)
+
+
+def _all(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
+    parts = _PARTITION.fullmatch(name) if kind is Kind.PARTITION else None
+    for each in links:
+        if kind is Kind.GROUP:
+            yield bound(each.group, name)
+        elif kind is Kind.TOPIC:
+            yield bound(each.topic, name)
+        elif parts is not None:
+            yield bound(each.topic, parts[1], int(parts[2]))
+
+
+def _unknown(name: str, kinds: Sequence[Kind], links: Collection[Known]) -> ConfigError:
+    topics = {topic for each in links for topic in each.all_topics() if kinds != [Kind.GROUP]}
+    groups = {group for each in links for group in each.all_groups() if Kind.GROUP in kinds}
+    upstream = {each.upstream(name) for each in links} & topics
+    what = kinds[0].value if len(kinds) == 1 else "topic, partition or group"
+    if upstream:
+        there = ", ".join(sorted(str(each) for each in upstream))
+        cause = f"topics are named as on the source, where that one is {there}"
+        return ConfigError("explain", f"{what} {name}", cause)
+    if Kind.TOPIC not in kinds and (parts := _PARTITION.fullmatch(name)) and parts[1] in topics:
+        cause = f"{parts[1]} has fewer partitions; they are numbered from 0"
+        return ConfigError("explain", f"{what} {name}", cause)
+    near = get_close_matches(name, sorted(topics | groups), _NEAR)
+    cause = f"there is no {what} of that name"
+    if near:
+        cause += f"; like it: {', '.join(near)}"
+    would = _would_group if kinds == [Kind.GROUP] else _would_topic
+    told = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
+    return ConfigError("explain", f"{what} {name}", cause, remedy=f"if it came: {told}")
+
+
+def _would_topic(link: LinkSettings, name: str) -> str:
+    decision = link.decide_topic(name)
+    if decision.target_name is None:
+        return f"would be left out, {decision.reason}"
+    return f"would go to {decision.target_name}, {decision.reason}"
+
+
+def _would_group(link: LinkSettings, name: str) -> str:
+    _, reason, _ = decide(link, name)
+    return f"is {reason}"

@@ -1,0 +1,239 @@
+"""From what is known of a consumer group to why it is synced, or not. Pure.
+
+Codes of its own: `off` (the file wants nothing of groups), `no-offsets`, `missing`, `unknown`,
+`checkpoints-only` (nothing is committed on the target, as the file has it), `not-yet`, `synced`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import groups
+from causeway.control.groups import Commits, Why
+from causeway.errors import CausewayError
+from causeway.filters import Rule, Verdict, by_name
+from causeway.model import State, TopicPartition
+from causeway.operate.explain import rules
+from causeway.operate.explain.topics import UNKNOWN, stamp
+from causeway.operate.explain.values import Explanation, Fact, FileRule, Kind
+from causeway.relay.progress import Progress, TaskRecord
+from causeway.wire.cluster import GroupListing
+
+OFF: Final = "off"
+NO_OFFSETS: Final = "no-offsets"
+MISSING: Final = "missing"
+CHECKPOINTS_ONLY: Final = "checkpoints-only"
+NOT_YET: Final = "not-yet"
+SYNCED: Final = "synced"
+
+_CHECKPOINTS = "emit.checkpoints.enabled"
+_SYNC = "sync.group.offsets.enabled"
+_MOST_LINES: Final = 20  # of partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """`source`, `target`: as each cluster lists it, None where it does not, or (by `asked_source`,
+    `asked_target`) was not asked. `commits`: on the source, or why they cannot be read; `there`:
+    on the target. `task`: how the driver's last round went."""
+
+    source: GroupListing | None = None
+    asked_source: bool = False
+    commits: Commits | CausewayError | None = None
+    target: GroupListing | None = None
+    asked_target: bool = False
+    there: Commits | CausewayError | None = None
+    progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    task: TaskRecord | None = None
+    driver: str | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    code: str
+    done: bool | None
+    answer: str
+    rule: FileRule | None = None
+    to_do: tuple[str, ...] = ()
+
+
+def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
+    """Why the offsets of `group` are carried over by `link`, or not."""
+    verdict, reason, rule = decide(link, group)
+    places = list(_places(link, group, facts))
+    found = _by_file(link, group, verdict, reason, rule) or _by_clusters(link, facts, places)
+    by_file = rules.in_file(link, rule)
+    return Explanation(
+        link=link.name,
+        kind=Kind.GROUP,
+        name=group,
+        code=found.code,
+        done=found.done,
+        answer=found.answer,
+        rule=found.rule or by_file,
+        since_ms=facts.task.done_at if facts.task and facts.task.done_at >= 0 else None,
+        facts=tuple(_facts(link, group, reason, facts, places)),
+        to_do=found.to_do,
+        unknown=facts.unknown,
+    )
+
+
+def decide(link: LinkSettings, group: str) -> tuple[Verdict, str, Rule]:
+    """What the file's filters say of it."""
+    return by_name(group, link.control.groups, link.control.groups_exclude, "groups")
+
+
+def _by_file(
+    link: LinkSettings, group: str, verdict: Verdict, reason: str, rule: Rule
+) -> _Verdict | None:
+    control = link.control
+    if verdict is not Verdict.MIRRORED:
+        by = rules.in_file(link, rule)
+        to_do = tuple(rules.change(link, group, verdict, by))
+        return _Verdict(
+            code=verdict, done=False, answer=f"left out: {reason}", rule=by, to_do=to_do
+        )
+    if not (control.emit_checkpoints_enabled or control.sync_group_offsets_enabled):
+        by = rules.of_key(link, _SYNC)
+        answer = f"left alone: {_CHECKPOINTS} and {_SYNC} are false"
+        return _Verdict(code=OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),))
+    return None
+
+
+def _by_clusters(
+    link: LinkSettings, facts: GroupFacts, places: list[tuple[TopicPartition, str | None]]
+) -> _Verdict:
+    source, target = link.source.alias, link.target.alias
+    if facts.source is not None and not groups.reads_topics(facts.source):
+        kind = facts.source.protocol_type
+        answer = f"left out: on {source} it is a group of type {kind}, which has no such offsets"
+        return _Verdict(code=Why.NOT_CONSUMERS, done=False, answer=answer)
+    if isinstance(facts.commits, CausewayError):
+        answer = f"its offsets on {source} cannot be read: {facts.commits}"
+        to_do = (f"grant DESCRIBE on the group, and on its topics, on {source}",)
+        return _Verdict(code=Why.UNREADABLE, done=False, answer=answer, to_do=to_do)
+    if facts.commits is None:
+        answer = f"by the file it is followed; {source} could not be asked for its offsets"
+        return _Verdict(code=UNKNOWN, done=None, answer=answer)
+    if not facts.commits:
+        if facts.source is None and facts.asked_source:
+            answer = f"{source} has no such group; if it comes, it is followed"
+            return _Verdict(code=MISSING, done=False, answer=answer)
+        answer = f"it has committed nothing on {source}: there is nothing to carry over"
+        to_do = ("nothing; have it commit its offsets to Kafka, if it keeps them elsewhere",)
+        return _Verdict(code=NO_OFFSETS, done=False, answer=answer, to_do=to_do)
+    if not places:
+        answer = "it has committed nothing on topics that are mirrored"
+        to_do = ("causeway explain FILE TOPIC says why they are not",)
+        return _Verdict(code=Why.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
+    if not link.control.sync_group_offsets_enabled:
+        by = rules.of_key(link, _SYNC)
+        answer = (
+            f"followed by checkpoints alone: {_SYNC} is false, so nothing is committed on {target}"
+        )
+        return _Verdict(
+            code=CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
+        )
+    return _synced(link, facts, places)
+
+
+def _synced(
+    link: LinkSettings, facts: GroupFacts, places: list[tuple[TopicPartition, str | None]]
+) -> _Verdict:
+    target = link.target.alias
+    if facts.target is not None and groups.has_members(facts.target):
+        answer = f"it has members on {target} ({facts.target.state}), who commit for themselves"
+        to_do = (f"nothing; or stop them, to have its offsets on {target} synced",)
+        return _Verdict(code=Why.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
+    if isinstance(facts.there, CausewayError):
+        answer = f"its offsets on {target} cannot be read: {facts.there}"
+        to_do = (f"grant DESCRIBE and READ on the group on {target}",)
+        return _Verdict(code=Why.UNREADABLE, done=False, answer=answer, to_do=to_do)
+    waiting = sum(why is not None for _, why in places)
+    if waiting:
+        answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
+        to_do = ("see why below",)
+        return _Verdict(code=NOT_YET, done=False, answer=answer, to_do=to_do)
+    if facts.there is None:
+        answer = f"it is to be synced; {target} could not be asked how far that is done"
+        return _Verdict(code=UNKNOWN, done=None, answer=answer)
+    every = link.control.sync_group_offsets_interval_s
+    answer = f"synced to {target} every {every:g} s"
+    return _Verdict(code=SYNCED, done=True, answer=answer)
+
+
+def _sync_on(by: FileRule) -> str:
+    return f"for offsets to be committed on the target: {by.key} = true"
+
+
+def _places(
+    link: LinkSettings, group: str, facts: GroupFacts
+) -> Iterator[tuple[TopicPartition, str | None]]:
+    """The partitions that it has committed on and that are mirrored; why the place there is not
+    known, None where it is."""
+    if facts.commits is None or isinstance(facts.commits, CausewayError):
+        return
+    for at, committed in sorted(facts.commits.items()):
+        if link.decide_topic(at.topic).target_name is None:
+            continue
+        noted = facts.task.items.get(f"{group} on {at}") if facts.task else None
+        yield at, noted or _why_not(committed.offset, facts.progress.get(at))
+
+
+def _why_not(offset: int, progress: Progress | None) -> str | None:
+    if progress is None or progress.position < 0 or not progress.outlets:
+        return "its mirror has not begun"
+    if offset > progress.position:
+        held = f"; it is {progress.state}" if progress.state is not State.RUNNING else ""
+        reason = f": {progress.reason}" if held and progress.reason else ""
+        return (
+            f"the group stands at {offset}, and it is mirrored to {progress.position} only"
+            f"{held}{reason}"
+        )
+    return None
+
+
+def _facts(
+    link: LinkSettings,
+    group: str,
+    reason: str,
+    facts: GroupFacts,
+    places: list[tuple[TopicPartition, str | None]],
+) -> Iterator[Fact]:
+    yield Fact("decided", reason)
+    for alias, listed, asked in (
+        (link.source.alias, facts.source, facts.asked_source),
+        (link.target.alias, facts.target, facts.asked_target),
+    ):
+        if listed is not None:
+            yield Fact(f"on {alias}", f"{listed.state or 'no members'}, {listed.type} group")
+        elif asked:
+            yield Fact(f"on {alias}", "no such group")
+    commits = facts.commits if isinstance(facts.commits, Mapping) else {}
+    there = facts.there if isinstance(facts.there, Mapping) else {}
+    for at, why in places[:_MOST_LINES]:
+        mirror = TopicPartition(str(link.decide_topic(at.topic).target_name), at.partition)
+        stands = f"at {commits[at].offset}"
+        if mirror in there:
+            stands += f", on {link.target.alias} {mirror} at {there[mirror].offset}"
+        yield Fact(str(at), stands if why is None else f"{stands}; {why}")
+    if len(places) > _MOST_LINES:
+        yield Fact("and", f"{len(places) - _MOST_LINES} more partitions")
+    mirrored = {at.topic for at, _ in places}
+    others = Counter(at.topic for at in commits if at.topic not in mirrored)
+    for topic in sorted(others)[:_MOST_LINES]:
+        yield Fact(topic, f"not mirrored: {link.decide_topic(topic).reason}")
+    if facts.task is not None:
+        if facts.task.reason is not None:
+            yield Fact("last round", f"failed: {facts.task.reason}")
+        elif facts.task.done_at >= 0:
+            yield Fact("last round", f"ended well at {stamp(facts.task.done_at)}")
+        if (noted := facts.task.items.get(group)) is not None:
+            yield Fact("noted", noted)
+    if facts.driver is not None:
+        yield Fact("driver", facts.driver)

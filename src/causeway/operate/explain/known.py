@@ -1,0 +1,233 @@
+"""What the clusters of one link know of a name, asked as far as they answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import visible
+from causeway.control.directives import Directive, Standing
+from causeway.control.groups import Commits
+from causeway.errors import CausewayError
+from causeway.operate import status
+from causeway.operate.asked import Asked, asked
+from causeway.operate.clusters import Connect
+from causeway.operate.explain import groups, topics
+from causeway.operate.explain.groups import GroupFacts
+from causeway.operate.explain.topics import PartitionFact, TopicFacts, stamp
+from causeway.operate.explain.values import Explanation
+from causeway.operate.status import Driver, LinkStatus, driver_of
+from causeway.relay.progress import Contents, ProgressTopic
+from causeway.wire.cluster import Cluster, GroupListing
+from causeway.wire.metadata import TopicMetadata
+
+_GROUPS = "groups"  # the driver's task
+
+T = TypeVar("T")
+
+
+class Known:
+    """`unknown`: what could not be asked, and why. Each cluster that is out of reach is waited for
+    once."""
+
+    def __init__(self, link: LinkSettings, settings: Settings, connect: Connect) -> None:
+        self.link = link
+        self.unknown: list[str] = []
+        self._settings = settings
+        self._connect = connect
+        self._source, self._target = link.source.alias, link.target.alias
+        self._silent: set[str] = set()  # aliases
+        self._metadata: dict[str, TopicMetadata | None] = {}
+        self._contents: Contents | None = None
+        self._groups: Mapping[str, GroupListing] | None = None
+        self._asked_groups = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked was answered."""
+        return not self.unknown
+
+    def _try(self, alias: str, what: str, ask: Callable[[Cluster], T]) -> T | None:
+        """None where `alias` does not tell; why stands in `unknown`."""
+        if alias in self._silent:
+            return None
+        link = self.link
+        client = link.source_admin if alias == self._source else link.target_admin
+        try:
+            return ask(self._connect(client))
+        except CausewayError as error:
+            if error.retriable:
+                self._silent.add(alias)
+            self.unknown.append(f"{what} of {alias}: {error}")
+            return None
+
+    # -- which names there are --------------------------------------------------------------------
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the source has it, or has had."""
+        if self._on_source(topic) is not None:
+            return True
+        return any(at.topic == topic for at in self.contents.partitions)
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Likewise."""
+        metadata = self._on_source(topic)
+        if metadata is not None and partition in metadata.partitions:
+            return True
+        return (topic, partition) in self.contents.partitions
+
+    def has_group(self, group: str) -> bool:
+        """Whether the source has it."""
+        return group in self.all_groups()
+
+    def all_topics(self) -> Collection[str]:
+        found = self._try(self._source, "topics", lambda source: source.metadata(None).topics)
+        return {*(found or ()), *(at.topic for at in self.contents.partitions)}
+
+    def all_groups(self) -> Collection[str]:
+        if not self._asked_groups:
+            self._asked_groups = True
+            self._groups = self._try(self._source, "groups", Cluster.list_groups)
+        return self._groups or ()
+
+    def upstream(self, name: str) -> str | None:
+        """What the source calls it, if `name` is the target's for what this link mirrors."""
+        policy = self.link.policy
+        return policy.upstream_topic(name) if policy.topic_source(name) == self._source else None
+
+    @property
+    def contents(self) -> Contents:
+        if self._contents is None:
+            self._contents = self._try(self._target, "progress", self._read) or Contents()
+        return self._contents
+
+    def _read(self, target: Cluster) -> Contents:
+        progress = ProgressTopic(target, self.link.progress_topic)
+        return progress.read() if progress.exists() else Contents()
+
+    def _on_source(self, topic: str) -> TopicMetadata | None:
+        if topic not in self._metadata:
+            ask: Callable[[Cluster], Mapping[str, TopicMetadata]]
+            ask = lambda source: visible.named(source, [topic])  # noqa: E731
+            found = self._try(self._source, f"topic {topic}", ask)
+            if found is not None:
+                self._metadata[topic] = found.get(topic)
+        return self._metadata.get(topic)
+
+    # -- what becomes of them ---------------------------------------------------------------------
+
+    def topic(self, topic: str, partition: int | None = None) -> Explanation:
+        """Of a topic, or of one partition."""
+        metadata = self._on_source(topic)
+        hidden = metadata is not None and metadata.error is not None
+        facts = TopicFacts(
+            there=metadata is not None if topic in self._metadata else None,
+            hidden=str(metadata.error) if metadata is not None and hidden else None,
+            partitions=_by_progress(self.contents, topic),
+            driver=_driver(self._newest()),
+        )
+        seen = self._status(topic) if self.complete else None
+        if seen is not None:
+            facts = _with_status(facts, seen, topic)
+        else:
+            found = self._try(self._target, "directives", self._asked)
+            facts = replace(facts, standing=_standing(found.standing if found else ()))
+        facts = replace(facts, unknown=tuple(dict.fromkeys(self.unknown)))
+        return topics.explain(
+            self.link, topic, facts, partition=partition, links=self._settings.links
+        )
+
+    def _asked(self, target: Cluster) -> Asked:
+        return asked(target, self.link, self.contents)
+
+    def _status(self, topic: str) -> LinkStatus | None:
+        if self.link.decide_topic(topic).target_name is None:
+            return None
+        retention_s = self._settings.run.deleted_topics_retention_s
+        try:
+            return status.status_of(self.link, self._connect, retention_s, {topic})
+        except CausewayError as error:
+            self.unknown.append(f"where it stands: {error}")
+            return None
+
+    def group(self, group: str) -> Explanation:
+        def commits(cluster: Cluster) -> Commits | CausewayError:
+            return cluster.committed_offsets_of([group])[group]
+
+        self.all_groups()
+        there = self._try(self._target, "groups", Cluster.list_groups)
+        facts = GroupFacts(
+            source=None if self._groups is None else self._groups.get(group),
+            asked_source=self._groups is not None,
+            commits=self._try(self._source, "offsets", commits),
+            target=None if there is None else there.get(group),
+            asked_target=there is not None,
+            there=self._try(self._target, "offsets", commits),
+            progress=self.contents.partitions,
+            task=self.contents.tasks.get(_GROUPS),
+            driver=_driver(self._newest()),
+            unknown=tuple(dict.fromkeys(self.unknown)),
+        )
+        return groups.explain(self.link, group, facts)
+
+    def _newest(self) -> Driver | None:
+        return driver_of(self.contents.leases, int(time.time() * 1000))
+
+
+def _by_progress(contents: Contents, topic: str) -> tuple[PartitionFact, ...]:
+    """What the last driver said of it."""
+    return tuple(
+        PartitionFact(
+            partition=at.partition,
+            state=one.state,
+            reason=one.reason,
+            mirrored_to=one.position if one.position >= 0 else None,
+            noted_ms=one.written_at,
+            gone_ms=one.gone_at,
+        )
+        for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
+        if at.topic == topic
+    )
+
+
+def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str) -> TopicFacts:
+    gone = {one.partition: one.gone_ms for one in facts.partitions}
+    target = seen.link.decide_topic(topic).target_name
+    return replace(
+        facts,
+        partitions=tuple(
+            PartitionFact(
+                partition=one.partition,
+                state=one.state,
+                reason=one.reason,
+                mirrored_to=one.mirrored_to,
+                lag_records=one.lag_records,
+                noted_ms=-1 if one.noted_ms is None else one.noted_ms,
+                gone_ms=gone.get(one.partition, -1),
+            )
+            for one in seen.partitions
+            if one.topic == topic
+        ),
+        problems=tuple(
+            str(problem.error)
+            for problem in seen.problems
+            if problem.topic == topic and facts.hidden is None
+        ),
+        notes=tuple(note for name, note in seen.notes if name == target),
+        standing=_standing(seen.asked.standing),
+    )
+
+
+def _standing(directives: Iterable[Directive]) -> Standing:
+    return Standing({each.key: each for each in directives})
+
+
+def _driver(driver: Driver | None) -> str | None:
+    if driver is None:
+        return None
+    if driver.running:
+        return f"{driver.owner} leads"
+    return f"none runs; the last one, {driver.owner}, was seen at {stamp(driver.last_seen_ms)}"

@@ -1,0 +1,109 @@
+"""Which key of the file decided on a name, where it stands, and what to change there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from causeway.config.settings import LinkSettings, TransformSettings
+from causeway.errors import ConfigError
+from causeway.filters import Rule, TopicDecision, Verdict, compile_patterns, excludes
+from causeway.operate.explain.values import Fact, FileRule
+from causeway.patterns import Pattern
+
+
+def in_file(link: LinkSettings, rule: Rule | None) -> FileRule | None:
+    """`rule` with its place in the file."""
+    if rule is None:
+        return None
+    return FileRule(key=rule.key, pattern=rule.pattern, place=link.places.get(rule.key))
+
+
+def of_key(link: LinkSettings, key: str) -> FileRule:
+    """The rule that is a key without a list."""
+    return FileRule(key=key, pattern=None, place=link.places.get(key))
+
+
+def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | None) -> Iterator[str]:
+    """What to do about a name that the file leaves out."""
+    match verdict:
+        case Verdict.NOT_INCLUDED if rule is not None:
+            yield f"to have it mirrored, add it to {_named(rule)}"
+            yield from _parts(name, link.topics if rule.key == "topics" else link.control.groups)
+        case Verdict.EXCLUDED if rule is not None:
+            if rule.place is None:
+                yield f"to have it mirrored, set {rule.key} without that pattern"
+            else:
+                yield f"to have it mirrored, take that pattern out of {rule.place}"
+        case Verdict.UNDECIDED if rule is not None:
+            yield f"write that pattern of {_named(rule)} without look-around or back-references"
+        case Verdict.HEARTBEATS_OFF if rule is not None:
+            yield f"set {rule.key} = true, or add it to topics"
+        case Verdict.INTERNAL if rule is not None:
+            yield f"set {rule.key} = kafka-4, if it is a topic of yours"
+        case Verdict.INTERNAL | Verdict.DEAD_LETTERS:
+            yield "nothing: such topics are never mirrored"
+        case Verdict.CYCLE:
+            yield f"nothing: {link.target.alias} has the records already"
+        case Verdict.NAME_TOO_LONG:
+            yield "choose a shorter alias or separator, or the identity policy"
+
+
+def _named(rule: FileRule) -> str:
+    return rule.place or f"{rule.key}, which is not set in the file"
+
+
+def _parts(name: str, patterns: Sequence[Pattern]) -> Iterator[str]:
+    """Patterns that would match if they had not to match the whole of the name, as it is."""
+    for pattern in patterns:
+        if _matches(f".*(?:{pattern.pattern}).*", name):
+            yield f"{pattern.pattern} matches a part of the name only, and must match all of it"
+        elif _matches(f"(?i){pattern.pattern}", name):
+            yield f"{pattern.pattern} would match it in other letters, upper or lower case"
+
+
+def _matches(text: str, name: str) -> bool:
+    try:
+        return any(pattern.matches(name) is True for pattern in compile_patterns(text))
+    except ConfigError:
+        return False
+
+
+def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
+    """How the target's name comes about."""
+    policy = link.policy
+    if policy.kind != "default":
+        return Fact("name", f"{decision.target_name}, as on {link.source.alias} ({policy.kind})")
+    how = f"alias {link.source.alias}, separator '{policy.separator}'"
+    keys = ("source.cluster.alias", "replication.policy.class", "replication.policy.separator")
+    places = [link.places[key] for key in keys if key in link.places]
+    where = f"; {', '.join(places)}" if places else ""
+    return Fact("name", f"{decision.target_name} ({how}{where})")
+
+
+def transform(link: LinkSettings, topic: str) -> Fact | None:
+    """What becomes of its records on the way."""
+    found = link.transform_of(topic)
+    if found is None:
+        return None
+    by = next((each.pattern for each in found.topics if excludes([each], topic)), "")
+    later = [each.name for each in _after(link, found) if excludes(each.topics, topic)]
+    text = f"{found.name} ({found.kind}, {found.place}), by its topics pattern {by}"
+    if later:
+        text += f"; {', '.join(later)} would match too, and comes later"
+    return Fact("transform", text)
+
+
+def _after(link: LinkSettings, one: TransformSettings) -> Sequence[TransformSettings]:
+    names = [each.name for each in link.transforms]
+    return link.transforms[names.index(one.name) + 1 :]
+
+
+def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) -> Iterator[Fact]:
+    """Other flows of the file that would write to the same topic."""
+    for other in links:
+        if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
+            continue
+        upstream = other.policy.upstream_topic(target)
+        if upstream is not None and other.decide_topic(upstream).target_name == target:
+            text = f"{other.name} writes to {target}, too, if {other.source.alias} has {upstream}"
+            yield Fact("same name", text)

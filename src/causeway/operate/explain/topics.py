@@ -1,0 +1,233 @@
+"""From what is known of a topic to why it is mirrored, or not. Pure.
+
+Codes of its own: `missing` (the source has no such topic), `deleted` (it had), `not-allowed`,
+`problem` (the target cannot take it), `unknown` (nobody could be asked), `planned` (it will be).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.filters import TopicDecision
+from causeway.model import State, TopicPartition
+from causeway.operate.explain import rules
+from causeway.operate.explain.values import Explanation, Fact
+from causeway.operate.explain.values import Kind as Subject
+from causeway.operate.status import NO_DRIVER
+
+MISSING: Final = "missing"
+DELETED: Final = "deleted"
+NOT_ALLOWED: Final = "not-allowed"
+PROBLEM: Final = "problem"
+UNKNOWN: Final = "unknown"
+PLANNED: Final = "planned"
+
+_FIRST: Final = (State.STOPPED, State.FAILED, NO_DRIVER, State.PAUSED)  # what a person must see
+_GOES_ON: Final = (State.RUNNING, State.RECOVERING, State.DONE)
+_MOST_LINES: Final = 10  # of partitions with a state and reason of their own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFact:
+    """`state`: as `causeway status` has it. `noted_ms`: when a driver last wrote of it, -1 unknown;
+    `gone_ms`: since when the source lacks its topic, -1: it has it."""
+
+    partition: int
+    state: str
+    reason: str | None = None
+    mirrored_to: int | None = None
+    lag_records: int | None = None
+    noted_ms: int = -1
+    gone_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """`there`: whether the source has it, None unknown; `count`: how many partitions of it;
+    `hidden`: why we may not see it; `standing`: what people ask of the link; `problems`: why the
+    target cannot take it, or not as it should; `unknown`: what could not be asked."""
+
+    there: bool | None = None
+    count: int = 0
+    hidden: str | None = None
+    partitions: tuple[PartitionFact, ...] = ()
+    standing: Standing = field(default_factory=Standing)
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    driver: str | None = None
+    unknown: tuple[str, ...] = ()
+
+
+def explain(
+    link: LinkSettings,
+    topic: str,
+    facts: TopicFacts,
+    *,
+    partition: int | None = None,
+    links: Sequence[LinkSettings] = (),
+) -> Explanation:
+    """Why `topic`, or one partition of it, is mirrored or not by `link`. `links`: all of the file,
+    which may make the same name on the target."""
+    decision = link.decide_topic(topic)
+    known = [one for one in facts.partitions if partition in (None, one.partition)]
+    code, done, answer = _answer(link, decision, facts, known)
+    rule = rules.in_file(link, decision.rule)
+    found = [Fact("decided", decision.reason)] if decision.mirrored else []
+    if decision.target_name is not None:
+        found.append(rules.naming(link, decision))
+        found += rules.same_target(link, decision.target_name, links)
+        found += filter(None, [rules.transform(link, topic)])
+    asked = list(_asked(facts.standing, Scope(topic, partition)))
+    found += [_fact(each) for each in asked]
+    found += _states(known)
+    found += [Fact("problem", each) for each in facts.problems]
+    found += [Fact("note", each) for each in facts.notes]
+    if facts.driver is not None:
+        found.append(Fact("driver", facts.driver))
+    return Explanation(
+        link=link.name,
+        kind=Subject.TOPIC if partition is None else Subject.PARTITION,
+        name=topic if partition is None else str(TopicPartition(topic, partition)),
+        code=code,
+        done=done,
+        answer=answer,
+        rule=rule,
+        target=decision.target_name,
+        since_ms=_since(code, known, asked),
+        facts=tuple(found),
+        to_do=tuple(_to_do(link, topic, decision, code, asked)),
+        unknown=facts.unknown,
+    )
+
+
+def _answer(
+    link: LinkSettings, decision: TopicDecision, facts: TopicFacts, known: Sequence[PartitionFact]
+) -> tuple[str, bool | None, str]:
+    source, target = link.source.alias, decision.target_name
+    if target is None:
+        before = f"; until it was left out it was mirrored to {_reached(known)}" if known else ""
+        return decision.verdict, False, f"left out: {decision.reason}{before}"
+    if any(one.gone_ms >= 0 for one in known):
+        return DELETED, False, f"{source} no longer has it; what was mirrored stays in {target}"
+    if facts.there is False:
+        return MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"
+    if facts.hidden is not None:
+        return NOT_ALLOWED, False, f"{source} does not let us see it: {facts.hidden}"
+    if known:
+        states = [one.state for one in known]
+        code = next((each for each in _FIRST if each in states), None) or next(
+            (each for each in states if each not in _GOES_ON), states[0]
+        )
+        said = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
+        return code, all(each in _GOES_ON for each in states), f"goes to {target}: {said}"
+    if facts.problems:
+        return PROBLEM, False, f"cannot go to {target}: {facts.problems[0]}"
+    if facts.there is None:
+        return UNKNOWN, None, f"by the file it goes to {target}; what is there is not known"
+    every = link.places.get("refresh.topics.interval.seconds", "refresh.topics.interval.seconds")
+    return (
+        PLANNED,
+        False,
+        f"will go to {target}: a driver looks for topics every {link.refresh_topics_interval_s:g} s"
+        f" ({every})",
+    )
+
+
+def _reached(known: Sequence[PartitionFact]) -> str:
+    offsets = [f"{each.partition}@{each.mirrored_to}" for each in known[:_MOST_LINES]]
+    return f"partition@offset {', '.join(offsets)}{'…' if len(known) > _MOST_LINES else ''}"
+
+
+def _asked(standing: Standing, scope: Scope) -> Iterator[Directive]:
+    """What people asked that bears on `scope`: the pause that counts, limits, and what is paused
+    of its parts."""
+    pause = standing.pause_of(scope)
+    if pause is not None:
+        yield pause
+    for each in standing:
+        if each is pause or not (each.scope.covers(scope) or scope.covers(each.scope)):
+            continue
+        if each.kind is Kind.THROTTLE or (each.paused and scope.covers(each.scope)):
+            yield each
+
+
+def _fact(directive: Directive) -> Fact:
+    if directive.kind is Kind.PAUSE:
+        return Fact("paused", f"{directive.scope} {directive.by}")
+    rate = directive.bytes_per_s
+    limit = "no limit" if rate is None else f"{rate:,} bytes/s"
+    return Fact("throttled", f"{directive.scope} to {limit} {directive.by}")
+
+
+def _states(known: Iterable[PartitionFact]) -> Iterator[Fact]:
+    """A line for all partitions that are alike."""
+    alike: dict[tuple[str, str | None], list[PartitionFact]] = defaultdict(list)
+    for one in known:
+        alike[one.state, one.reason].append(one)
+    for place, ((state, reason), some) in enumerate(alike.items()):
+        if place == _MOST_LINES:
+            yield Fact("state", f"and {len(alike) - place} more kinds of state and reason")
+            return
+        numbers = ", ".join(str(one.partition) for one in some[:_MOST_LINES])
+        more = f" and {len(some) - _MOST_LINES} more" if len(some) > _MOST_LINES else ""
+        which = f"partition{'s' if len(some) > 1 else ''} {numbers}{more}"
+        noted = max(one.noted_ms for one in some)
+        said = f" (noted {stamp(noted)})" if noted >= 0 and state not in _GOES_ON else ""
+        yield Fact("state", f"{which} {state}{said}{f': {reason}' if reason else ''}")
+
+
+def _since(code: str, known: Sequence[PartitionFact], asked: Sequence[Directive]) -> int | None:
+    if code == DELETED:
+        return min((one.gone_ms for one in known if one.gone_ms >= 0), default=None)
+    if code == State.PAUSED:
+        return next((each.at for each in asked if each.kind is Kind.PAUSE), None)
+    if code in (State.STOPPED, State.FAILED):
+        return min((one.noted_ms for one in known if one.state == code), default=None)
+    return None
+
+
+def _to_do(
+    link: LinkSettings,
+    topic: str,
+    decision: TopicDecision,
+    code: str,
+    asked: Sequence[Directive],
+) -> Iterator[str]:
+    yield from rules.change(link, topic, decision.verdict, rules.in_file(link, decision.rule))
+    match code:
+        case State.PAUSED:
+            scopes = [each.scope for each in asked if each.kind is Kind.PAUSE]
+            for scope in scopes[:1]:
+                yield f"causeway resume FILE --link '{link.name}'{_options(scope)}"
+        case State.STOPPED:
+            yield "look the reason up in docs/operations.md, When a partition is stopped"
+            yield f"once it is mended: causeway restart FILE --link '{link.name}' --topic {topic}"
+        case State.FAILED:
+            yield "mend what the reason names; it is tried again by itself"
+        case _ if code == NO_DRIVER:
+            yield "causeway run FILE"
+        case _ if code == NOT_ALLOWED:
+            yield (
+                f"grant DESCRIBE, DESCRIBE_CONFIGS and READ on topic {topic} of"
+                f" {link.source.alias} to Causeway's principal"
+            )
+        case _ if code == DELETED:
+            yield "nothing; or delete the mirror too, if nobody wants it"
+        case _ if code == PROBLEM:
+            yield "mend what it names; it is tried again at the next look for topics"
+
+
+def _options(scope: Scope) -> str:
+    topic = "" if scope.topic is None else f" --topic {scope.topic}"
+    return topic + ("" if scope.partition is None else f" --partition {scope.partition}")
+
+
+def stamp(at_ms: int) -> str:
+    """`2026-01-31T12:00:00Z`."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
