@@ -38,8 +38,9 @@ _ABOUT: Final = (
 
 
 def metrics_app(sight: Sight) -> FastAPI:
-    """/metrics and nothing else, to whoever asks: of `causeway.metrics.port`."""
+    """/metrics and the probes, to whoever asks: of `causeway.metrics.port`."""
     app = _bare()
+    app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)
     return app
 

@@ -173,7 +173,7 @@ def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:
 
 def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
     """And for nobody else: of 100,000 partitions it takes a second. The port answers whoever asks,
-    and has nothing but metrics."""
+    and has metrics and probes alone."""
     looks: list[Snapshot] = []
 
     def look() -> Snapshot:
@@ -187,6 +187,7 @@ def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
         assert not looks
         page = get(f"http://127.0.0.1:{port}/metrics")
         found = {s.name: s.value for f in text_string_to_metric_families(page) for s in f.samples}
+        assert get(f"http://127.0.0.1:{port}/healthz") == '{"status":"ok"}'
         with pytest.raises(URLError, match="404"):
             get(f"http://127.0.0.1:{port}/api/v1/links")
         name = Request(f"http://127.0.0.1:{port}/metrics", headers={"host": "mirror.example"})

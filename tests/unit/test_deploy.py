@@ -1,0 +1,134 @@
+"""What deploy/ gives to systemd and Kubernetes is what these take, and speaks of what there is."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from causeway.cli.main import app
+from causeway.config.load import load
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "systemd" / "causeway@.service"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+DRAIN_S = 60  # at the most, see operations.md
+BAD_FILE, NOT_INSTALLED = "2", "6"  # exit codes that a new start does not mend
+
+OBJECTS: dict[str, dict[str, Any]] = {
+    each["kind"]: each for each in yaml.safe_load_all((KUBERNETES / "causeway.yaml").read_text())
+}
+
+
+def service() -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNIT)
+    return dict(parser["Service"])
+
+
+def container() -> dict[str, Any]:
+    (found,) = OBJECTS["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def commands() -> set[str | None]:
+    return {each.name for each in app.registered_commands}
+
+
+def test_the_unit_runs_a_command_that_exists() -> None:
+    program, command, file = shlex.split(service()["ExecStart"])
+    assert Path(program).name == "causeway"
+    assert command in commands()
+    assert file.endswith("%i.properties")
+
+
+def test_the_unit_lets_the_driver_drain_its_lanes() -> None:
+    found = service()
+    assert found["KillMode"] == "mixed"
+    assert int(found["TimeoutStopSec"]) > DRAIN_S
+    assert found["Restart"] == "always"
+    assert found["RestartPreventExitStatus"] == f"{BAD_FILE} {NOT_INSTALLED}"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """All of it but where Causeway is installed."""
+    text = UNIT.read_text()
+    text = re.sub(r"ExecStart=\S+", f"ExecStart={shutil.which('true')}", text)
+    text = re.sub(r"(?m)^Documentation=.*\n", "", text)
+    copy = tmp_path / "causeway@orders.service"
+    copy.write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ours = [line for line in done.stderr.splitlines() if "causeway@" in line]
+    assert ours == [], done.stderr
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_kubernetes_takes_it(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the schemas' library, of its own imports
+        import kubernetes_validate
+
+        kubernetes_validate.validate(
+            OBJECTS[kind], kubernetes_validate.latest_version(), strict=True
+        )
+
+
+def test_its_file_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variables that the Secret has, and no others; its port is the probes'."""
+    text = OBJECTS["ConfigMap"]["data"]["mirror.properties"]
+    secrets = OBJECTS["Secret"]["stringData"]
+    assert set(re.findall(r"\$\{env:(\w+)\}", text)) == set(secrets)
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "mirror.properties"
+    file.write_text(text)
+    settings = load(file)
+    (ports,) = container()["ports"]
+    assert settings.run.metrics_port == ports["containerPort"]
+    assert settings.run.metrics_host == "0.0.0.0"
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container()[probe]["httpGet"]["port"] == ports["name"]
+
+
+def test_its_parts_belong_together() -> None:
+    deployment = OBJECTS["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"] == labels
+    assert OBJECTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_S
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert {each["name"] for each in container()["volumeMounts"]} == set(volumes)
+    assert volumes["config"]["configMap"]["name"] == OBJECTS["ConfigMap"]["metadata"]["name"]
+    (secret,) = (each["secretRef"]["name"] for each in container()["envFrom"])
+    assert secret == OBJECTS["Secret"]["metadata"]["name"]
+    command, file = container()["args"]
+    assert command in commands()
+    (mount,) = (each for each in container()["volumeMounts"] if each["name"] == "config")
+    name = Path(file).relative_to(mount["mountPath"]).name
+    assert name in OBJECTS["ConfigMap"]["data"]
+
+
+def test_the_image_is_made_of_what_is_here() -> None:
+    text = (KUBERNETES / "Dockerfile").read_text().replace("\\\n", " ")
+    sources = [name for line in re.findall(r"(?m)^COPY (.*)$", text) for name in line.split()[:-1]]
+    assert sources
+    assert [name for name in sources if not (ROOT / name).exists()] == []
+    assert "tools/install.py" in text
