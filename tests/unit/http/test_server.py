@@ -187,7 +187,7 @@ def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
         assert not looks
         page = get(f"http://127.0.0.1:{port}/metrics")
         found = {s.name: s.value for f in text_string_to_metric_families(page) for s in f.samples}
-        assert get(f"http://127.0.0.1:{port}/healthz") == '{"status":"ok"}'
+        assert get(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
         with pytest.raises(URLError, match="404"):
             get(f"http://127.0.0.1:{port}/api/v1/links")
         name = Request(f"http://127.0.0.1:{port}/metrics", headers={"host": "mirror.example"})
