@@ -19,6 +19,7 @@ from causeway.cli import (
     restore,
     run,
     status,
+    translate,
     try_out,
 )
 from causeway.cli.guard import EXIT_CODES, guarded
@@ -42,6 +43,7 @@ app.command("resume", epilog=EXIT_CODES)(directives.resume)
 app.command("restart", epilog=EXIT_CODES)(directives.restart)
 app.command("throttle", epilog=EXIT_CODES)(directives.throttle)
 app.command("step-down", epilog=EXIT_CODES)(directives.step_down)
+app.command("translate", epilog=EXIT_CODES)(translate.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)
 app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)

@@ -31,6 +31,7 @@ MOST_POINTS = 1024  # of one partition, some 150 bytes each
 # Of a span, in offsets of either side: sequences wrap, and count no more records than 2**31.
 _WIDEST = 1 << 30
 _SOURCE = itemgetter(0)
+_TARGET = itemgetter(1)
 
 
 class Span(NamedTuple):
@@ -157,6 +158,24 @@ class OffsetMap:
             return span.start.target + source - span.start.source
         if source == span.start.source and not span.foreign:
             return span.start.target
+        return span
+
+    def place_back(self, target: int) -> int | Span | None:
+        """The way back: the source offset from which on exactly those records come that lie at
+        target offset `target` or later. A Span where the logs have to be looked at; None where the
+        map does not reach back so far. What lies behind its end gets the end of the mirror."""
+        points = self._points
+        at = bisect_right(points, target, key=_TARGET) - 1
+        if at < 0:
+            return None
+        # All before a point lie before its target offset, and all else there or later.
+        if at == len(points) - 1 or target == points[at].target:
+            return points[at].source
+        span = Span(points[at], points[at + 1])
+        if not span.records:
+            return span.end.source
+        if span.straight and not self._multiplied:
+            return span.start.source + target - span.start.target
         return span
 
     def _is_first_after(self, source: int) -> bool:

@@ -1,0 +1,154 @@
+"""`causeway translate FILE`: exact places for consumers that keep their own offsets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import (
+    FileArgument,
+    JsonOption,
+    console,
+    load,
+    parse_timestamp,
+    print_json,
+    waiting,
+)
+from causeway.cli.words import number
+from causeway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from causeway.operate.translate import Answer, Place, Question
+
+_NOT_EXACT = 7
+
+
+def command(
+    file: FileArgument,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="Its name on the side that is asked of."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="N", help="One of its partitions.")
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option("--offset", metavar="N", help="The next record to read, as Kafka commits it."),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp",
+            metavar="TIME",
+            help="Instead: the first record of that time or later (ISO 8601, or ms since 1970).",
+        ),
+    ] = None,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Many at once: CSV (topic,partition,offset) or JSON lines; - for stdin.",
+        ),
+    ] = None,
+    back: Annotated[
+        bool, typer.Option("--back", help="From the target's topics and offsets to the source's.")
+    ] = False,
+    link: Annotated[
+        str | None,
+        typer.Option("--link", metavar="A->B", help="Default: all that have the topic."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say where a consumer that keeps its own offsets goes on, on the other cluster.
+
+    An offset is the next record to read. Exits with 7 where a place is not exact, and says why.
+    """
+    from causeway.operate.translate import Why, translate
+    from causeway.operate.translate import as_json as answers_json
+
+    questions = _questions(topic, partition, offset, timestamp, given)
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told("looking up where records went")
+        answers = translate(settings, questions, link=link, back=back)
+    if given is None and all(each.why is Why.UNKNOWN for each in answers):
+        side = "target" if back else "source"
+        remedy = f"topics are named as on the {side}" + ("" if back else "; --back for the other")
+        raise ConfigError("translate", f"{topic}-{partition}", answers[0].note or "", remedy=remedy)
+    if as_json:
+        print_json({"answers": answers_json(answers)})
+    else:
+        _show(answers)
+    return 0 if all(each.exact for each in answers) else _NOT_EXACT
+
+
+def _questions(
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    timestamp: str | None,
+    given: str | None,
+) -> Sequence[Question]:
+    from causeway.operate.translate import Question
+    from causeway.operate.translate.given import read
+
+    one = (topic, partition, offset, timestamp)
+    if given is not None:
+        if any(each is not None for each in one):
+            raise ConfigError("translate", "--input", "--topic and the like ask for one more")
+        if given == "-":
+            return read(sys.stdin.read(), "stdin")
+        try:
+            return read(Path(given).read_text(encoding="utf-8"), given)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("read", given, str(error)) from error
+    if topic is None or partition is None or (offset is None) == (timestamp is None):
+        cause = "say which place is meant"
+        remedy = "--topic, --partition, and --offset or --timestamp; or --input FILE"
+        raise ConfigError("translate", cause=cause, remedy=remedy)
+    time = None if timestamp is None else parse_timestamp(timestamp)
+    return [Question(topic=topic, partition=partition, offset=offset, timestamp=time)]
+
+
+def _show(answers: Sequence[Answer]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    links = {each.link for each in answers}
+    if len(links) > 1:
+        table.add_column("link", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    table.add_column("offset", justify="right", no_wrap=True)
+    table.add_column("to", overflow="fold")
+    table.add_column("offset", justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for each in answers:
+        before = [each.link or ""] if len(links) > 1 else []
+        asked = "–" if each.offset is None else number(each.offset)
+        rows = [_row(place) for place in each.places]
+        if not rows:
+            rows = [("–", "–", Text(f"{each.why}: {each.note}", "yellow"))]
+        for row in rows:
+            table.add_row(*before, str(each.question.at), asked, *row)
+    console().print(table)
+
+
+def _row(place: Place) -> tuple[str, str, Text]:
+    from rich.text import Text
+
+    at = f"{place.topic}-{place.partition}"
+    there = "–" if place.offset is None else number(place.offset)
+    if place.exact:
+        said = Text("exact" if place.note is None else f"exact; {place.note}")
+    else:
+        said = Text(f"not exact, {place.why}: {place.note}", "yellow")
+    return at, there, said

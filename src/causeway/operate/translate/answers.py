@@ -1,0 +1,250 @@
+"""Answers to many questions at once: by link, each log read once for all that is asked of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import CausewayError, ConfigError
+from causeway.model import TopicPartition
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.scopes import unknown
+from causeway.operate.translate import back as way_back
+from causeway.operate.translate import forward as way_there
+from causeway.operate.translate.courses import Book, Course, Side, courses, sides
+from causeway.operate.translate.values import Answer, Place, Question, Why
+from causeway.relay.progress import Progress
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_AT_ONCE = 8  # courses whose logs are read
+_TRANSLATE = "translate offsets of"
+
+# Of one link: what a question comes to.
+_Found = dict[Question, Answer]
+
+
+def translate(
+    settings: Settings,
+    questions: Iterable[Question],
+    *,
+    link: str | None = None,
+    back: bool = False,
+) -> tuple[Answer, ...]:
+    """Where consumers that keep their own offsets go on: on the target, for places on the source;
+    with `back` on the source, for places on the target.
+
+    In the order of the questions; one answer for each link that has the topic, or of `link` alone.
+    Asks the clusters only, no driver. With the source cluster gone, what the progress topic can
+    tell is answered, the rest says so. Takes up to ten seconds for a cluster that does not answer.
+    Raises ConfigError for an unknown link, or a question without an offset or a time; CausewayError
+    where a target cannot be asked.
+    """
+    asked = list(questions)
+    for question in asked:
+        _check(question)
+    links = _links(settings, link)
+    with clusters() as connect:
+        found = [_of_link(each, settings, asked, connect, back=back) for each in links]
+    answers: list[Answer] = []
+    for question in asked:
+        of_links = [one[question] for one in found if question in one]
+        known = [one for one in of_links if one.why is not Why.UNKNOWN]
+        mirrored = [one for one in known if one.why is not Why.NOT_MIRRORED]
+        answers += mirrored or known[:1] or of_links[:1]
+    return tuple(answers)
+
+
+def _check(question: Question) -> None:
+    given = (question.offset, question.timestamp)
+    subject = str(question.at)
+    if given.count(None) != 1:
+        raise ConfigError(_TRANSLATE, subject, "say either an offset or a timestamp")
+    if min(question.partition, *(one for one in given if one is not None)) < 0:
+        cause = "partitions, offsets and timestamps are counted from 0"
+        raise ConfigError(_TRANSLATE, subject, cause)
+
+
+def _links(settings: Settings, name: str | None) -> tuple[LinkSettings, ...]:
+    if not settings.links:
+        raise ConfigError("translate", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    chosen = tuple(each for each in settings.links if name in (None, each.name))
+    if not chosen:
+        raise unknown("translate", "flow", name or "", [each.name for each in settings.links])
+    return chosen
+
+
+def _of_link(
+    link: LinkSettings,
+    settings: Settings,
+    questions: Sequence[Question],
+    connect: Connect,
+    *,
+    back: bool,
+) -> _Found:
+    book = Book.read(link, connect)
+    if back:
+        all_fed = book.by_target()
+    else:
+        all_fed = {at: [progress] for at, progress in book.contents.partitions.items()}
+    fed = {question.at: all_fed.get(question.at, []) for question in questions}
+    known = {progress.source: progress for each in fed.values() for progress in each}.values()
+    source, target = sides(link, connect, known)
+    by_source = courses(book, settings, known, source, target)
+    begun = [question for question in questions if fed[question.at]]
+    offsets = _offsets(begun, target if back else source)
+    wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+    for question in begun:
+        if isinstance(offset := offsets[question], int):
+            wanted[question.at].add(offset)
+    by_asked: dict[TopicPartition, list[Course]] = {
+        at: [
+            course
+            for progress in fed[at]
+            for course in by_source.get(progress.source, ())
+            if not back or course.target == at
+        ]
+        for at in wanted
+    }
+    places = _places(by_asked, wanted, source, target, link, back=back)
+    found: _Found = {}
+    strangers = _Strangers(book, source, back=back)
+    for question in questions:
+        if not fed[question.at]:
+            found[question] = strangers.answer(question)
+        elif isinstance(offset := offsets[question], int):
+            found[question] = _answer(question, offset, link, fed[question.at], places)
+        else:
+            found[question] = Answer(
+                question=question,
+                link=link.name,
+                offset=None,
+                why=Why.UNREACHABLE,
+                note=f"which offset that time stands for cannot be looked up: {offset}",
+            )
+    return found
+
+
+def _places(
+    by_asked: Mapping[TopicPartition, Sequence[Course]],
+    wanted: Mapping[TopicPartition, Collection[int]],
+    source: Side,
+    target: Side,
+    link: LinkSettings,
+    *,
+    back: bool,
+) -> dict[TopicPartition, list[dict[int, Place]]]:
+    translated = way_back.places if back else way_there.places
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="translate") as pool:
+        futures = {
+            at: [
+                pool.submit(
+                    translated,
+                    course,
+                    wanted[at],
+                    source,
+                    target,
+                    read_committed=link.fetch.read_committed,
+                )
+                for course in each
+            ]
+            for at, each in by_asked.items()
+        }
+        return {at: [one.result() for one in each] for at, each in futures.items()}
+
+
+def _answer(
+    question: Question,
+    offset: int,
+    link: LinkSettings,
+    fed: Sequence[Progress],
+    places: Mapping[TopicPartition, Sequence[Mapping[int, Place]]],
+) -> Answer:
+    there = tuple(each[offset] for each in places[question.at])
+    why, note = (None, None) if there else _why_none(fed)
+    if len(there) > 1:
+        note = "records went to several places, or came from several: each has one of its own"
+    return Answer(
+        question=question, link=link.name, offset=offset, places=there, why=why, note=note
+    )
+
+
+def _why_none(fed: Iterable[Progress]) -> tuple[Why, str]:
+    outlets = [outlet for progress in fed for outlet in progress.outlets]
+    if not outlets:
+        reasons = [progress.reason for progress in fed if progress.reason]
+        return Why.NOT_BEGUN, "; ".join(["it is not mirrored so far", *reasons])
+    if any(outlet.producer_id < 0 for outlet in outlets):
+        note = "with causeway.delivery = at-least-once nothing tells where a record went"
+        return Why.AT_LEAST_ONCE, note
+    note = "keys decide to which partition of the target a record goes, so offsets have no places"
+    return Why.BY_KEY, note
+
+
+class _Strangers:
+    """Of what nothing stands in the progress topic: why not."""
+
+    def __init__(self, book: Book, source: Side, *, back: bool) -> None:
+        self._book, self._source, self._back = book, source, back
+        partitions = book.contents.partitions
+        self._names = book.target_topics() if back else {at.topic for at in partitions}
+        self._there: set[str] | None = None  # on the source
+        self._trouble = ""
+
+    def answer(self, question: Question) -> Answer:
+        why, note = self._reason(question.topic, question.partition)
+        link = self._book.link.name
+        return Answer(question=question, link=link, offset=question.offset, why=why, note=note)
+
+    def _reason(self, topic: str, partition: int) -> tuple[Why, str]:
+        link, names = self._book.link, self._names
+        if topic in names:
+            return Why.UNKNOWN, f"{link.name} has mirrored no partition {partition} of {topic}"
+        if self._back:
+            return Why.UNKNOWN, unknown("translate", "topic", topic, names).cause
+        there = self._topics()
+        decision = link.decide_topic(topic)
+        if topic in there and decision.target_name is None:
+            return Why.NOT_MIRRORED, decision.reason
+        if topic in there:
+            return Why.NOT_BEGUN, "no driver has begun it yet"
+        mine = {name for name in there | names if link.decide_topic(name).target_name}
+        return Why.UNKNOWN, unknown("translate", "topic", topic, mine).cause + self._trouble
+
+    def _topics(self) -> set[str]:
+        """Of the source, asked once."""
+        if self._there is None:
+            cluster = self._source.cluster
+            try:
+                self._there = set(cluster.metadata(None).topics)
+            except CausewayError as error:
+                self._there = set()
+                self._trouble = f"; {cluster} cannot be asked: {error}"
+        return self._there
+
+
+def _offsets(questions: Iterable[Question], side: Side) -> dict[Question, int | CausewayError]:
+    """What each stands for: a time for its first record or, where there is none so late, the
+    end."""
+    found: dict[Question, int | CausewayError] = {}
+    by_time: dict[int, list[Question]] = defaultdict(list)
+    for question in questions:
+        if question.offset is not None:
+            found[question] = question.offset
+        elif side.error is not None:
+            found[question] = side.error
+        elif question.timestamp is not None:
+            by_time[question.timestamp].append(question)
+    for time, asked in by_time.items():
+        try:
+            there = side.cluster.list_offsets([question.at for question in asked], time)
+        except CausewayError as error:
+            found |= dict.fromkeys(asked, error)
+            continue
+        for question in asked:
+            one = there[question.at]
+            if isinstance(one, OffsetAt) and one.offset < 0:
+                one = side.cluster.list_offsets([question.at], LATEST)[question.at]
+            found[question] = one.offset if isinstance(one, OffsetAt) else one
+    return found

@@ -1,0 +1,159 @@
+"""Exact places on the way back, from target offsets to the source's, inside a span of an offset map
+or behind its end. As relay/lookup.py does for the way there: records are counted in the logs, and
+the one that is found must be the same on both sides, else nothing is said.
+
+The sequences of our batches on the target tell which records of the series lie where. The source is
+walked from a place that is known on, as lanes walk it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from causeway.errors import BrokerError
+from causeway.model import Pair, TopicPartition
+from causeway.relay import walk
+from causeway.relay.lookup import Sought, first_of
+from causeway.relay.walk import Content, content_of
+from causeway.wire.batches import HEADER, advance, distance
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+from causeway.wire.records import Record, decode, records_of
+
+
+class Ours(NamedTuple):
+    """The first record of ours from a target offset on: how many come before it since the span's
+    start, and what is in it; None where compaction has taken it away."""
+
+    before: int
+    content: Content | None
+
+
+def ours_from(sought: Sought, target: Cluster) -> dict[int, Ours | None]:
+    """Of each of `sought.offsets`, which are the target's here and lie in the span; None where
+    nothing of ours follows before the span's end. Reads the target. Raises CausewayError."""
+    span = sought.span
+    waiting = deque(sought.offsets)
+    found: dict[int, Ours | None] = {}
+    batches = walk.raw_batches(target, sought.target, waiting[0], span.end.target)
+    for raw in batches:
+        fields = HEADER.unpack_from(raw)
+        if fields[9] != sought.producer_id:
+            continue
+        base, last, sequence = int(fields[0]), int(fields[0]) + fields[6], fields[11]
+        contents: dict[int, Content] = {}
+        while waiting and waiting[0] <= last:
+            contents = contents or {each.offset: content_of(each) for each in decode(raw)}
+            offset = waiting.popleft()
+            at = max(offset, base)
+            index = distance(span.start.sequence, advance(sequence, at - base))
+            found[offset] = Ours(index, contents.get(at)) if index < span.records else None
+        if not waiting:
+            break
+    return found | dict.fromkeys(waiting)
+
+
+def find(sought: Sought, source: Cluster, ours: Mapping[int, Ours | None]) -> dict[int, int]:
+    """The source offset of each record in `ours`, by target offset, the span's end where nothing
+    follows; those that the logs do not tell for certain are missing. Raises CausewayError."""
+    end = sought.span.end.source
+    found = {offset: end for offset, one in ours.items() if one is None}
+    wanted = {one.before for one in ours.values() if one is not None and one.content is not None}
+    if not wanted:
+        return found
+    there = _records(source, sought, wanted)
+    for offset, one in ours.items():
+        if one is not None and one.before in there:
+            place, content = there[one.before]
+            if content == one.content and place < end:
+                found[offset] = place
+    return found
+
+
+def reached(
+    sought: Sought, source: Cluster | None, target: Cluster, target_end: int
+) -> Pair | None:
+    """How far the mirror has come behind `sought.span.start`, a pair, by the target's log up to
+    `target_end`: the pair itself, or a later one. None where the logs do not tell. Raises
+    CausewayError."""
+    pair = sought.span.start
+    last: memoryview | None = None
+    for raw in walk.raw_batches(target, sought.target, pair.target, target_end):
+        if HEADER.unpack_from(raw)[9] == sought.producer_id:
+            last = raw
+    if last is None:
+        return pair
+    if source is None:
+        return None
+    fields = HEADER.unpack_from(last)
+    sequence = advance(fields[11], fields[6] + 1)
+    after = int(fields[0]) + fields[6] + 1
+    records = distance(pair.sequence, sequence)
+    content = next((content_of(r) for r in decode(last) if r.offset == after - 1), None)
+    place, there = _records(source, sought, {records - 1}).get(records - 1, (-1, None))
+    if there is None or there != content:
+        return None
+    return Pair(source=place + 1, target=after, sequence=sequence)
+
+
+def first_ours(sought: Sought, target: Cluster, target_end: int) -> int | None:
+    """The target offset of the first record of ours behind `sought.span.start`, a pair; None where
+    there is none up to `target_end`. Raises CausewayError."""
+    pair = sought.span.start
+    sequences = {sought.producer_id: pair.sequence}
+    found = first_of(target, sought.target, sequences, pair.target, target_end)
+    return found.get(sought.producer_id)
+
+
+def first_relayed(
+    source: Cluster, at: TopicPartition, start: int, end: int, *, read_committed: bool
+) -> int | None:
+    """The first source offset in `start` to `end` - 1 of a record that is relayed; None where there
+    is none. Raises CausewayError, also where the log is not shown up to `end`."""
+    if start >= end:
+        return None
+    for batch in walk.relayed(source, at, start, read_committed=read_committed, end=end):
+        if batch.next <= start:
+            continue
+        offsets = batch.offsets
+        first = max(batch.first, start)
+        if offsets is not None:
+            index = bisect_left(offsets, start)
+            if index == len(offsets):
+                continue
+            first = offsets[index]
+        return first if first < end else None
+    return None
+
+
+def _records(
+    source: Cluster, sought: Sought, wanted: Collection[int]
+) -> dict[int, tuple[int, Content]]:
+    """Of the relayed records from the span's start on, by index: source offset and content."""
+    waiting = deque(sorted(wanted))
+    found: dict[int, tuple[int, Content]] = {}
+    count = 0
+    try:
+        for batch in walk.relayed(
+            source,
+            sought.source,
+            sought.span.start.source,
+            read_committed=sought.read_committed,
+            end=sought.span.end.source,
+        ):
+            records: list[Record] = []
+            while waiting and waiting[0] < count + batch.records:
+                records = records or records_of(batch)
+                index = waiting.popleft()
+                place = batch.source_offset(index - count)
+                found[index] = place, content_of(records[index - count])
+            count += batch.records
+            if not waiting:
+                break
+    except BrokerError as error:
+        if error.code != OFFSET_OUT_OF_RANGE:
+            raise  # else the log no longer holds what would have to be seen
+    return found
