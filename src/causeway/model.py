@@ -22,7 +22,7 @@ class TopicPartition(NamedTuple):
 
 
 class State(StrEnum):
-    """Where a mirrored partition stands. FAILED, STOPPED and PAUSED carry a reason."""
+    """Where a mirrored partition stands. All but the first three and DONE carry a reason."""
 
     WAITING = "waiting"  # assigned to no lane yet
     RECOVERING = "recovering"  # reading the target's log to find where it stands
@@ -30,7 +30,14 @@ class State(StrEnum):
     FAILED = "failed"  # retried by itself, with backoff
     STOPPED = "stopped"  # a person decides: going on could lose or double records
     PAUSED = "paused"  # a person wants it so, see control/directives.py
+    PROMOTING = "promoting"  # held while its mirror is brought to a clean end
+    PROMOTED = "promoted"  # its mirror has ended, with nothing left to copy
+    FAILED_OVER = "failed over"  # its mirror has ended, whatever was left
     DONE = "done"  # a bounded run has copied this partition's share
+
+
+ENDED = frozenset({State.PROMOTED, State.FAILED_OVER})
+HELD = ENDED | {State.PAUSED, State.PROMOTING}  # no lane has it, as a person wants it so
 
 
 class Pair(NamedTuple):

@@ -25,6 +25,9 @@ _STYLES: Final = {
     State.RECOVERING: "yellow",
     State.WAITING: "dim",
     State.PAUSED: "magenta",
+    State.PROMOTING: "magenta",
+    State.PROMOTED: "blue",
+    State.FAILED_OVER: "blue",
     State.FAILED: "red",
     State.STOPPED: "bold red",
 }

@@ -15,6 +15,7 @@ from causeway.cli import (
     decrypt,
     directives,
     explain,
+    moves,
     plan,
     restore,
     run,
@@ -44,6 +45,7 @@ app.command("restart", epilog=EXIT_CODES)(directives.restart)
 app.command("throttle", epilog=EXIT_CODES)(directives.throttle)
 app.command("step-down", epilog=EXIT_CODES)(directives.step_down)
 app.command("translate", epilog=EXIT_CODES)(translate.command)
+app.command("promote", epilog=EXIT_CODES)(moves.promote)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)
 app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)

@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 
 def standing(directives: Iterable[Directive]) -> Iterator[Text]:
-    """A line for each."""
+    """A line for each, but for the topics of a link that has ended as a whole."""
     from rich.text import Text
 
+    from causeway.control.directives import THE_LINK, Kind
+
+    directives = list(directives)
+    ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
     for each in directives:
+        if each.kind is Kind.END and ended and each.scope != THE_LINK:
+            continue
         if each.kind.value == "throttle":
             to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
             what, about = "throttled", f"{each.scope} to {to}"
@@ -25,6 +31,8 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
             what, about = "fenced", f"{each.scope} until {moment(each.until)}"
         elif each.kind.value == "cutover":
             what, about = "cut over", str(each.scope)
+        elif each.kind is Kind.END:
+            what, about = each.how.value, str(each.scope)
         else:
             what, about = ("paused" if each.paused else "not paused"), str(each.scope)
         yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))

@@ -230,6 +230,32 @@ def _read_only(
     return denies, [_open_to_all(acl, link) for acl in sorted(open_to_all, key=str)]
 
 
+def lifts(acls: Acls, mirrors: Iterable[str], link: LinkSettings) -> tuple[AclBinding, ...]:
+    """Those of the target's `acls` that make these topics read-only, as `plan` would add them:
+    without them, whom some ACL lets write may do so. Sorted; none unless the file asks for it."""
+    if isinstance(acls, SecurityDisabled) or not link.control.read_only_mirrors:
+        return ()
+    names = set(mirrors)
+    ours = {
+        acl
+        for acl in acls
+        if acl.name in names
+        and (acl.pattern, acl.permission, acl.operation) == ("LITERAL", "DENY", "WRITE")
+        and acl.host == "*"
+        and acl.principal != EVERYBODY
+    }
+    denies, _ = _read_only(names, acls - ours, link)
+    return tuple(sorted(ours & denies, key=str))
+
+
+def lift(denies: Collection[AclBinding], target: Cluster) -> None:
+    """Takes them away, so that others may write. Raises the first CausewayError."""
+    answers = target.delete_acls(denies) if denies else {}
+    for error in {} if isinstance(answers, SecurityDisabled) else answers.values():
+        if error is not None:
+            raise error
+
+
 def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
     return ConfigError(
         "make mirrors read-only in spite of ACL",

@@ -1,8 +1,8 @@
 """Directives: what a person asks of a running mirror, as values and as JSON. Pure.
 
-A directive is about a scope: a link, one of its topics, or one partition. Pause, throttle, fence
-and cutover stand until they are taken back; restart and step-down are acts, done once by whoever
-leads.
+A directive is about a scope: a link, one of its topics, or one partition. Pause, throttle, fence,
+cutover and end stand until they are taken back; restart and step-down are acts, done once by
+whoever leads.
 
 key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
                                                               the link without both
@@ -16,6 +16,10 @@ key    {"do": "cutover"}                               somebody is at it, until 
 value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "run": …}
 key    {"do": "restart", …}, {"do": "step-down"}
 value  {"v": 1, "who": …, "why": …, "at": …}
+key    {"do": "end", "topic": "orders"}                       of a link or a topic
+value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
+                                                              "done": all that follows is done, too;
+                                                              "cut": see cuts.py, of a topic
 
 A record without a value takes a directive back. How they get there: directive_log.py.
 """
@@ -29,8 +33,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from causeway.errors import ProtocolError
-from causeway.model import TopicPartition
+from causeway.control import cuts
+from causeway.control.cuts import Cut
+from causeway.errors import ConfigError, ProtocolError
+from causeway.model import ENDED, State, TopicPartition
 
 VERSION = 1
 
@@ -42,6 +48,7 @@ class Kind(StrEnum):
     CUTOVER = "cutover"
     RESTART = "restart"
     STEP_DOWN = "step-down"
+    END = "end"
 
     @property
     def stands(self) -> bool:
@@ -75,6 +82,7 @@ class Scope(NamedTuple):
 
 
 THE_LINK = Scope()
+Hold = tuple[State, str]  # how something is held, and why
 
 
 class FenceAcl(NamedTuple):
@@ -91,7 +99,9 @@ class Directive:
     """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
     though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit. `until` (ms)
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
-    control/fences.py; `run`: which process is at the cutover."""
+    control/fences.py; `run`: which process is at the cutover. Of an end: `how`
+    (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
+    the `cut`, once it is known."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -103,6 +113,9 @@ class Directive:
     until: int = -1
     acls: tuple[FenceAcl, ...] = ()
     run: str = ""
+    how: State = State.PROMOTED
+    done: bool = False
+    cut: Cut | None = None
 
     @property
     def key(self) -> Key:
@@ -147,9 +160,35 @@ class Standing:
             scope = scope.wider
         return None
 
+    def end_of(self, what: Scope | TopicPartition) -> Directive | None:
+        """By what the mirror of `what` has ended, or is about to (PROMOTING); None where it goes
+        on. No part of what has ended goes on; of two, the narrower one tells."""
+        scope: Scope | None = Scope(*what)
+        while scope is not None:
+            if (found := self.by_key.get((Kind.END, scope))) is not None:
+                return found
+            scope = scope.wider
+        return None
+
+    def has_ended(self, what: Scope | TopicPartition) -> bool:
+        """For good, not only about to."""
+        found = self.end_of(what)
+        return found is not None and found.how in ENDED
+
+    def hold_of(self, what: Scope | TopicPartition) -> Hold | None:
+        """Why nothing of `what` may go to a lane; None where it may."""
+        if (end := self.end_of(what)) is not None:
+            return end.how, f"{end.how} {end.by}"
+        pause = self.pause_of(what)
+        return None if pause is None else (State.PAUSED, f"paused {pause.by}")
+
     @property
-    def pauses(self) -> bool:
-        return any(each.kind is Kind.PAUSE and each.paused for each in self.by_key.values())
+    def holds(self) -> bool:
+        """Whether anything is paused, or has ended."""
+        return any(
+            (each.kind is Kind.PAUSE and each.paused) or each.kind is Kind.END
+            for each in self.by_key.values()
+        )
 
     def limits(self, by_default: int | None) -> dict[str | None, int]:
         """Bytes/s of each throttled topic, and of the link by None. `by_default`: the file's."""
@@ -178,8 +217,11 @@ class Plan:
 
 def plan(standing: Standing, wish: Directive) -> Plan:
     """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
-    leaves alone what somebody paused of its parts."""
+    leaves alone what somebody paused of its parts. Raises ConfigError where its mirror has ended:
+    then there is nothing to pause or to resume."""
     if wish.kind is Kind.PAUSE:
+        if (end := standing.end_of(wish.scope)) is not None:
+            raise _has_ended(wish, end)
         return _plan_pause(standing, wish)
     before = standing.by_key.get(wish.key)
     if before is not None and before.kind is Kind.THROTTLE:
@@ -192,6 +234,16 @@ def plan_back(standing: Standing, kind: Kind, scope: Scope) -> Plan:
     """To take a throttle back: what the file says counts again."""
     before = standing.by_key.get((kind, scope))
     return Plan(changes=() if before is None else (((kind, scope), None),), before=before)
+
+
+def _has_ended(wish: Directive, end: Directive) -> ConfigError:
+    back = end.how in ENDED
+    return ConfigError(
+        "pause" if wish.paused else "resume",
+        str(wish.scope),
+        f"its mirror was {end.how} {end.by}" if back else f"{end.how} {end.by}",
+        remedy="`causeway failback` takes it up again" if back else "`causeway promote` goes on",
+    )
 
 
 def _plan_pause(standing: Standing, wish: Directive) -> Plan:
@@ -243,6 +295,9 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
         value["until"], value["acls"] = directive.until, directive.acls
     elif kind is Kind.CUTOVER:
         value["until"], value["run"] = directive.until, directive.run
+    elif kind is Kind.END:
+        value |= {"how": directive.how.value, "done": directive.done}
+        value["cut"] = None if directive.cut is None else cuts.as_json(directive.cut)
     return _dump(key), _dump(value)
 
 
@@ -262,6 +317,11 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         rate = fields["bytes_per_s"] if kind is Kind.THROTTLE else None
         if rate is not None and (not isinstance(rate, int) or rate <= 0):
             raise ValueError(f"a rate of {rate!r}")  # noqa: TRY301
+        ended: dict[str, Any] = {}
+        if kind is Kind.END:
+            cut = fields["cut"]
+            ended = {"how": State(fields["how"]), "done": bool(fields["done"])}
+            ended["cut"] = None if cut is None else cuts.of_json(cut)
         directive = Directive(
             kind=kind,
             scope=scope,
@@ -273,6 +333,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
             acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),
             run=str(fields["run"]) if kind is Kind.CUTOVER else "",
+            **ended,
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ProtocolError(
@@ -308,6 +369,8 @@ def as_json(directive: Directive) -> dict[str, Any]:
         found["bytes_per_s"] = directive.bytes_per_s
     elif directive.until >= 0:
         found["until_ms"] = directive.until
+    elif directive.kind is Kind.END:
+        found |= {"how": directive.how.value, "done": directive.done}
     return found
 
 

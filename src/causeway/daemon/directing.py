@@ -1,7 +1,8 @@
 """Does what people ask of a link while this process leads it: looks at its directives topic twice
 a second, in a thread of its own.
 
-    what stands   pause: at once, here · throttle: told to the lanes · resume: by the discoverer
+    what stands   pause, end: at once, here · throttle: told to the lanes · what is taken back: by
+                  the discoverer
     acts          restart: by the discoverer · step-down: by the link's leading thread
     fences        lifted once their time is over, as those who set them may be gone
     done          how far it has come goes to the progress topic, where those who asked wait for it
@@ -19,13 +20,13 @@ from collections.abc import Callable, Mapping
 from causeway.config.settings import LinkSettings
 from causeway.control import fences
 from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Directive, Kind, Scope
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.status import Trouble
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.model import NO_TOPIC_ID, State, TopicPartition, same_topic
+from causeway.model import ENDED, HELD, NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.relay.progress import DirectivesRecord
 from causeway.wire.offsets import LATEST, OffsetAt
 
@@ -91,12 +92,14 @@ class Directing:
         self._intake.resume()
         with self._lock:
             scopes = set(self._restarts)
-        if not scopes or not self._intake.restart(scopes):
-            return False
+        # What is renewed is a restart of the link's, as far as the look after it goes.
+        looks = {THE_LINK} if self._intake.renew() else set[Scope]()
+        if scopes and self._intake.restart(scopes):
+            looks |= scopes
         with self._lock:
-            self._restarts -= scopes
-            self._looking |= scopes
-        return True
+            self._restarts -= looks & scopes
+            self._looking |= looks
+        return bool(looks)
 
     def looked(self) -> None:
         """At both clusters, since `carry_out`."""
@@ -229,7 +232,8 @@ class Directing:
     def _pending(self) -> bool:
         with self._lock:
             acts = bool(self._restarts or self._looking)
-        return acts or bool(self._intake.pauses.over())
+        pauses = self._intake.pauses
+        return acts or bool(pauses.over() or pauses.renewed())
 
     def _strange(self) -> str | None:
         if not self._log.strange:
@@ -260,7 +264,7 @@ class Directing:
         now = time.monotonic()
         if now < self._measure_at or not self._intake.pauses.are_any:
             return
-        rows = self._registry.rows(lambda row: row.progress.state is State.PAUSED)
+        rows = self._registry.rows(lambda row: row.progress.state in HELD - ENDED)
         places = [row.progress.source for row in rows]
         if places:
             ends = self._ends(places, read_committed=self._link.fetch.read_committed)

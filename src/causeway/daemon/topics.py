@@ -17,7 +17,10 @@ WORST: Final = (
     State.RECOVERING,
     State.WAITING,
     State.PAUSED,
+    State.PROMOTING,
     State.RUNNING,
+    State.FAILED_OVER,
+    State.PROMOTED,
     State.DONE,
 )
 

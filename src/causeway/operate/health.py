@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from causeway.control.directives import THE_LINK, Standing
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.operate.status import LinkStatus, PartitionStatus
@@ -17,9 +18,18 @@ def verdict(links: Collection[LinkStatus]) -> int:
     it. Raises ConfigError where there is no flow to judge."""
     if not links:
         raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    if not all(each.driver is not None and each.driver.running for each in links):
+    if not all(_runs(each) or _has_ended(each) for each in links):
         return NOT_RUNNING
     return 0 if all(map(_is_well, links)) else PartitionsFailedError.exit_code
+
+
+def _runs(link: LinkStatus) -> bool:
+    return link.driver is not None and link.driver.running
+
+
+def _has_ended(link: LinkStatus) -> bool:
+    """All of it, so that it needs no driver."""
+    return Standing({each.key: each for each in link.asked.standing}).has_ended(THE_LINK)
 
 
 def _is_well(link: LinkStatus) -> bool:

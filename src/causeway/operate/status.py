@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import directives, topics
+from causeway.control.directives import Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions.claims import ACT, made_anew
@@ -131,6 +132,8 @@ def status_of(
     oldest = timestamps_at(source, behind)
     now_ms = int(time.time() * 1000)
     why = explain(source, _held(source, ends, tops, now_ms))
+    told = asked(target, link, contents)
+    standing = Standing({each.key: each for each in told.standing})
     return LinkStatus(
         link=link,
         driver=driver,
@@ -150,6 +153,7 @@ def status_of(
                 first_unmirrored_ms=oldest.get(tp),
                 driver=driver,
                 now_ms=now_ms,
+                ended=standing.hold_of(tp) if standing.has_ended(tp) else None,
             )
             for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
         )
@@ -160,7 +164,7 @@ def status_of(
         transforms=transforms.states(
             link, contents, {topic.source: topic.partitions for topic in planned.mirrored}
         ),
-        asked=asked(target, link, contents),
+        asked=told,
     )
 
 
@@ -253,10 +257,11 @@ def partition_status(
     first_unmirrored_ms: int | None,
     driver: Driver | None,
     now_ms: int,
+    ended: Hold | None = None,
 ) -> PartitionStatus:
     """Judge one partition. `top`: its high watermark; `held`: why its end stands; `start`: its
     position, or where a first run would begin; `target_end`: where its mirror ends, if we alone
-    write to it; `source_first`: asked for if that is 0."""
+    write to it; `source_first`: asked for if that is 0; `ended`: how its mirror has, and why."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
     lag = None if source_end is None or start is None else max(0, source_end - start)
     lag_ms: int | None = None
@@ -271,6 +276,8 @@ def partition_status(
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     reason = "; ".join(filter(None, (reason, held))) or None
+    if ended is not None:  # nobody cares for it any more, and what its driver does is no matter
+        state, reason = ended
     return PartitionStatus(
         topic=tp.topic,
         partition=tp.partition,

@@ -65,6 +65,9 @@ class Pauses:
     def over(self) -> list[TopicPartition]:
         return []
 
+    def renewed(self) -> list[TopicPartition]:
+        return []
+
 
 class Partitions:
     """For an Intake whose lanes let go at once."""
@@ -74,6 +77,9 @@ class Partitions:
 
     def resume(self) -> None:
         pass
+
+    def renew(self) -> bool | None:
+        return None
 
     def restart(self, _: object) -> bool:
         return True

@@ -137,3 +137,85 @@ def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> No
     left, _ = registry.left()
     assert left[at(2)].state is State.WAITING
     assert left[at(2)].reason is None
+
+
+def ended(how: State, *scopes: Scope) -> Standing:
+    return Standing(
+        {
+            (Kind.END, scope): Directive(kind=Kind.END, scope=scope, who="anna@ops", at=0, how=how)
+            for scope in scopes
+        }
+    )
+
+
+def test_what_has_ended_is_told_of_also_where_it_had_stopped(
+    pauses: Pauses, registry: Registry, lanes: Lanes
+) -> None:
+    lanes.kept = {at(1)}
+    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    assert not pauses.pause(), "a lane has it still"
+    lanes.kept = {at(2)}  # the fleet knows nothing of what has stopped
+    assert pauses.pause()
+    assert set(states(registry)) == {State.FAILED_OVER}
+    reason = "failed over by anna@ops since 1970-01-01T00:00:00Z"
+    assert [each.reason for each in registry.status()] == [
+        reason,
+        reason,
+        f"{reason}; it had stopped: None",
+        reason,
+    ]
+    asked = len(lanes.asked)
+    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    assert pauses.pause()
+    assert len(lanes.asked) == asked, "it is known already"
+
+
+def test_nothing_is_done_for_what_has_ended(pauses: Pauses, registry: Registry) -> None:
+    assert {each.source for each in registry.mirrored()} == {at(0), at(1), at(2), at(3)}
+    pauses.stand(ended(State.PROMOTING, ORDERS))
+    pauses.pause()
+    assert registry.mirrored(), "its groups are still brought over"
+    pauses.stand(ended(State.PROMOTED, ORDERS))
+    pauses.pause()
+    assert not registry.mirrored()
+    assert not registry.topics()
+    assert not registry.live()
+    assert pauses.has_ended("orders")
+    assert not pauses.has_ended("bills")
+
+
+def test_what_was_to_be_promoted_and_is_not_goes_on(pauses: Pauses, registry: Registry) -> None:
+    pauses.stand(ended(State.PROMOTING, ORDERS))
+    assert pauses.pause()
+    assert states(registry) == [State.PROMOTING, State.PROMOTING, State.STOPPED, State.PROMOTING]
+    pauses.stand(Standing())
+    assert pauses.over() == [at(0), at(1), at(3)]
+    assert pauses.renewed() == []
+
+
+def test_what_had_ended_is_renewed_and_not_resumed(pauses: Pauses, registry: Registry) -> None:
+    """Where it goes on may be elsewhere by now."""
+    pauses.stand(ended(State.PROMOTED, ORDERS))
+    assert pauses.pause()
+    pauses.stand(paused(ORDERS))
+    assert pauses.pause()
+    assert set(states(registry)) == {State.PROMOTED}
+    assert pauses.over() == []
+    assert pauses.renewed() == [at(0), at(1), at(2), at(3)]
+
+
+def test_what_a_lane_says_late_does_not_bring_it_back(pauses: Pauses, registry: Registry) -> None:
+    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    assert pauses.hold([at(0)]) == {at(0)}
+    registry.wait([("A->B", "orders", 0)])
+    assert states(registry)[0] is State.FAILED_OVER
+    assert registry.resume([at(0)]) == []
+
+
+def test_where_records_went_is_written_at_once(pauses: Pauses, registry: Registry) -> None:
+    registry.take_dirty(final=True)
+    pauses.stand(ended(State.PROMOTING, ORDERS))
+    pauses.pause()
+    rows, _ = registry.take_dirty()
+    assert {each.progress.state for each in rows} == {State.PROMOTING}
+    assert {each.progress.partition for each in rows} == {0, 1, 3}

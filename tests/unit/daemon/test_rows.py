@@ -129,7 +129,7 @@ def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
 
 def test_what_is_paused_stays_so_though_an_earlier_terms_lane_lets_go_of_it_late() -> None:
     it = row()
-    it.pause("paused by anna@ops")
+    it.put_on_hold(State.PAUSED, "paused by anna@ops")
     it.hear(says(State.RUNNING, 20))
     progress = it.progress
     assert (progress.state, progress.reason) == (State.PAUSED, "paused by anna@ops")

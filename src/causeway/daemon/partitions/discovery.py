@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import topics
-from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic
+from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.claims import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.daemon.status import Trouble
@@ -40,11 +40,13 @@ class Sides:
 class Found:
     """`mirrored`: topics whose target is there, by source name; `created`: those target topics
     that this look has made, and that are empty. `counts`: all topics of the source, with their
-    numbers of partitions. `lost_targets`: by source name, those whose target was mirrored to and is
-    gone. `lost_led`: topics of the target that transforms led to, and that are gone. `unfinished`:
-    something may be better when asked again soon."""
+    numbers of partitions. `ended`: topics whose mirror has ended, by source name, as far as they
+    had begun and are there; nothing is done for them. `lost_targets`: by source name, those whose
+    target was mirrored to and is gone. `lost_led`: topics of the target that transforms led to, and
+    that are gone. `unfinished`: something may be better when asked again soon."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
+    ended: dict[str, MirroredTopic] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     counts: Mapping[str, int] = field(default_factory=dict)
     troubles: list[Trouble] = field(default_factory=list)
@@ -64,21 +66,25 @@ def look(
     link: LinkSettings,
     known: Mapping[TopicPartition, Progress],
     wish_of: Callable[[TopicPartition], Wish],
+    has_ended: Callable[[str], bool] = lambda _: False,
 ) -> Found:
-    """Finds the link's topics and makes the target ready for them. Raises CausewayError only where
-    a cluster as a whole can't be asked.
+    """Finds the link's topics and makes the target ready for them, but for those that have ended.
+    Raises CausewayError only where a cluster as a whole can't be asked.
 
     A target topic that progress speaks of and that is gone is not created again, unless a person
     said how to go on (`wish_of` the topic's first partition).
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link)
+    begun = {at.topic for at, progress in known.items() if progress.outlets}
+    ended = {topic.source: topic for topic in plan.mirrored if has_ended(topic.source)}
+    plan = _without(plan, ended)
     found = Found(
-        counts={name: len(topic.partitions) for name, topic in observed.source_topics.items()}
+        ended={n: t for n, t in ended.items() if n in begun and t.target_id is not None},
+        counts={name: len(topic.partitions) for name, topic in observed.source_topics.items()},
     )
     for problem in plan.problems:
         found.trouble(problem.topic, problem.error)
-    begun = {at.topic for at, progress in known.items() if progress.outlets}
     lost = {
         t.target: t.source
         for t in plan.mirrored
@@ -89,7 +95,7 @@ def look(
     led = {
         outlet.topic: outlet.topic
         for progress in known.values()
-        if progress.state is not State.STOPPED
+        if progress.state is not State.STOPPED and progress.topic not in ended
         for outlet in progress.outlets
         if outlet.routed is not None and outlet.topic not in observed.target_topics
     }
@@ -110,6 +116,17 @@ def look(
         found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
     _await_new(sides.target_admin, found)
     return found
+
+
+def _without(plan: TopicPlan, ended: Mapping[str, MirroredTopic]) -> TopicPlan:
+    """Nothing of those that have ended is made, grown or complained of."""
+    targets = {topic.target for topic in ended.values()}
+    return replace(
+        plan,
+        mirrored=tuple(topic for topic in plan.mirrored if topic.source not in ended),
+        changes=tuple(change for change in plan.changes if change.topic not in targets),
+        problems=tuple(each for each in plan.problems if each.topic not in ended),
+    )
 
 
 def _not_grown(topic: MirroredTopic, observed: topics.Observed) -> MirroredTopic:

@@ -24,9 +24,9 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets, bereft
 from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
-from causeway.model import State, TopicPartition
+from causeway.model import ENDED, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
 
@@ -94,10 +94,15 @@ class Intake:
     def look(self) -> Found:
         """Raises CausewayError; LeadershipLostError where another driver leads."""
         found = discovery.look(
-            self._sides, self._link, self._registry.known(), self._claimer.wish_of
+            self._sides,
+            self._link,
+            self._registry.known(),
+            self._claimer.wish_of,
+            self.pauses.has_ended,
         )
         gone = self._check_known(found)
         self._stop_lost(found)
+        self._show_ended(found)
         self._reroute(found)
         wanted = [
             (topic, partition)
@@ -136,6 +141,19 @@ class Intake:
             places = [row.progress.source for row in rows]
             _log.info("resume", extra={"link": self._link.name, "partitions": len(rows)})
             self._assign(rows, self._recall(places))
+
+    def renew(self) -> bool | None:
+        """Lets go of what had ended and should go on, for the next look to take up as at a start;
+        None where there is nothing, False where a lane has not let go of it yet."""
+        places = self.pauses.renewed()
+        if not places:
+            return None
+        if not self.revoke(places):
+            return False
+        with self._writing:
+            self._registry.let_go(self._registry.get(places), anew=True)
+        _log.info("renew", extra={"link": self._link.name, "partitions": len(places)})
+        return True
 
     def restart(self, scopes: Collection[Scope]) -> bool:
         """Lets go of what is stopped or failed there, for the next look to take up as at a start;
@@ -219,6 +237,24 @@ class Intake:
                     after = claims.stopped(topic, at.partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
             self._registry.add(rows)
+
+    def _show_ended(self, found: Found) -> None:
+        """What an earlier leader has mirrored and has ended since: known, and left alone."""
+        with self._writing:
+            left, maps = self._registry.left()
+            rows = []
+            for at, before in left.items():
+                topic, hold = found.ended.get(at.topic), self.pauses.hold_of(at)
+                if topic is None or hold is None:
+                    continue
+                row = Row(topic=topic, progress=before, first=before.position)
+                row.maps = offset_maps_of(before, maps.get(at, {}))
+                if before.state not in ENDED:
+                    row.put_on_hold(*hold)
+                rows.append(row)
+            self._registry.add(rows)
+        if rows:
+            self.pauses.note_held()
 
     def _reroute(self, found: Found) -> None:
         """Lets go of the partitions that go by key from now on, to be claimed for that. What was

@@ -2,6 +2,8 @@
 
 paused    taken from its lane, in order: what it has sent is answered for; no lane gets it
 resumed   assigned again where it was, like one whose lane is gone
+ended     as paused; nothing else is done for it either
+renewed   what had ended is let go of, and taken up again like what is new
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from causeway.control.directives import Standing
+from causeway.control.directives import Hold, Scope, Standing
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import AT_REST
-from causeway.model import State, TopicPartition
+from causeway.daemon.partitions.rows import AT_REST, Row
+from causeway.model import ENDED, HELD, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
 
@@ -47,58 +49,85 @@ class Pauses:
     @property
     def are_any(self) -> bool:
         with self.deciding:
-            return self._standing.pauses
+            return self._standing.holds
+
+    def has_ended(self, topic: str) -> bool:
+        """Its mirror, so that nothing is done for it."""
+        with self.deciding:
+            return self._standing.has_ended(Scope(topic))
+
+    def hold_of(self, at: TopicPartition) -> Hold | None:
+        """Why it is not to go to a lane; None where it may."""
+        with self.deciding:
+            return self._standing.hold_of(at)
 
     def pause(self) -> bool:
         """Pauses what is to be paused; False where a lane has yet to let go of something."""
         with self.deciding:
-            if self._done or not self._standing.pauses:
+            if self._done or not self._standing.holds:
                 return True
             standing = self._standing
-        wanted = self._to_pause(standing)
+        wanted = self._to_hold(standing)
         gone = self._recall(wanted) if wanted else {}
-        paused = {at: why for at, why in wanted.items() if at in gone}
-        self._registry.pause(paused)
-        if paused:
-            about = {"partitions": len(paused), "reason": next(iter(paused.values()))}
-            _log.warning("paused", extra={"link": self._link, **about})
+        # Of these nothing is sent, whatever the fleet still knows of them.
+        rest = self._registry.rows(lambda row: row.progress.state in AT_REST | ENDED)
+        idle = {row.progress.source for row in rest}
+        held = {at: hold for at, hold in wanted.items() if at in gone or at in idle}
+        self._registry.hold(held)
+        if held:
+            state, reason = next(iter(held.values()))
+            about = {"partitions": len(held), "reason": reason}
+            _log.warning(str(state), extra={"link": self._link, **about})
             self._held = True
         with self.deciding:
-            self._done = len(paused) == len(wanted) and standing is self._standing
+            self._done = len(held) == len(wanted) and standing is self._standing
             return self._done
 
-    def _to_pause(self, standing: Standing) -> dict[TopicPartition, str]:
-        """Those that are not paused yet, or for another reason."""
+    def _to_hold(self, standing: Standing) -> dict[TopicPartition, Hold]:
+        """Those that are not held yet, or for another reason."""
         return {
-            row.progress.source: why
-            for row in self._registry.rows(lambda row: row.progress.state not in AT_REST)
-            if (why := _why(standing, row.progress.source)) is not None
-            and (row.progress.state, row.progress.reason) != (State.PAUSED, why)
+            row.progress.source: hold
+            for row in self._registry.rows(lambda _: True)
+            if (hold := standing.hold_of(row.progress.source)) is not None
+            and not _is_held(row, hold)
+            # What is at rest can end, but is not paused; what had ended is renewed first.
+            and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
         }
 
     def over(self) -> list[TopicPartition]:
-        """What is paused and should be so no more."""
+        """What is held, has not ended, and should be held no more."""
+        return self._no_longer(HELD - ENDED, lambda standing, at: standing.hold_of(at) is None)
+
+    def renewed(self) -> list[TopicPartition]:
+        """What has ended, and should go on."""
+        return self._no_longer(ENDED, lambda standing, at: not standing.has_ended(at))
+
+    def _no_longer(
+        self, states: Collection[State], over: Callable[[Standing, TopicPartition], bool]
+    ) -> list[TopicPartition]:
         with self.deciding:
             standing = self._standing
         if not self._held:
             return []
-        paused = self._registry.rows(lambda row: row.progress.state is State.PAUSED)
-        places = [row.progress.source for row in paused]
-        return [at for at in places if standing.pause_of(at) is None]
+        held = self._registry.rows(lambda row: row.progress.state in states)
+        return [at for row in held if over(standing, at := row.progress.source)]
 
     def hold(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Of partitions that are about to go to lanes, those that must not; they are paused. Call
-        it with `deciding` held."""
+        """Of partitions that are about to go to lanes, those that must not; they are held. Call it
+        with `deciding` held."""
         standing = self._standing
-        if not standing.pauses:
+        if not standing.holds:
             return set()
-        held = {at: why for at in places if (why := _why(standing, at)) is not None}
-        self._registry.pause(held)
+        held = {at: hold for at in places if (hold := standing.hold_of(at)) is not None}
+        self._registry.hold(held)
         self._held |= bool(held)
         return set(held)
 
+    def note_held(self) -> None:
+        """Rows were added that are held already."""
+        self._held = True
 
-def _why(standing: Standing, at: TopicPartition) -> str | None:
-    """Why it is paused; None where it is not."""
-    found = standing.pause_of(at)
-    return None if found is None else f"paused {found.by}"
+
+def _is_held(row: Row, hold: Hold) -> bool:
+    state, reason = hold
+    return row.progress.state is state and (row.progress.reason or "").startswith(reason)

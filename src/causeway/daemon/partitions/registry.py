@@ -14,13 +14,13 @@ from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.daemon.status import PartitionStatus
-from causeway.model import State, TopicPartition
+from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.relay.offset_map import Span
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
-_IDLE = frozenset({State.STOPPED, State.PAUSED})  # they want nothing
+_IDLE = HELD | {State.STOPPED}  # they want nothing
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
 
 
@@ -80,8 +80,8 @@ class Registry:
             return list(self._rows)
 
     def live(self) -> list[Row]:
-        """Those that are not stopped."""
-        return self.rows(lambda row: row.progress.state is not State.STOPPED)
+        """Those that are not stopped, and have not ended."""
+        return self.rows(lambda row: row.progress.state not in ENDED | {State.STOPPED})
 
     def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
         """Those that are `wanted`, which is asked with the lock held."""
@@ -166,19 +166,23 @@ class Registry:
 
     # -- as people ask ----------------------------------------------------------------------------
 
-    def pause(self, why: Mapping[TopicPartition, str]) -> None:
-        """No lane has them, nor gets them."""
+    def hold(self, why: Mapping[TopicPartition, tuple[State, str]]) -> None:
+        """No lane has them, nor gets them. Where they went is written at once for what ends: others
+        go on from it."""
         with self._lock:
-            for at, reason in why.items():
+            for at, (state, reason) in why.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state not in AT_REST:
-                    row.pause(reason)
+                if row is None or (row.progress.state in AT_REST and state not in ENDED):
+                    continue
+                row.put_on_hold(state, reason)
+                if state is not State.PAUSED:
+                    self._maps_written_at = -_MAPS_S
 
     def resume(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """Those of them that are paused; they wait for lanes from now on."""
+        """Those of them that are held, and have not ended; they wait for lanes from now on."""
         with self._lock:
             rows = [row for at in places if (row := self._rows.get(at)) is not None]
-            rows = [row for row in rows if row.progress.state is State.PAUSED]
+            rows = [row for row in rows if row.progress.state in HELD - ENDED]
             for row in rows:
                 row.resume()
             return rows
@@ -189,7 +193,7 @@ class Registry:
         with self._lock:
             for at, (end, top) in ends.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state is State.PAUSED:
+                if row is not None and row.progress.state in HELD:
                     row.progress = replace(row.progress, source_end=end)
                     row.high_watermark = top
 
@@ -323,7 +327,11 @@ class Registry:
         ]
 
     def _mapped(self) -> Iterator[tuple[Row, Progress]]:
-        return ((row, row.progress) for row in self._all().values() if row.is_mapped)
+        return (
+            (row, row.progress)
+            for row in self._all().values()
+            if row.is_mapped and row.progress.state not in ENDED
+        )
 
     @property
     def transforms(self) -> bool:
@@ -333,7 +341,7 @@ class Registry:
     def are_placed(self) -> bool:
         """Whether each partition's place is known, or why it is not."""
         return all(
-            row.placed or row.progress.state in (State.STOPPED, State.FAILED, State.PAUSED)
+            row.placed or row.progress.state in _IDLE | {State.FAILED}
             for row in self._all().values()
         )
 
@@ -343,7 +351,7 @@ class Registry:
             return {
                 at.topic: row.topic
                 for at, row in self._rows.items()
-                if row.progress.state is not State.STOPPED
+                if row.progress.state not in ENDED | {State.STOPPED}
             }
 
     def held(self) -> dict[TopicPartition, Held]:

@@ -12,7 +12,7 @@ from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import Recent, with_more
 from causeway.daemon.status import PartitionStatus
-from causeway.model import State, TopicPartition
+from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
 from causeway.relay.offset_map import MOST_POINTS, OffsetMap
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress
@@ -70,9 +70,10 @@ class Row:
         report, before = standing.report, self.progress
         if _producers(report.outlets) != _producers(before.outlets):
             return  # a lane of a claim that another leader has replaced meanwhile
-        # What we stopped or paused stays so, whatever its lane still has to say before it lets go.
+        # What we stopped or hold stays so, whatever its lane still has to say before it lets go.
         kept = before.state is State.STOPPED and report.state is not State.STOPPED
-        kept |= before.state is State.PAUSED and report.state not in AT_REST
+        kept |= before.state in HELD and report.state not in AT_REST
+        kept |= before.state in ENDED
         self.wants = report.wants
         if self.wants and self.lack is not None:
             report = report.model_copy(update={"state": State.FAILED, "reason": self.lack})
@@ -188,7 +189,7 @@ class Row:
 
     def wait(self) -> None:
         """Its lane is gone; another gets it soon."""
-        if self.progress.state not in (State.STOPPED, State.PAUSED, State.DONE):
+        if self.progress.state not in AT_REST | HELD:
             self.progress = replace(self.progress, state=State.WAITING, reason=None)
         self.lane = None
         self.records_per_s = self.bytes_per_s = 0.0
@@ -198,9 +199,11 @@ class Row:
         self.placed = True
         self.progress = replace(self.progress, state=State.DONE, reason=None)
 
-    def pause(self, reason: str) -> None:
-        """A person wants it so; what it wants can wait."""
-        self.progress = replace(self.progress, state=State.PAUSED, reason=reason)
+    def put_on_hold(self, state: State, reason: str) -> None:
+        """A person wants it so (`state` is one of HELD); what it wants can wait."""
+        if state in ENDED and self.progress.state is State.STOPPED:
+            reason = f"{reason}; it had stopped: {self.progress.reason}"
+        self.progress = replace(self.progress, state=state, reason=reason)
         self.lane, self.wants, self.lack = None, (), None
         self.dirty = True
         self.records_per_s = self.bytes_per_s = 0.0
@@ -239,8 +242,8 @@ class Row:
             self.failures += 1
 
     def is_settled(self, now: float, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for it: done, stopped, paused, or failed for good."""
-        if self.progress.state in (State.DONE, State.STOPPED, State.PAUSED):
+        """Whether a bounded run need not wait for it: done, stopped, held, or failed for good."""
+        if self.progress.state in AT_REST | HELD:
             return True
         return self.failed_at is not None and now - self.failed_at > for_good_s
 

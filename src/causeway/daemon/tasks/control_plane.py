@@ -17,6 +17,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import acls, configs, held, mm2_offsets
 from causeway.control.mm2_offsets import MirrorMakerOffsets
 from causeway.control.offset_syncs import OffsetSyncs
+from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics
@@ -169,7 +170,7 @@ class ControlPlane:
         return DONE
 
     def _sync_configs(self) -> Outcome:
-        topics = [*self._registry.topics().values(), *led_topics(self._registry)]
+        topics = self._topics()
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
         planned = configs.plan(observed, topics, self._link)
         answers = configs.apply(planned.changes, self._sides.target_admin)
@@ -182,9 +183,12 @@ class ControlPlane:
 
     def _sync_acls(self) -> Outcome:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        topics = [*self._registry.topics().values(), *led_topics(self._registry)]
+        topics = self._topics()
         planned = acls.plan(observed, topics, self._link)
-        answers = acls.apply(planned.creates, self._sides.target_admin)
+        # Its mirror may have ended since, and then others may write to it.
+        mirrors = {topic.target for topic in topics} - {topic.target for topic in self._topics()}
+        creates = [acl for acl in planned.creates if acl.name not in mirrors]
+        answers = acls.apply(creates, self._sides.target_admin)
         outcome = _outcome(
             [
                 *((error.subject, error) for error in planned.problems),
@@ -193,6 +197,10 @@ class ControlPlane:
         )
         missed = {str(each.acl): each.reason for each in planned.left_out if each.is_missed}
         return replace(outcome, items={**outcome.items, **missed})
+
+    def _topics(self) -> list[MirroredTopic]:
+        """Those of which something is mirrored now."""
+        return [*self._registry.topics().values(), *led_topics(self._registry)]
 
     def _explain_transactions(self) -> Outcome:
         long = self._registry.held()

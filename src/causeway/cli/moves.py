@@ -1,0 +1,135 @@
+"""`causeway promote FILE`: the end of a mirror, as clean as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.directives import LinkOption, ReasonOption
+from causeway.cli.words import count
+
+if TYPE_CHECKING:
+    from causeway.cli.output import Output
+    from causeway.control.cuts import Cut
+    from causeway.operate.moves.promote import Promoted
+
+TopicOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        help="Only this topic, by its name on the source. Default: the whole link.",
+        show_default=False,
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
+]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="Wait no longer for what lags, or for the driver."
+    ),
+]
+_RENAMED = 2  # topics that are named
+
+
+def promote(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+    timeout: WaitOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """End a mirror cleanly: nothing is left to copy, and others may write to its topics.
+
+    Stop the producers first. It proves that everything is mirrored, brings consumer groups over
+    exactly, and records where the cut is; where something lags, it changes nothing and says what.
+    """
+    from causeway.operate.moves import promote as moves
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        found = moves.promote(
+            settings,
+            link=link,
+            topic=topic,
+            reason=reason,
+            wait_s=timeout,
+            dry_run=dry_run,
+            say=told,
+        )
+    if as_json:
+        print_json({"promoted": [moves.as_json(each) for each in found]})
+    else:
+        for each in found:
+            _promoted(each)
+    return 7 if any(each.lagging for each in found) else 0
+
+
+def _promoted(each: Promoted) -> None:
+    from rich.text import Text
+
+    out = console()
+    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    if each.before is not None:
+        how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
+        out.print(Text(how, "yellow" if each.before.how.value != "promoted" else ""))
+    elif each.lagging:
+        out.print(Text(f"{what} can't be promoted now: not all is mirrored", "red"))
+        for one in each.lagging:
+            out.print(f"  {one}")
+    elif each.dry_run:
+        out.print(f"{what} would be promoted: nothing lags")
+    else:
+        out.print(Text(f"{what} is promoted", "bold green"))
+    cuts(out, each.cuts)
+    for group in each.groups:
+        if group.followed and group.reason:
+            out.print(Text("group ", "yellow").append(f"{group.group}: {group.reason}"))
+    followed = sum(group.followed for group in each.groups)
+    if followed:
+        out.print(f"{count(followed, 'consumer group')} brought over")
+    lifted(out, each.lifted, later=each.dry_run)
+    if each.changed:
+        next_steps(out, each.cuts, each.target)
+
+
+def cuts(out: Output, found: Mapping[str, Cut]) -> None:
+    """A row a partition."""
+    if not found:
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("topic", overflow="fold")
+    table.add_column("source offset", justify="right")
+    table.add_column("target", overflow="fold")
+    table.add_column("target offset", justify="right")
+    for name, cut in sorted(found.items()):
+        for point in cut.points:
+            for at, offset in point.targets:
+                source = f"{point.source:,}" + ("" if point.exact else " or later")
+                table.add_row(f"{name}-{point.partition}", source, str(at), f"{offset:,}")
+    out.print(table)
+
+
+def lifted(out: Output, rules: Iterable[Any], *, later: bool) -> None:
+    """The rules that made mirrors read-only."""
+    for rule in rules:
+        out.print(f"{'would take away' if later else 'taken away'}: {rule}")
+
+
+def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
+    """What people change in their own programs."""
+    renamed = sorted(f"{name} is {cut.target}" for name, cut in found.items() if cut.target != name)
+    out.print(f"point producers and consumers to the bootstrap servers of {target}")
+    if renamed:
+        shown = "; ".join(renamed[:_RENAMED])
+        more = f"; and {len(renamed) - _RENAMED} more" if len(renamed) > _RENAMED else ""
+        out.print(f"topics have other names there: {shown}{more}")

@@ -1,0 +1,247 @@
+"""One link whose mirror, or that of a topic, is brought to its end.
+
+What may still write to the mirror is a lane. It is certain that none does once the leading driver
+has said so, after its lanes had let go; or, where it says nothing, once the lead was taken from it:
+
+    lead taken     its progress is refused from now on; who leads next reads of the end first
+    leases over    its lanes send nothing any more, unless the driver still renews their leases
+    mirrors still  nor does it: no producer of the mirror has sent anything meanwhile
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import directive_log, ending
+from causeway.control.cuts import Cut, CutPoint
+from causeway.control.directive_log import DirectiveLog, Written
+from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.daemon.leadership import Leadership
+from causeway.errors import CausewayError, NobodyLeadsError
+from causeway.model import State, TopicPartition
+from causeway.operate.clusters import Connect
+from causeway.operate.status import driver_of
+from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_POLL_S = 0.1
+_STILL_S = 0.5
+_LEASES: Final = 3  # so many of them are waited for one that nobody renews
+Say = Callable[[str], None]
+
+
+class Ending:
+    """Of one link and scope. `contents`, `standing`: the progress and the directives, as last
+    read. Not thread-safe."""
+
+    def __init__(
+        self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
+    ) -> None:
+        """Reads both. Raises CausewayError."""
+        self.link = link
+        self.scope = scope
+        self.target = connect(link.target_admin)
+        self._connect = connect
+        self._lease_s = lease_s
+        self._say = say
+        self._progress = ProgressTopic(self.target, link.progress_topic)
+        self.contents = self._progress.read() if self._progress.exists() else Contents()
+        log = DirectiveLog(self.target, link.directives_topic)
+        log.look()
+        self.standing = log.standing
+        self.silent = False  # the lead was taken from a driver, which may have known more
+
+    @property
+    def end(self) -> Directive | None:
+        """By what it has ended already, or is about to."""
+        return self.standing.end_of(self.scope)
+
+    @property
+    def driver(self) -> str | None:
+        """Who leads by now, as far as has been read."""
+        found = driver_of(self.contents.leases, int(time.time() * 1000))
+        return found.owner if found is not None and found.running else None
+
+    def progress(self) -> dict[TopicPartition, Progress]:
+        """Of the partitions of the scope that had begun."""
+        return {
+            at: each
+            for at, each in sorted(self.contents.partitions.items())
+            if self.scope.covers(at) and each.outlets and each.gone_at < 0
+        }
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def begin(self, wish: Directive, wait_s: float) -> bool:
+        """Has it stand that the mirror ends, and returns once no lane writes to it any more;
+        whether this call has changed anything. Raises ConflictError where somebody else acts at
+        the same time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
+        written = self._write(partial(ending.begin, wish=wish))
+        self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
+        if not self._await_word(written, wait_s):
+            self._take_lead()
+        return bool(written.plan.changes)
+
+    def finish(self, how: State, cuts: dict[str, Cut], *, done: bool, wait_s: float = 0.0) -> bool:
+        """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
+        waited; whether it has."""
+        decide = partial(ending.finish, scope=self.scope, how=how, cuts=cuts, done=done)
+        written = self._write(decide)
+        return self._await_word(written, wait_s)
+
+    def take_back(self, wait_s: float) -> None:
+        """It is mirrored again."""
+        self._await_word(self._write(partial(ending.back, scope=self.scope)), wait_s)
+
+    def _write(self, decide: Callable[[Standing], Plan]) -> Written:
+        written = directive_log.write(self.target, self.link, decide)
+        log = DirectiveLog(self.target, self.link.directives_topic)
+        log.look()
+        self.standing = log.standing
+        return written
+
+    # -- until nobody writes ----------------------------------------------------------------------
+
+    def read_on(self) -> None:
+        if not self.contents.end and not self._progress.exists():
+            return
+        self.contents.update(self._progress.read(self.contents.end))
+
+    def _await_word(self, written: Written, wait_s: float) -> bool:
+        """Whether the leading driver says in time that it has acted. Where none leads, what the
+        last one has said counts: whoever comes next reads of it first."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            told = self.contents.directives
+            if (
+                told is not None
+                and told.topic_id == written.topic_id
+                and told.applied >= written.end
+            ):
+                return True
+            if time.monotonic() > deadline or self.driver is None:
+                return False
+            time.sleep(_POLL_S)
+            self.read_on()
+
+    def _take_lead(self) -> None:
+        """From a driver that has not said that it acted, or from none."""
+        if not self._progress.exists():
+            return  # nobody has led, nor mirrored
+        newest = self.contents.leases[-1] if self.contents.leases else None
+        in_order = newest is not None and newest.released
+        leadership = Leadership(
+            self._connect(self.link.target), self.target, self.link, self._lease_s
+        )
+        self._say(f"{self.link.name}: taking the lead, as no driver says that its lanes have ended")
+        stop = threading.Event()
+        longest = max((lease.lease_s for lease in self.contents.leases), default=self._lease_s)
+        timer = threading.Timer(_LEASES * longest, stop.set)
+        timer.daemon = True
+        timer.start()
+        holders: list[LeaseRecord] = []
+        try:
+            contents = leadership.acquire(stop, holders.append)
+        finally:
+            timer.cancel()
+        if contents is None:
+            told = self.contents.directives
+            why = f": {told.reason}" if told is not None and told.reason else ""
+            raise NobodyLeadsError(
+                "end the mirror of",
+                f"{self.scope} of {self.link.name}",
+                f"{holders[-1].owner if holders else 'a driver'} leads, renews its lease and has "
+                f"not acted{why}",
+                remedy="stop that driver, and call this again: it goes on",
+            )
+        self.contents = contents
+        if not in_order:
+            self.silent = True
+            self._await_stillness(leadership)
+        leadership.release()
+
+    def _await_stillness(self, leadership: Leadership) -> None:
+        """Until no lane of an earlier leader has a lease, and none has sent without one."""
+        while (left := leadership.alone_in_s) > 0:
+            self._say(f"{self.link.name}: the leases of its lanes end in {left:.0f} s")
+            time.sleep(min(left, 1.0))
+            if leadership.renewal_due:
+                leadership.renew()
+        before = self._sequences()
+        time.sleep(_STILL_S)
+        after = self._sequences()
+        moving = sorted(at for at in after if at in before and after[at] != before[at])
+        if moving:
+            leadership.release()
+            raise NobodyLeadsError(
+                "end the mirror of",
+                f"{self.scope} of {self.link.name}",
+                f"lanes of a driver that nobody can reach still write to {moving[0]}",
+                remedy="stop that driver and its lanes, and call this again: it goes on",
+            )
+
+    def _sequences(self) -> dict[TopicPartition, dict[int, int]]:
+        """The last sequence of each of our producers, by target partition, as far as its leader
+        tells."""
+        ours = {
+            (TopicPartition(outlet.topic, outlet.partition), outlet.producer_id)
+            for each in self.progress().values()
+            for outlet in each.outlets
+            if outlet.producer_id >= 0
+        }
+        found = self.target.last_sequences(sorted({at for at, _ in ours}))
+        return {
+            at: {producer: last for producer, last in each.items() if (at, producer) in ours}
+            for at, each in found.items()
+            if not isinstance(each, CausewayError)
+        }
+
+    # -- cuts -------------------------------------------------------------------------------------
+
+    def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
+        """Where the mirror has ended, by topic. Raises CausewayError where a target partition can't
+        be asked: a cut that lacks it would be none."""
+        progress = {at: each for at, each in self.progress().items() if at.topic not in without}
+        places = {
+            TopicPartition(outlet.topic, outlet.partition)
+            for each in progress.values()
+            for outlet in each.outlets
+        }
+        ends: dict[TopicPartition, int] = {}
+        for at, answer in self.target.list_offsets(sorted(places), LATEST).items():
+            if not isinstance(answer, OffsetAt):
+                raise answer
+            ends[at] = answer.offset
+        topics: dict[str, list[Progress]] = {}
+        for each in progress.values():
+            topics.setdefault(each.topic, []).append(each)
+        return {
+            topic: Cut(
+                target=parts[0].outlets[0].topic,
+                source_id=parts[0].topic_id,
+                target_id=parts[0].outlets[0].topic_id,
+                points=tuple(_point(each, ends, exact=not self.silent) for each in parts),
+            )
+            for topic, parts in topics.items()
+        }
+
+
+def _point(progress: Progress, ends: dict[TopicPartition, int], *, exact: bool) -> CutPoint:
+    places = [TopicPartition(outlet.topic, outlet.partition) for outlet in progress.outlets]
+    return CutPoint(
+        partition=progress.partition,
+        source=progress.position,
+        targets=tuple((at, ends[at]) for at in places),
+        exact=exact,
+    )
+
+
+def wish(how: State, scope: Scope, who: str, why: str | None) -> Directive:
+    """That the mirror of `scope` ends so."""
+    at = int(time.time() * 1000)
+    return Directive(kind=Kind.END, scope=scope, who=who, why=why, at=at, how=how)

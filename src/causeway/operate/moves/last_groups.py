@@ -1,0 +1,157 @@
+"""Where consumer groups go on, on the target, once a mirror has ended.
+
+promote    the source tells where they stand: translated exactly, once nothing moves any more
+failover   it does not: their newest checkpoints tell, which the driver wrote every few seconds
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from causeway.config.settings import LinkSettings
+from causeway.control import groups
+from causeway.control.formats import Checkpoint
+from causeway.control.groups import CommitPlan, Followed, Stand
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.lanes.lookups import LookUps
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.status import GroupStatus
+from causeway.daemon.tasks.groups import Groups
+from causeway.daemon.tasks.translation import Translator
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.relay.progress import Contents, Progress
+from causeway.relay.topic_log import TopicLog
+from causeway.wire.cluster import Cluster, Committed
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
+
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Where a group goes on. `offset`: by its newest checkpoint; `reason`: why it gets no commit,
+    None where it does, or stands there already."""
+
+    group: str
+    partition: TopicPartition
+    offset: int | None
+    there: int | None  # what it has committed on the target already
+    reason: str | None = None
+
+
+def sync(
+    link: LinkSettings,
+    sides: Sides,
+    topics: Mapping[str, MirroredTopic],
+    progress: Mapping[TopicPartition, Progress],
+    contents: Contents,
+    wait_s: float,
+) -> tuple[GroupStatus, ...]:
+    """Brings checkpoints, and commits on the target, to where the groups stand on the source now,
+    whether or not the file has the running mirror do so. Raises CausewayError."""
+    registry = Registry(link.name)
+    registry.add(
+        Row(
+            topic=topics[at.topic],
+            progress=replace(each, state=State.RUNNING, reason=None),
+            first=each.position,
+            maps=offset_maps_of(each, contents.maps.get(at, {})),
+            placed=True,
+        )
+        for at, each in progress.items()
+        if at.topic in topics
+    )
+    control = replace(link.control, sync_group_offsets_enabled=True)
+    link = replace(link, control=control)
+    translator = Translator(
+        sides,
+        registry,
+        link=link.name,
+        read_committed=link.fetch.read_committed,
+        term=lambda: 1,
+        lookups=LookUps(lambda _: None),
+    )
+    task = Groups(link, sides, translator, lambda: 1)
+    deadline = time.monotonic() + wait_s
+    while True:
+        task.hurry()
+        outcome = task.work()
+        if not outcome.unfinished or time.monotonic() > deadline:
+            return task.standing
+        time.sleep(_PAUSE_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the target knows of groups without the source. `plan`: what is to be committed."""
+
+    places: tuple[GroupPlace, ...]
+    plan: CommitPlan
+
+
+def remembered(link: LinkSettings, target: Cluster, progress: Iterable[Progress]) -> Remembered:
+    """By the newest checkpoints, for the target partitions of `progress`. Raises CausewayError."""
+    mirrors = {
+        TopicPartition(outlet.topic, outlet.partition)
+        for each in progress
+        for outlet in each.outlets
+    }
+    topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
+    stands: dict[str, dict[TopicPartition, Stand]] = {}
+    for key, value in topic.newest().items():
+        try:
+            one = Checkpoint.decode(key, value)
+        except CausewayError:
+            continue  # what nobody can read binds nobody
+        if one.partition in mirrors:
+            stand = Stand(one.upstream, one.downstream, one.metadata)
+            stands.setdefault(one.group, {})[one.partition] = stand
+    there = target.committed_offsets_of(sorted(stands))
+    ends = _offsets(target, mirrors, LATEST)
+    starts = _offsets(target, mirrors, EARLIEST)
+    followed = Followed(commits={group: {} for group in stands}, left_out=())
+    plan = groups.commits(followed, stands, target.list_groups(), there, ends, link)
+    why = {
+        each.group: each.reason for each in plan.left_out if each.code is not groups.Why.UP_TO_DATE
+    }
+    places = []
+    for group, parts in sorted(stands.items()):
+        known = there[group]
+        for at, stand in sorted(parts.items()):
+            committed = None if isinstance(known, CausewayError) else known.get(at)
+            places.append(
+                GroupPlace(
+                    group=group,
+                    partition=at,
+                    offset=max(stand.downstream, starts.get(at, 0)),
+                    there=None if committed is None else committed.offset,
+                    reason=why.get(group),
+                )
+            )
+    return Remembered(places=tuple(places), plan=plan)
+
+
+def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:
+    """What could not be committed, and why, by group. Raises CausewayError."""
+    wanted: Mapping[str, Mapping[TopicPartition, Committed]] = plan.commits
+    failed = {}
+    for group, answer in target.commit_offsets(wanted).items():
+        if isinstance(answer, CausewayError):
+            failed[group] = str(answer)
+            continue
+        for at, error in answer.items():
+            if error is not None:
+                failed[group] = f"{at}: {error}"
+    return failed
+
+
+def _offsets(
+    cluster: Cluster, places: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    found = cluster.list_offsets(sorted(places), timestamp)
+    return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}

@@ -1,0 +1,308 @@
+"""Promote: a mirror ends with nothing left to copy, and its topics are for everybody to write.
+
+    nothing lags ─► held ─► nothing has come since ─► groups ─► cut ─► read-only lifted ─► done
+                            else: held no more, and refused
+
+Each step is read off the clusters: a call that was killed is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import acls, directives, topics
+from causeway.control.cuts import Cut
+from causeway.control.directives import Directive, Scope
+from causeway.control.ending import cuts_of
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.status import GroupStatus
+from causeway.errors import CausewayError, ConflictError, PartitionsFailedError
+from causeway.model import ENDED, State, TopicPartition
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
+from causeway.operate.moves import last_groups
+from causeway.operate.moves.ending import Ending, Say, wish
+from causeway.operate.scopes import Wanted, choose
+from causeway.wire.cluster import AclBinding
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_POLL_S = 0.25
+_SHOWN: Final = 5  # partitions named in a refusal
+_GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lagging:
+    """A partition with something left to copy. `position`: None of one that has not begun."""
+
+    at: TopicPartition
+    position: int | None
+    end: int | None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"{self.at}: {self.reason}"
+        return f"{self.at}: mirrored up to {self.position or 0:,} of {self.end or 0:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted:
+    """Of one link. `changed`: false where it had been promoted, or failed over, already, and
+    `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
+    (`lagging`). `lifted`: read-only rules that were (or would be) taken away."""
+
+    link: str
+    source: str
+    target: str
+    scope: Scope
+    changed: bool
+    dry_run: bool
+    before: Directive | None = None
+    cuts: Mapping[str, Cut]
+    groups: tuple[GroupStatus, ...] = ()
+    lifted: tuple[AclBinding, ...] = ()
+    lagging: tuple[Lagging, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.lagging
+
+
+def promote(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    wait_s: float = WAIT_S,
+    dry_run: bool = False,
+    say: Say = lambda _: None,
+) -> tuple[Promoted, ...]:
+    """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source),
+    once it is proven that everything is copied: the source's ends do not move any more, and lie
+    where the mirror is. The last places of consumer groups are brought over exactly, and mirrors
+    that were made read-only are opened.
+
+    Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
+    PartitionsFailedError naming what lags, with the mirror going on as before. Called again it goes
+    on where it was, and changes nothing once it is done. Raises ConfigError for unknown names,
+    ConflictError where somebody else acts at the same time; CausewayError.
+    """
+    with clusters() as connect:
+        chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
+        who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
+        moves = [
+            _Promotion(each, scope, connect, settings.run.lease_s, say, dry_run=dry_run)
+            for each in chosen
+        ]
+        return tuple(each.run(wish(State.PROMOTING, scope, who, reason), wait_s) for each in moves)
+
+
+class _Promotion:
+    def __init__(
+        self,
+        link: LinkSettings,
+        scope: Scope,
+        connect: Connect,
+        lease_s: float,
+        say: Say,
+        *,
+        dry_run: bool,
+    ) -> None:
+        self._link = link
+        self._scope = scope
+        self._say = say
+        self._dry_run = dry_run
+        self._sides = Sides(
+            source=connect(link.source),
+            target=connect(link.target),
+            source_admin=connect(link.source_admin),
+            target_admin=connect(link.target_admin),
+        )
+        self._ending = Ending(link, scope, connect, lease_s, say)
+
+    def run(self, asked: Directive, wait_s: float) -> Promoted:
+        ending = self._ending
+        end = ending.end
+        if end is not None and end.how in ENDED and (end.done or end.how is not State.PROMOTED):
+            cuts = cuts_of(ending.standing, self._scope)
+            known = {name: each.cut for name, each in cuts.items() if each.cut is not None}
+            return self._promoted(changed=False, before=end, cuts=known)
+        if end is None or end.how is State.PROMOTING:
+            lagging = self._await_nothing(wait_s)
+            if self._dry_run:
+                return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
+            if lagging:
+                raise _refusal(self._link, self._scope, lagging)
+            ending.begin(asked, wait_s)
+            groups = self._prove(wait_s)
+            ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
+        elif self._dry_run:
+            return self._promoted(changed=False, lifted=self._lifts())
+        else:
+            groups = ()
+            ending.finish(State.PROMOTED, {}, done=False, wait_s=wait_s)
+        lifted = self._lifts()
+        acls.lift(lifted, self._sides.target_admin)
+        ending.finish(State.PROMOTED, {}, done=True)
+        cuts = cuts_of(ending.standing, self._scope)
+        return self._promoted(
+            changed=True,
+            cuts={name: each.cut for name, each in cuts.items() if each.cut is not None},
+            groups=groups,
+            lifted=lifted,
+        )
+
+    def _promoted(self, **found: Any) -> Promoted:
+        return Promoted(
+            link=self._link.name,
+            source=self._link.source.alias,
+            target=self._link.target.alias,
+            scope=self._scope,
+            dry_run=self._dry_run,
+            **{"cuts": {}, **found},
+        )
+
+    def _prove(self, wait_s: float) -> tuple[GroupStatus, ...]:
+        """That nothing has come since the mirror is held; else it goes on. Then the groups."""
+        try:
+            mirrored = self._mirrored()
+            self._ending.read_on()
+            lagging = self._lagging(mirrored)
+            if lagging:
+                raise _refusal(self._link, self._scope, lagging)
+            self._say(f"{self._link.name}: bringing consumer groups over")
+            return last_groups.sync(
+                self._link,
+                self._sides,
+                mirrored,
+                self._ending.progress(),
+                self._ending.contents,
+                _GROUPS_S,
+            )
+        except ConflictError:
+            raise
+        except CausewayError:
+            self._ending.take_back(wait_s)
+            raise
+
+    # -- what lags --------------------------------------------------------------------------------
+
+    def _await_nothing(self, wait_s: float) -> tuple[Lagging, ...]:
+        deadline = time.monotonic() + wait_s
+        while True:
+            mirrored = self._mirrored()
+            self._ending.read_on()
+            lagging = self._lagging(mirrored)
+            late = time.monotonic() > deadline or self._ending.driver is None
+            if not lagging or late or self._dry_run:
+                return lagging
+            self._say(f"{self._link.name}: {len(lagging)} partitions lag, such as {lagging[0]}")
+            time.sleep(_POLL_S)
+
+    def _mirrored(self) -> dict[str, MirroredTopic]:
+        """The topics of the scope that are to end now, by source name. Not heartbeats, which never
+        end."""
+        standing = self._ending.standing
+        observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
+        plan = topics.plan(observed, self._link)
+        return {
+            topic.source: topic
+            for topic in plan.mirrored
+            if self._scope.covers(at := Scope(topic.source))
+            and not standing.has_ended(at)
+            and not self._link.policy.is_heartbeats_topic(topic.source)
+        }
+
+    def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[Lagging, ...]:
+        places = [
+            TopicPartition(topic.source, number)
+            for topic in mirrored.values()
+            for number in range(topic.partitions)
+        ]
+        # All that is there, also what an open transaction still keeps from readers.
+        ends = self._sides.source_admin.list_offsets(places, LATEST)
+        found = []
+        for at in sorted(places):
+            end, progress = ends[at], self._ending.contents.partitions.get(at)
+            if not isinstance(end, OffsetAt):
+                found.append(Lagging(at=at, position=None, end=None, reason=str(end)))
+            elif progress is None or not progress.outlets:
+                found.append(Lagging(at=at, position=None, end=end.offset, reason="not begun"))
+            elif progress.state is State.STOPPED:
+                why = f"stopped: {progress.reason}"
+                found.append(Lagging(at=at, position=progress.position, end=end.offset, reason=why))
+            elif progress.position != end.offset:
+                found.append(Lagging(at=at, position=progress.position, end=end.offset))
+        return tuple(found)
+
+    def _lifts(self) -> tuple[AclBinding, ...]:
+        """What makes the mirrors of the scope read-only."""
+        if not self._link.control.read_only_mirrors:
+            return ()
+        mirrors = {
+            outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
+        }
+        return acls.lifts(self._sides.target_admin.describe_acls(), mirrors, self._link)
+
+
+def _refusal(
+    link: LinkSettings, scope: Scope, lagging: tuple[Lagging, ...]
+) -> PartitionsFailedError:
+    shown = "; ".join(str(each) for each in lagging[:_SHOWN])
+    more = f"; and {len(lagging) - _SHOWN} more" if len(lagging) > _SHOWN else ""
+    return PartitionsFailedError(
+        "promote",
+        f"{scope} of {link.name}",
+        f"not all is mirrored: {shown}{more}",
+        remedy="stop the producers and try again, or `causeway failover` loses what is left",
+        retriable=True,
+    )
+
+
+def as_json(each: Promoted) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "source": each.source,
+        "target": each.target,
+        "topic": each.scope.topic,
+        "state": str(State.PROMOTED if each.before is None else each.before.how)
+        if each.ready and not each.dry_run
+        else None,
+        "changed": each.changed,
+        "dry_run": each.dry_run,
+        "before": None if each.before is None else directives.as_json(each.before),
+        "lagging": [str(one) for one in each.lagging],
+        "cuts": cuts_json(each.cuts),
+        "groups": [
+            {"group": one.group, "followed": one.followed, "reason": one.reason}
+            for one in each.groups
+        ],
+        "lifted": [str(one) for one in each.lifted],
+    }
+
+
+def cuts_json(cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:
+    """A row a partition and target partition."""
+    return [
+        {
+            "topic": name,
+            "partition": point.partition,
+            "source_offset": point.source,
+            "target_topic": at.topic,
+            "target_partition": at.partition,
+            "target_offset": offset,
+            "exact": point.exact,
+        }
+        for name, cut in sorted(cuts.items())
+        for point in cut.points
+        for at, offset in point.targets
+    ]

@@ -1,0 +1,132 @@
+"""A mirror is promoted: only when nothing is left to copy, and then it is everybody's to write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.filters import compile_patterns
+from causeway.model import State, TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.operate import directives
+from causeway.operate.moves.promote import promote
+from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.waiting import await_until
+from tests.integration.test_directives import fill, mirror_of
+
+pytestmark = pytest.mark.integration
+
+
+def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
+    def same() -> bool:
+        there = target.partition_count(topic) is not None
+        return there and source.digests(topic) == target.digests(topic)
+
+    await_until(same, 60, f"{topic} mirrored")
+
+
+def settings_of(link: LinkSettings) -> Settings:
+    return Settings(links=(link,), run=RunSettings(lease_s=3.0), spark={})
+
+
+def identity(
+    source: KafkaTools, target: KafkaTools, prefix: str, groups: str = "none"
+) -> LinkSettings:
+    """A link that keeps the names of topics, as who fails over wants them."""
+    found, _ = mirror_of(source, target, prefix)
+    control = replace(
+        found.control,
+        groups=compile_patterns(groups),
+        emit_checkpoints_interval_s=0.5,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval_s=600.0,
+    )
+    alias = found.source.alias
+    policy = ReplicationPolicy(kind="identity", source_alias=alias)
+    return replace(found, policy=policy, control=control, sole_writer=False)
+
+
+def test_a_topic_is_promoted_and_the_others_go_on(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, group = prefix + "one", prefix + "other", prefix + "readers"
+    for topic in (one, other):
+        source.create_topic(topic, 2)
+        fill(source, topic, 100, partitions=2)
+    link = identity(source, target, prefix, group)
+    settings = settings_of(link)
+    with RunningDaemon(monkeypatch, link) as run:
+        await_same(source, target, one)
+        source.commit_group(group, {(one, 0): 20, (one, 1): 50, (other, 0): 7})
+        (found,) = promote(settings, topic=one, who="anna@ops", reason="moving")
+        assert found.changed
+        points = found.cuts[one].points
+        assert [(p.partition, p.source, p.targets) for p in points] == [
+            (number, 50, ((TopicPartition(one, number), 50),)) for number in (0, 1)
+        ]
+        places = target.group_offsets(group)
+        assert {at: places.get(at) for at in ((one, 0), (one, 1))} == {
+            (one, 0): 20,
+            (one, 1): 50,
+        }
+        status = run.await_state(one, State.PROMOTED, 2)
+        assert (
+            status.reason
+            == "promoted by anna@ops since "
+            + str(status.reason)[-len("2026-01-31T12:00:00Z: moving") :]
+        )
+        # From now on both are written to, each for itself; the other topic goes on.
+        target.produce(
+            one,
+            [b"of B"],
+        )
+        fill(source, one, 10, partitions=2)
+        fill(source, other, 10, partitions=2)
+        await_same(source, target, other)
+        assert sum(target.offsets(one).values()) == 101
+        (again,) = promote(settings, topic=one, who="ben@ops")
+        assert not again.changed
+        assert again.before is not None
+        assert again.before.who == "anna@ops"
+        assert again.cuts == found.cuts
+        with pytest.raises(ConfigError, match="causeway failback"):
+            directives.resume(settings, topic=one)
+    with RunningDaemon(monkeypatch, link) as run:
+        run.await_state(one, State.PROMOTED, 2)
+        fill(source, other, 10, partitions=2)
+        await_same(source, target, other)
+        assert sum(target.offsets(one).values()) == 101
+
+
+def test_what_lags_is_not_promoted_and_goes_on(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "one"
+    source.create_topic(topic, 1)
+    fill(source, topic, 100)
+    link = identity(source, target, prefix)
+    settings = settings_of(link)
+    with pytest.raises(PartitionsFailedError, match="not begun"):
+        promote(settings, wait_s=0)
+    with RunningDaemon(monkeypatch, link):
+        await_same(source, target, topic)
+        directives.pause(settings, topic=topic)
+        fill(source, topic, 5)
+        (dry,) = promote(settings, dry_run=True)
+        assert [str(each) for each in dry.lagging] == [f"{topic}-0: mirrored up to 100 of 105"]
+        with pytest.raises(PartitionsFailedError, match="mirrored up to 100 of 105"):
+            promote(settings, wait_s=1)
+        directives.resume(settings, topic=topic)
+        await_same(source, target, topic)
+    # Nobody leads now, and nothing is left: that is proof enough.
+    (found,) = promote(settings)
+    assert found.changed
+    with RunningDaemon(monkeypatch, link) as run:
+        run.await_state(topic, State.PROMOTED)
+        fill(source, topic, 5)
+        target.produce(topic, [b"of B"])
+    assert target.offsets(topic) == {0: 106}

@@ -1,0 +1,131 @@
+"""What is written of a mirror's end, and what nobody may do to it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from causeway.control.cuts import Cut, CutPoint
+from causeway.control.directives import (
+    THE_LINK,
+    Directive,
+    Kind,
+    Plan,
+    Scope,
+    Standing,
+    decode,
+    encode,
+    plan,
+)
+from causeway.control.ending import back, begin, cuts_of, finish
+from causeway.errors import ConfigError, ConflictError
+from causeway.model import State, TopicPartition
+
+ORDERS = Scope("orders")
+CUT = Cut(
+    target="A.orders",
+    source_id="a" * 32,
+    target_id="b" * 32,
+    points=(
+        CutPoint(partition=0, source=7, targets=((TopicPartition("A.orders", 0), 5),), exact=True),
+        CutPoint(partition=1, source=-1, targets=(), exact=False),
+    ),
+)
+
+
+def end(scope: Scope = THE_LINK, how: State = State.PROMOTING, who: str = "anna@ops") -> Directive:
+    return Directive(kind=Kind.END, scope=scope, who=who, why="drill", at=1_000, how=how)
+
+
+def after(standing: Standing, made: Plan) -> Standing:
+    return standing.with_all(made.changes)
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    directive = replace(end(ORDERS, State.FAILED_OVER), cut=CUT, done=True)
+    assert decode(*encode((directive.key, directive))) == (directive.key, directive)
+    bare = end()
+    assert decode(*encode((bare.key, bare))) == (bare.key, bare)
+
+
+def test_a_mirror_ends_with_a_cut_of_each_topic() -> None:
+    standing = after(Standing(), begin(Standing(), end()))
+    assert standing.hold_of(ORDERS) == (
+        State.PROMOTING,
+        "promoting by anna@ops since 1970-01-01T00:00:01Z: drill",
+    )
+    assert not standing.has_ended(ORDERS)
+    standing = after(
+        standing, finish(standing, THE_LINK, State.PROMOTED, {"orders": CUT}, done=False)
+    )
+    assert standing.has_ended(ORDERS)
+    assert standing.has_ended(Scope("born later")), "nothing of the link is mirrored any more"
+    (cut,) = cuts_of(standing, THE_LINK).values()
+    assert (cut.cut, cut.scope, cut.who, cut.at) == (CUT, ORDERS, "anna@ops", 1_000)
+    # The next call goes on: what is known of the cut counts, others may have written since.
+    later = replace(CUT, points=())
+    standing = after(
+        standing, finish(standing, THE_LINK, State.PROMOTED, {"orders": later}, done=True)
+    )
+    assert cuts_of(standing, THE_LINK)["orders"].cut == CUT
+    assert standing.by_key[Kind.END, THE_LINK].done
+    assert not finish(standing, THE_LINK, State.PROMOTED, {}, done=True).changes
+
+
+def test_of_one_topic_the_end_is_the_cut() -> None:
+    standing = after(Standing(), begin(Standing(), end(ORDERS)))
+    made = finish(standing, ORDERS, State.PROMOTED, {"orders": CUT}, done=False)
+    assert len(made.changes) == 1
+    standing = after(standing, made)
+    assert standing.by_key[Kind.END, ORDERS].cut == CUT
+    assert not standing.has_ended(Scope("bills"))
+
+
+def test_who_comes_second_changes_nothing() -> None:
+    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    for how in (State.PROMOTING, State.FAILED_OVER):
+        again = begin(standing, end(how=how, who="ben@ops"))
+        assert again.changes == ()
+        assert again.before is not None
+        assert again.before.who == "anna@ops"
+
+
+def test_a_failover_comes_before_a_promotion_that_is_under_way() -> None:
+    standing = after(Standing(), begin(Standing(), end()))
+    standing = after(standing, begin(standing, end(how=State.FAILED_OVER, who="ben@ops")))
+    assert standing.has_ended(ORDERS)
+
+
+def test_a_part_of_what_has_ended_does_not_end_again() -> None:
+    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    with pytest.raises(ConfigError, match=r"the mirror of the link was failed over by anna@ops"):
+        begin(standing, end(ORDERS))
+
+
+def test_what_was_taken_back_is_not_finished() -> None:
+    with pytest.raises(ConflictError):
+        finish(Standing(), THE_LINK, State.PROMOTED, {}, done=True)
+
+
+def test_what_has_ended_is_neither_paused_nor_resumed() -> None:
+    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    for paused in (True, False):
+        wish = Directive(kind=Kind.PAUSE, scope=ORDERS, who="ben@ops", at=2, paused=paused)
+        with pytest.raises(ConfigError, match=r"failed over by anna@ops.*causeway failback"):
+            plan(standing, wish)
+
+
+def test_taken_back_nothing_of_it_is_left() -> None:
+    pause = Directive(kind=Kind.PAUSE, scope=Scope("bills"), who="ben@ops", at=2)
+    standing = Standing({pause.key: pause})
+    standing = after(standing, begin(standing, end(how=State.FAILED_OVER)))
+    standing = after(
+        standing, finish(standing, THE_LINK, State.FAILED_OVER, {"orders": CUT}, done=True)
+    )
+    assert standing.hold_of(Scope("bills")) == (
+        State.FAILED_OVER,
+        "failed over by anna@ops since 1970-01-01T00:00:01Z: drill",
+    )
+    standing = after(standing, back(standing, THE_LINK))
+    assert list(standing) == [pause], "a pause stands until somebody takes it back"
