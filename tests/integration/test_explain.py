@@ -72,8 +72,15 @@ def test_what_a_name_is_and_what_becomes_of_it(
     assert f"like it: {orders}" in wrong.err
     assert f"if it came: on {prefix}a->{prefix}b it would go to" in wrong.err
 
+    early = causeway("wait", file, "--timeout", "0", "--json")
+    assert early.code == 11, early.err
+    assert (early.json["reached"], early.json["lag_records"]) == (False, 100)
+
     ran = causeway("run", file, "--until-caught-up")
     assert ran.code == 0, ran.err
+
+    done = causeway("wait", file, "--timeout", "30")
+    assert (done.code, "reached" in done.out) == (0, True), done.err
 
     (one,) = explain(file, f"{orders}-1")
     assert (one["kind"], one["name"]) == ("partition", f"{orders}-1")

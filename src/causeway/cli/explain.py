@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,11 +57,11 @@ def command(
         for place, each in enumerate(found):
             if place:
                 out.print()
-            show(out, each)
+            show(out, each, file)
     return 0
 
 
-def show(out: Output, each: Explanation) -> None:
+def show(out: Output, each: Explanation, file: Path) -> None:
     from rich.text import Text
 
     style = {True: "green", False: "red", None: "yellow"}[each.done]
@@ -73,7 +74,7 @@ def show(out: Output, each: Explanation) -> None:
     for text in each.unknown:
         _line(out, "not known", text, "yellow")
     for text in each.to_do:
-        _line(out, "to do", text, "bold")
+        _line(out, "to do", text.replace(" FILE", f" {file}"), "bold")
 
 
 def _line(out: Output, about: str, text: str, style: str = "dim") -> None:

@@ -22,7 +22,8 @@ EXIT_CODES = (
     "exact (translate) · "
     "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
     "time (pause, resume, restart, throttle, step-down) · 10 somebody else gave directives at the "
-    "same time · 130 interrupted"
+    "same time · 11 more lag than asked for (status --check --lag-above), or not below it in time "
+    "(wait) · 130 interrupted"
 )
 
 

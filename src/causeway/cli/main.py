@@ -22,6 +22,7 @@ from causeway.cli import (
     status,
     translate,
     try_out,
+    wait,
 )
 from causeway.cli.guard import EXIT_CODES, guarded
 from causeway.cli.lazy import LazyGroup
@@ -39,6 +40,7 @@ app.command("run", epilog=EXIT_CODES)(run.command)
 app.command("plan", epilog=EXIT_CODES)(plan.command)
 app.command("status", epilog=EXIT_CODES)(status.command)
 app.command("explain", epilog=EXIT_CODES)(explain.command)
+app.command("wait", epilog=EXIT_CODES)(wait.command)
 app.command("pause", epilog=EXIT_CODES)(directives.pause)
 app.command("resume", epilog=EXIT_CODES)(directives.resume)
 app.command("restart", epilog=EXIT_CODES)(directives.restart)

@@ -11,16 +11,26 @@ from causeway.model import State
 from causeway.operate.status import LinkStatus, PartitionStatus
 
 NOT_RUNNING: Final = 9  # exit code
+LAGS: Final = 11  # exit code: more than was asked for
 
 
-def verdict(links: Collection[LinkStatus]) -> int:
+def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
     """The exit code: 0 where all is well. What nobody runs matters more than what has stopped of
-    it. Raises ConfigError where there is no flow to judge."""
+    it, and that more than what lags: a partition by more than `lag_above` records, where that is
+    said. Raises ConfigError where there is no flow to judge."""
     if not links:
         raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
     if not all(_runs(each) or _has_ended(each) for each in links):
         return NOT_RUNNING
-    return 0 if all(map(_is_well, links)) else PartitionsFailedError.exit_code
+    if not all(map(_is_well, links)):
+        return PartitionsFailedError.exit_code
+    return LAGS if lag_above is not None and _lag(links) > lag_above else 0
+
+
+def _lag(links: Collection[LinkStatus]) -> int:
+    """Of the partition furthest behind, but for what was deleted."""
+    lags = (one.lag_records for each in links for one in each.partitions if not one.gone)
+    return max((lag for lag in lags if lag is not None), default=0)
 
 
 def _runs(link: LinkStatus) -> bool:

@@ -50,6 +50,7 @@ class GroupFacts:
     progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     task: TaskRecord | None = None
     driver: str | None = None
+    runs: bool = True  # a driver does
     unknown: tuple[str, ...] = ()
 
 
@@ -77,7 +78,7 @@ def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
         answer=found.answer,
         rule=found.rule or by_file,
         since_ms=facts.task.done_at if facts.task and facts.task.done_at >= 0 else None,
-        facts=tuple(_facts(link, group, reason, facts, places)),
+        facts=tuple(_facts(link, group, facts, places)),
         to_do=found.to_do,
         unknown=facts.unknown,
     )
@@ -164,6 +165,8 @@ def _synced(
         return _Verdict(code=UNKNOWN, done=None, answer=answer)
     every = link.control.sync_group_offsets_interval_s
     answer = f"synced to {target} every {every:g} s"
+    if not facts.runs:
+        answer = f"was synced to {target}; no driver runs that would keep it so"
     return _Verdict(code=SYNCED, done=True, answer=answer)
 
 
@@ -201,11 +204,9 @@ def _why_not(offset: int, progress: Progress | None) -> str | None:
 def _facts(
     link: LinkSettings,
     group: str,
-    reason: str,
     facts: GroupFacts,
     places: list[tuple[TopicPartition, str | None]],
 ) -> Iterator[Fact]:
-    yield Fact("decided", reason)
     for alias, listed, asked in (
         (link.source.alias, facts.source, facts.asked_source),
         (link.target.alias, facts.target, facts.asked_target),

@@ -158,6 +158,7 @@ class Known:
             return cluster.committed_offsets_of([group])[group]
 
         self.all_groups()
+        newest = self._newest()
         there = self._try(self._target, "groups", Cluster.list_groups)
         facts = GroupFacts(
             source=None if self._groups is None else self._groups.get(group),
@@ -168,7 +169,8 @@ class Known:
             there=self._try(self._target, "offsets", commits),
             progress=self.contents.partitions,
             task=self.contents.tasks.get(_GROUPS),
-            driver=_driver(self._newest()),
+            driver=_driver(newest),
+            runs=newest is not None and newest.running,
             unknown=tuple(dict.fromkeys(self.unknown)),
         )
         return groups.explain(self.link, group, facts)

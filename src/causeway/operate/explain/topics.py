@@ -78,7 +78,9 @@ def explain(
     known = [one for one in facts.partitions if partition in (None, one.partition)]
     code, done, answer = _answer(link, decision, facts, known)
     rule = rules.in_file(link, decision.rule)
-    found = [Fact("decided", decision.reason)] if decision.mirrored else []
+    found = []
+    if decision.mirrored and (rule is None or rule.pattern is None):
+        found.append(Fact("decided", decision.reason))
     if decision.target_name is not None:
         found.append(rules.naming(link, decision))
         found += rules.same_target(link, decision.target_name, links)
@@ -202,9 +204,7 @@ def _to_do(
     yield from rules.change(link, topic, decision.verdict, rules.in_file(link, decision.rule))
     match code:
         case State.PAUSED:
-            scopes = [each.scope for each in asked if each.kind is Kind.PAUSE]
-            for scope in scopes[:1]:
-                yield f"causeway resume FILE --link '{link.name}'{_options(scope)}"
+            yield from _resume(link, asked)
         case State.STOPPED:
             yield "look the reason up in docs/operations.md, When a partition is stopped"
             yield f"once it is mended: causeway restart FILE --link '{link.name}' --topic {topic}"
@@ -212,6 +212,7 @@ def _to_do(
             yield "mend what the reason names; it is tried again by itself"
         case _ if code == NO_DRIVER:
             yield "causeway run FILE"
+            yield from _resume(link, asked)
         case _ if code == NOT_ALLOWED:
             yield (
                 f"grant DESCRIBE, DESCRIBE_CONFIGS and READ on topic {topic} of"
@@ -221,6 +222,12 @@ def _to_do(
             yield "nothing; or delete the mirror too, if nobody wants it"
         case _ if code == PROBLEM:
             yield "mend what it names; it is tried again at the next look for topics"
+
+
+def _resume(link: LinkSettings, asked: Sequence[Directive]) -> Iterator[str]:
+    pause = next((each for each in asked if each.kind is Kind.PAUSE), None)
+    if pause is not None:
+        yield f"causeway resume FILE --link '{link.name}'{_options(pause.scope)}"
 
 
 def _options(scope: Scope) -> str:

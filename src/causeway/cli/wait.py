@@ -1,0 +1,135 @@
+"""`causeway wait FILE`: are we done? As a command, for scripts."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.directives import LinkOption, TopicOption
+from causeway.cli.guard import complain
+from causeway.cli.words import count, duration, printable
+
+if TYPE_CHECKING:
+    from causeway.errors import CausewayError
+    from causeway.operate.wait import Waited, Waiting
+
+_EVERY_S = 10.0  # between lines where there is no terminal
+
+
+def command(
+    file: FileArgument,
+    lag_below: Annotated[
+        int | None,
+        typer.Option(
+            "--lag-below",
+            metavar="RECORDS",
+            min=0,
+            help="Until no partition lacks more than this. Default: 0, unless --state is said.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Until all partitions are in this state, such as running or paused.",
+            show_default=False,
+        ),
+    ] = None,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0,
+            help="Wait no longer than this, and exit with 11.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Wait until all is mirrored: exit 0 then, 7 where something stopped or failed, 11 if not in
+    time.
+
+    The clusters alone are asked. The lag is against the source's ends at the moment of each look.
+    """
+    from causeway.operate import wait
+
+    settings = load(file, quiet=True)
+    lag = 0 if lag_below is None and state is None else lag_below
+    with _progress() as told:
+        waited = wait.wait(
+            settings,
+            wait.Want(lag=lag, state=state),
+            link=link,
+            topic=topic,
+            timeout_s=timeout,
+            told=told,
+        )
+    if as_json:
+        print_json(wait.as_json(waited))
+    else:
+        _show(waited)
+    return waited.code
+
+
+def _show(waited: Waited) -> None:
+    last = waited.last
+    all_of_it = count(last.partitions, "partition")
+    if waited.code == 0:
+        moment = time.strftime("%H:%M:%S", time.localtime(last.at_ms / 1000))
+        held = f"; {last.held_records:,} more behind open transactions" if last.held_records else ""
+        lag = f"{count(last.lag_records, 'record')} behind the source's ends of {moment}{held}"
+        console().print(f"reached after {duration(waited.waited_s * 1000)}: {all_of_it}, {lag}")
+        return
+    complain(f"wait: not reached: {waited.reason}")
+    console().print(progress(last))
+
+
+def progress(seen: Waiting) -> str:
+    """`3 of 40 partitions to go, 2,000 records behind; 500 records/s less, about 4.0 s left`."""
+    text = f"{len(seen.behind)} of {count(seen.partitions, 'partition')} to go"
+    text += f", {count(seen.lag_records, 'record')} behind"
+    if seen.eta_s is not None and seen.records_per_s is not None:
+        text += (
+            f"; {seen.records_per_s:,.0f} less a second, about {duration(seen.eta_s * 1000)} left"
+        )
+    if not seen.driven:
+        text += "; no driver runs"
+    paused = sum(one.state == "paused" for _, one in seen.behind)
+    if paused:
+        text += f"; {count(paused, 'partition')} paused"
+    if seen.stuck:
+        text += f"; {seen.stuck[0]}"
+    return text
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Waiting | CausewayError], None]]:
+    """On a terminal it stands in one line, else there is a line on stderr now and then."""
+    if sys.stderr.isatty():
+        with waiting() as show:
+            yield lambda seen: show(_line(seen))
+        return
+    next_at = time.monotonic() + _EVERY_S
+
+    def say(seen: Waiting | CausewayError) -> None:
+        nonlocal next_at
+        if time.monotonic() >= next_at:
+            next_at = time.monotonic() + _EVERY_S
+            print(printable(_line(seen)), file=sys.stderr)
+
+    yield say
+
+
+def _line(seen: Waiting | CausewayError) -> str:
+    return str(seen) if isinstance(seen, Exception) else progress(seen)

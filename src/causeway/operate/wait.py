@@ -1,0 +1,230 @@
+"""Are we done? Waits, by looking at the clusters alone, until partitions are where they are wanted.
+
+The lag is against the source's ends at the moment of each look: where records keep coming, lag 0
+means that at that moment nothing was left, not that nothing has come since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.model import State
+from causeway.operate import scopes
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.health import LAGS
+from causeway.operate.scopes import Wanted
+from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus, status_of
+
+_PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
+_LOOK_S: Final = 0.5  # between two looks, at the least
+_REST: Final = 2.0  # times what a look took, so that waiting costs the brokers little
+_RATE_S: Final = 30.0  # over which the pace is measured
+_TROUBLE: Final = (State.STOPPED, State.FAILED)
+_STATES: Final = frozenset({*map(str, State), NO_DRIVER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """`lag`: records a partition may lack at the most, None: any number; `state`: in which all are
+    to be, None: in any."""
+
+    lag: int | None = 0
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One look. `behind`: partitions that are not where they are wanted; `lag_records`: of all, as
+    far as known; `held_records`: behind open transactions, which no lag counts; `stuck`: what does
+    not go on by itself, and why; `eta_s` None: not known, or the lag does not shrink."""
+
+    at_ms: int
+    partitions: int
+    behind: tuple[tuple[str, PartitionStatus], ...]
+    lag_records: int
+    held_records: int
+    stuck: tuple[str, ...]
+    reached: bool
+    stopped: bool  # some of what is stuck waits for a person
+    driven: bool  # by a running driver, each link
+    records_per_s: float | None = None
+    eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """How it ended. `code`: 0 reached, 7 stopped or failed, 11 not in time; `last`: the last
+    look; `reason`: why it was not reached."""
+
+    code: int
+    last: Waiting
+    waited_s: float
+    reason: str | None = None
+
+
+def wait(
+    settings: Settings,
+    want: Want,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    timeout_s: float | None = None,
+    told: Callable[[Waiting | CausewayError], None] = lambda _: None,
+) -> Waited:
+    """Looks until all partitions (of `link`, `topic`) are as wanted, one of them does not go on by
+    itself, or `timeout_s` are over. `told` hears each look, and each that failed.
+
+    What fails is waited for a minute: it is tried again by itself. Raises ConfigError for a name
+    that is unknown, or where nothing is mirrored; CausewayError where a cluster cannot be asked at
+    the first look, or at the last.
+    """
+    if want.state is not None and want.state not in _STATES:
+        raise scopes.unknown("wait", "state", want.state, _STATES)
+    begun = time.monotonic()
+    deadline = None if timeout_s is None else begun + timeout_s
+    last: Waiting | None = None
+    troubled_since: float | None = None
+    pace = _Pace()
+    with clusters() as connect:
+        links = scopes.choose(settings, Wanted(link, topic, None, ahead=False), connect, "wait")
+        while True:
+            looked = time.monotonic()
+            failure: CausewayError | None = None
+            try:
+                last = pace.of(_look(links, connect, settings, topic, want))
+            except CausewayError as error:
+                if last is None or not error.retriable:
+                    raise
+                failure = error
+            now = time.monotonic()
+            if last.reached and failure is None:
+                return Waited(code=0, last=last, waited_s=now - begun)
+            told(failure or last)
+            troubled_since = (troubled_since or now) if last.stuck else None
+            late = deadline is not None and now >= deadline
+            if late and failure is not None:
+                raise failure
+            if last.stopped or late or now - (troubled_since or now) >= _PATIENCE_S:
+                return _not_reached(last, now - begun)
+            rest = max(_LOOK_S, _REST * (now - looked))
+            time.sleep(rest if deadline is None else min(rest, deadline - now))
+
+
+def _not_reached(last: Waiting, waited_s: float) -> Waited:
+    if last.stuck:
+        code, reason = PartitionsFailedError.exit_code, last.stuck[0]
+    else:
+        code, reason = LAGS, f"{len(last.behind)} of {last.partitions} partitions are not there yet"
+        if not last.driven:
+            reason += "; no driver runs"
+    return Waited(code=code, last=last, waited_s=waited_s, reason=reason)
+
+
+def _look(
+    links: Collection[LinkSettings],
+    connect: Connect,
+    settings: Settings,
+    topic: str | None,
+    want: Want,
+) -> Waiting:
+    retention_s = settings.run.deleted_topics_retention_s
+    only = None if topic is None else {topic}
+    found = [status_of(each, connect, retention_s, only) for each in links]
+    return judge(found, want, int(time.time() * 1000))
+
+
+def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
+    """What is seen, against what is wanted. Raises ConfigError where nothing is mirrored."""
+    seen = [(each.link.name, one) for each in links for one in each.partitions if not one.gone]
+    there = {(name, one.topic) for name, one in seen}
+    missing = [
+        f"{each.link.name} {problem.topic}: {problem.error}"
+        for each in links
+        for problem in each.problems
+        if (each.link.name, problem.topic) not in there
+    ]
+    if not seen and not missing:
+        names = ", ".join(each.link.name for each in links)
+        raise ConfigError("wait", f"for {names}", "it mirrors nothing there")
+    behind = tuple((name, one) for name, one in seen if not _is_there(one, want))
+    troubled = [(name, one) for name, one in behind if one.state in _TROUBLE]
+    return Waiting(
+        at_ms=now_ms,
+        partitions=len(seen),
+        behind=behind,
+        lag_records=sum(one.lag_records or 0 for _, one in seen),
+        held_records=sum(one.held or 0 for _, one in seen),
+        stuck=(
+            *(
+                f"{name} {one.topic}-{one.partition} {one.state}: {one.reason}"
+                for name, one in troubled
+            ),
+            *missing,
+        ),
+        reached=not behind and not missing,
+        stopped=any(one.state == State.STOPPED for _, one in troubled),
+        driven=all(each.driver is not None and each.driver.running for each in links),
+    )
+
+
+def _is_there(one: PartitionStatus, want: Want) -> bool:
+    if want.state is not None and one.state != want.state:
+        return False
+    if want.lag is None:
+        return True
+    if one.state == State.STOPPED and want.state is None:
+        return False  # it may lack records that its lag does not tell of
+    return one.lag_records is not None and one.lag_records <= want.lag
+
+
+class _Pace:
+    """How fast the lag shrinks, over the last looks."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+
+    def of(self, seen: Waiting) -> Waiting:
+        """`seen`, with the pace and what is left by it."""
+        now = time.monotonic()
+        self._looks.append((now, seen.lag_records))
+        while now - self._looks[0][0] > _RATE_S and len(self._looks) > 2:
+            self._looks.popleft()
+        since, before = self._looks[0]
+        if now - since <= 0:
+            return seen
+        rate = (before - seen.lag_records) / (now - since)
+        eta_s = seen.lag_records / rate if rate > 0 else None
+        return replace(seen, records_per_s=rate, eta_s=eta_s)
+
+
+def as_json(waited: Waited) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    last = waited.last
+    return {
+        "reached": waited.code == 0,
+        "reason": waited.reason,
+        "waited_s": round(waited.waited_s, 3),
+        "looked_at_ms": last.at_ms,
+        "partitions": last.partitions,
+        "lag_records": last.lag_records,
+        "held_records": last.held_records,
+        "running": last.driven,
+        "behind": [
+            {
+                "link": name,
+                "topic": one.topic,
+                "partition": one.partition,
+                "state": str(one.state),
+                "reason": one.reason,
+                "lag_records": one.lag_records,
+                "lag_ms": one.lag_ms,
+            }
+            for name, one in last.behind
+        ],
+    }

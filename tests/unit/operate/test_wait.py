@@ -1,0 +1,181 @@
+"""Are we done? By what the clusters say; no broker takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import RunSettings, Settings
+from causeway.control.topics import Problem
+from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
+from causeway.model import State
+from causeway.operate import wait as waits
+from causeway.operate.status import NO_DRIVER, Driver, LinkStatus, PartitionStatus
+from causeway.operate.wait import Waited, Waiting, Want, judge, wait
+from tests.unit.daemon.test_claims import link
+
+SETTINGS = Settings(links=(link(),), run=RunSettings(), spark={})
+RUNNING = Driver(owner="host-1", running=True, last_seen_ms=0)
+
+
+def partition(number: int = 0, **more: Any) -> PartitionStatus:
+    given: dict[str, Any] = {
+        "topic": "orders",
+        "partition": number,
+        "target": "A.orders",
+        "source_end": 10,
+        "mirrored_to": 10,
+        "lag_records": 0,
+        "lag_ms": 0,
+        "state": State.RUNNING,
+        "reason": None,
+        **more,
+    }
+    return PartitionStatus(**given)
+
+
+def of(*partitions: PartitionStatus, driver: Driver | None = RUNNING, **more: Any) -> LinkStatus:
+    given: dict[str, Any] = {"problems": (), **more}
+    return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
+
+
+def reached(*partitions: PartitionStatus, want: Want | None = None, **more: Any) -> bool:
+    return judge([of(*partitions, **more)], want or Want(), 0).reached
+
+
+def test_all_is_there_when_no_partition_lacks_more_than_is_allowed() -> None:
+    assert reached(partition(), partition(1))
+    assert not reached(partition(), partition(1, lag_records=1))
+    assert reached(partition(lag_records=5), want=Want(lag=5))
+    assert not reached(partition(lag_records=None)), "not known is not done"
+    assert reached(partition(), partition(1, gone=True, lag_records=None, state=State.STOPPED))
+    assert reached(partition(state=NO_DRIVER)), "also after the run that did it has ended"
+
+
+def test_a_stopped_partition_is_not_done_whatever_its_lag_says() -> None:
+    seen = judge([of(partition(state=State.STOPPED, reason="truncated"))], Want(), 0)
+    assert (seen.reached, seen.stopped) == (False, True)
+    assert seen.stuck == ("A->B orders-0 stopped: truncated",)
+
+
+def test_a_state_can_be_waited_for_with_any_lag_or_with_one() -> None:
+    paused = partition(state=State.PAUSED, lag_records=7)
+    assert reached(paused, want=Want(lag=None, state="paused"))
+    assert not reached(paused, want=Want(lag=0, state="paused"))
+    assert not reached(partition(), paused, want=Want(lag=None, state="paused"))
+
+
+def test_a_topic_that_cannot_be_mirrored_is_not_done() -> None:
+    problem = Problem(topic="bills", error=AuthorizationError("look up topic", "bills"))
+    assert not reached(partition(), problems=(problem,))
+    of_one_that_is = Problem(topic="orders", error=AuthorizationError("describe", "orders"))
+    assert reached(partition(), problems=(of_one_that_is,)), "it is mirrored all the same"
+
+
+def test_nothing_to_wait_for_is_an_error_and_not_a_success() -> None:
+    with pytest.raises(ConfigError, match="mirrors nothing"):
+        judge([of()], Want(), 0)
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep, time=lambda: 5.0)
+        monkeypatch.setattr(waits, "time", clock)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    @contextmanager
+    def nowhere() -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(waits, "clusters", nowhere)
+    return Clock(monkeypatch)
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, *looks: LinkStatus | CausewayError, **more: Any
+) -> tuple[Waited, list[Waiting | CausewayError]]:
+    """The last look is what every later one sees."""
+    left, told = list(looks), list[Waiting | CausewayError]()
+
+    def look(*_: object) -> LinkStatus:
+        seen = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(seen, CausewayError):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(waits, "status_of", look)
+    return wait(SETTINGS, Want(), told=told.append, **more), told
+
+
+def test_it_ends_when_it_is_done_and_tells_pace_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    looks = [of(partition(lag_records=lag)) for lag in (1000, 900, 0)]
+
+    waited, told = run(monkeypatch, *looks)
+
+    assert (waited.code, waited.reason, waited.waited_s) == (0, None, 1.0)
+    assert [cast(Waiting, each).records_per_s for each in told] == [None, 200.0]
+    assert cast(Waiting, told[1]).eta_s == 4.5
+
+
+def test_it_ends_in_time_with_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    waited, _ = run(monkeypatch, of(partition(lag_records=3), driver=None), timeout_s=10)
+
+    assert (waited.code, waited.waited_s) == (11, 10.0)
+    assert waited.reason == "1 of 1 partitions are not there yet; no driver runs"
+    found = waits.as_json(waited)
+    assert (found["reached"], found["behind"][0]["lag_records"]) == (False, 3)
+
+
+def test_no_time_at_all_is_one_look(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    waited, told = run(monkeypatch, of(partition(lag_records=3)), timeout_s=0)
+    assert (waited.code, len(told)) == (11, 1)
+
+
+def test_what_stopped_ends_it_at_once_and_what_fails_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    stopped = of(partition(lag_records=1, state=State.STOPPED, reason="truncated"))
+    failed = of(partition(lag_records=1, state=State.FAILED, reason="a broker is down"))
+
+    waited, _ = run(monkeypatch, stopped)
+    assert (waited.code, waited.waited_s) == (7, 0.0)
+    assert "truncated" in str(waited.reason)
+    waited, _ = run(monkeypatch, failed)
+    assert (waited.code, waited.waited_s) == (7, 60.0)
+    waited, _ = run(monkeypatch, *[failed] * 100, of(partition()))
+    assert waited.code == 0, "what fails is tried again by itself"
+
+
+def test_a_cluster_that_goes_away_meanwhile_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    gone = UnreachableError("connect to", "A", retriable=True)
+
+    waited, told = run(monkeypatch, of(partition(lag_records=1)), gone, of(partition()))
+    assert waited.code == 0
+    assert told[1] is gone
+    with pytest.raises(UnreachableError):
+        run(monkeypatch, of(partition(lag_records=1)), gone, timeout_s=5)
+    with pytest.raises(UnreachableError):
+        run(monkeypatch, gone, of(partition()))
+
+
+def test_a_state_that_is_none_is_refused(clock: Clock) -> None:
+    with pytest.raises(ConfigError, match="like it: running"):
+        wait(SETTINGS, Want(state="runing"))
