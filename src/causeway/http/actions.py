@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -26,6 +24,7 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.http.shapes import Shape
+from causeway.http.threads import in_thread
 from causeway.operate import directives
 from causeway.operate.directives import Outcome
 
@@ -100,38 +99,11 @@ class Actions:
         call = partial(door, self._settings, who=who, reason=wish.reason, wait_s=wait_s, **scope)
         try:
             async with self._turn:
-                return await _in_thread(call)
+                return await in_thread(call, "act")
         except CausewayError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 502)
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
             raise HTTPException(status, str(error)) from error
-
-
-async def _in_thread(call: Callable[[], tuple[Outcome, ...]]) -> tuple[Outcome, ...]:
-    """The end of the run waits for no cluster that does not answer: nobody joins that thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Outcome, ...]] = loop.create_future()
-
-    def tell(found: tuple[Outcome, ...] | None, error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        elif found is not None:
-            done.set_result(found)
-
-    def run() -> None:
-        found: tuple[Outcome, ...] | None = None
-        failure: Exception | None = None
-        try:
-            found = call()
-        except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, found, failure)
-
-    threading.Thread(target=run, name="http act", daemon=True).start()
-    return await done
 
 
 def _said(scope: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from causeway.http.paced import Paced
 from causeway.http.remembered import Remembered
 from causeway.http.shaping import VERSION
 from causeway.http.sight import NotYetError, Sight
+from causeway.http.translating import Translating
+from causeway.http.translating import router as translate_routes
 from causeway.metrics.collector import SnapshotCollector, registry_of
 
 _FILES: Final = Path(__file__).parent / "page"
@@ -52,6 +54,7 @@ def main_app(
     settings: Settings,
     worker: str,
     actions: Actions,
+    translating: Translating | None = None,
 ) -> Guard:
     """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
     links, http = settings.links, settings.run.http
@@ -59,7 +62,9 @@ def main_app(
     app.include_router(api.router(sight.views, memory, events, links))
     app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)
-    app.include_router(act_routes(actions, tuple(each.name for each in links)))
+    names = tuple(each.name for each in links)
+    app.include_router(act_routes(actions, names))
+    app.include_router(translate_routes(translating or Translating(settings), names))
     app.include_router(connect.router(sight.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _OF_VIEWS: Final = ("/api/v1/", "/connectors")
-_NOT: Final = ("/api/v1/history", "/api/v1/events")
+_NOT: Final = ("/api/v1/history", "/api/v1/events", "/translate")  # these ends
 _MOST: Final = 64  # answers of a view: 16 MB, and a page open in a browser asks a dozen things
 _MOST_BYTES: Final = 256 * 1024  # of one that is kept
 
@@ -26,7 +26,7 @@ class Remembered:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if scope["method"] != "GET" or not path.startswith(_OF_VIEWS) or path in _NOT:
+        if scope["method"] != "GET" or not path.startswith(_OF_VIEWS) or path.endswith(_NOT):
             await self._app(scope, receive, send)
             return
         try:

@@ -201,3 +201,30 @@ class Series(Shape):
 class History(Shape):
     interval_ms: int
     series: list[Series]
+
+
+class Place(Shape):
+    """`exact`: exactly the mirrored records come from `offset` on that were not read. Else it lies
+    at or before that place, or is null; `why` and `note` say what is the matter."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    exact: bool
+    why: str | None
+    note: str | None
+
+
+class Translation(Shape):
+    """`offset` as asked for, or what the timestamp stands for. Several `places` where a transform
+    leads to several, or several partitions feed one."""
+
+    link: str | None
+    topic: str
+    partition: int
+    timestamp: int | None
+    offset: int | None
+    exact: bool
+    why: str | None
+    note: str | None
+    places: list[Place]

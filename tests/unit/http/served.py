@@ -24,6 +24,7 @@ from causeway.http.app import main_app
 from causeway.http.events import Events
 from causeway.http.history import Memory
 from causeway.http.sight import Sight
+from causeway.http.translating import Translating
 from causeway.naming import ReplicationPolicy
 from tests.unit.metrics.snapshots import full
 
@@ -59,6 +60,7 @@ def client(
     memory: Memory | None = None,
     doors: Doors | None = None,
     events: Events | None = None,
+    translating: Translating | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
@@ -69,7 +71,13 @@ def client(
     all_settings = Settings(links=links or (settings(),), run=RunSettings(http=http), spark={})
     actions = Actions(all_settings, doors)
     app = main_app(
-        sight, memory or Memory(), events or Events(), all_settings, "127.0.0.1:8490", actions
+        sight,
+        memory or Memory(),
+        events or Events(),
+        all_settings,
+        "127.0.0.1:8490",
+        actions,
+        translating,
     )
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:

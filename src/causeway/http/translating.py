@@ -1,0 +1,122 @@
+"""Exact places over HTTP, for consumers that keep their own offsets.
+
+Each answer reads the progress topic, and logs where it has to. So all who ask while one is under
+way are answered together by the next, and between two there is a rest: however many they are, the
+driver is not slowed down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Final
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import Response
+
+from causeway.config.settings import Settings
+from causeway.errors import AuthorizationError, CausewayError, ConfigError
+from causeway.http import shapes
+from causeway.http.answers import answer
+from causeway.http.threads import in_thread
+from causeway.operate.translate import Answer, Question, Why, answer_json, translate
+
+_MOST_WAITING: Final = 1000
+_REST: Final = 4.0  # times what answering took
+_Ask = Callable[..., tuple[Answer, ...]]
+# What is asked together: one link, one way.
+_Way = tuple[str, bool]
+
+
+class Translating:
+    """On `settings`' links. Belongs to one event loop."""
+
+    def __init__(self, settings: Settings, ask: _Ask = translate) -> None:
+        self._settings, self._ask = settings, ask
+        self._waiting: dict[_Way, dict[Question, list[asyncio.Future[Answer]]]] = {}
+        self._many = 0
+        self._round: asyncio.Task[None] | None = None
+
+    async def one(self, question: Question, link: str, *, back: bool) -> Answer:
+        """Raises CausewayError, or HTTPException where too many wait."""
+        if self._many >= _MOST_WAITING:
+            raise HTTPException(503, f"{self._many} others wait for such an answer: try later")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        asked = self._waiting.setdefault((link, back), {})
+        asked.setdefault(question, []).append(future)
+        self._many += 1
+        if self._round is None or self._round.done():
+            self._round = asyncio.create_task(self._answer_all())
+        try:
+            return await future
+        finally:
+            self._many -= 1
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            way = next(iter(self._waiting))
+            asked = self._waiting.pop(way)
+            link, back = way
+            began = time.monotonic()
+            call = partial(self._ask, self._settings, list(asked), link=link, back=back)
+            try:
+                answers = await in_thread(call, "translate")
+            except Exception as error:
+                _tell(asked.values(), error)
+            else:
+                for each in answers:
+                    for future in asked[each.question]:
+                        if not future.done():
+                            future.set_result(each)
+            await asyncio.sleep(_REST * (time.monotonic() - began))
+
+
+def _tell(waiting: Iterable[Iterable[asyncio.Future[Answer]]], error: Exception) -> None:
+    for futures in waiting:
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
+
+
+def router(translating: Translating, names: tuple[str, ...]) -> APIRouter:
+    """`names` of the links."""
+    api = APIRouter(prefix="/api/v1", tags=["run"])
+
+    @api.get("/links/{link}/translate", response_model=shapes.Translation)
+    async def translation(
+        link: str,
+        topic: Annotated[str, Query(max_length=249, description="On the side asked of.")],
+        partition: Annotated[int, Query(ge=0, le=2**31 - 1)],
+        offset: Annotated[
+            int | None, Query(ge=0, le=2**63 - 1, description="The next record to read.")
+        ] = None,
+        timestamp: Annotated[
+            int | None,
+            Query(ge=0, le=2**63 - 1, description="Or: the first record of that time, in ms."),
+        ] = None,
+        back: Annotated[bool, Query(description="From the target to the source.")] = False,
+    ) -> Response:
+        """Where a consumer that keeps its own offsets goes on, on the other cluster. Reads the
+        progress topic, and logs where it must: an answer may take seconds."""
+        if link not in names:
+            raise HTTPException(404, f"there is no link {link}: {', '.join(names)}")
+        if (offset is None) == (timestamp is None):
+            raise HTTPException(400, "say either offset or timestamp")
+        question = Question(topic=topic, partition=partition, offset=offset, timestamp=timestamp)
+        try:
+            found = await translating.one(question, link, back=back)
+        except CausewayError as error:
+            raise HTTPException(_status(error), str(error)) from error
+        if found.why is Why.UNKNOWN:
+            raise HTTPException(404, f"{topic}-{partition}: {found.note}")
+        return answer(shapes.Translation.model_validate(answer_json(found)))
+
+    return api
+
+
+def _status(error: CausewayError) -> int:
+    if isinstance(error, ConfigError):
+        return 400
+    return 403 if isinstance(error, AuthorizationError) else 503
