@@ -213,7 +213,7 @@ def step_down(
     return _say(outcomes, as_json)
 
 
-def parse_rate(text: str) -> int | None:
+def parse_rate(text: str, option: str = "--rate") -> int | None:
     """Bytes a second; None for `unlimited`. Raises ConfigError."""
     if text.strip() == _UNLIMITED:
         return None
@@ -221,7 +221,7 @@ def parse_rate(text: str) -> int | None:
     value = 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
     if value < 1:
         cause = "not a number of bytes a second"
-        raise ConfigError("read option", f"--rate {text}", cause, remedy="such as 500kB or 10MB")
+        raise ConfigError("read option", f"{option} {text}", cause, remedy="such as 500kB or 10MB")
     return value
 
 

@@ -23,7 +23,8 @@ EXIT_CODES = (
     "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
     "time (pause, resume, restart, throttle, step-down) · 10 somebody else gave directives at the "
     "same time · 11 more lag than asked for (status --check --lag-above), or not below it in time "
-    "(wait) · 130 interrupted"
+    "(wait) · 13 source and target differ (verify) · 14 not all could be compared (verify "
+    "--strict) · 130 interrupted"
 )
 
 

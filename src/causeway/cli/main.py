@@ -22,6 +22,7 @@ from causeway.cli import (
     status,
     translate,
     try_out,
+    verify,
     wait,
 )
 from causeway.cli.guard import EXIT_CODES, guarded
@@ -48,6 +49,7 @@ app.command("throttle", epilog=EXIT_CODES)(directives.throttle)
 app.command("step-down", epilog=EXIT_CODES)(directives.step_down)
 app.command("translate", epilog=EXIT_CODES)(translate.command)
 app.command("promote", epilog=EXIT_CODES)(moves.promote)
+app.command("verify", epilog=EXIT_CODES)(verify.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)
 app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)

@@ -13,9 +13,7 @@ from causeway.spark.options import Bound, ReadOptions
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import EARLIEST, LATEST
-
-SAMPLE_BYTES = 256 * 1024
-_BATCH_OVERHEAD = 12
+from causeway.wire.sampled import bytes_an_offset
 
 Offsets = dict[TopicPartition, int]
 
@@ -141,7 +139,7 @@ def limited_by_bytes(
     """`end`, or so much less that about `most` bytes of the log lie between; what an offset takes
     is told from the first SAMPLE_BYTES of each partition. At least one offset of each."""
     behind = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
-    each = {tp: _bytes_an_offset(cluster, tp, start[tp]) for tp in behind}
+    each = {tp: bytes_an_offset(cluster, tp, start[tp]) for tp in behind}
     total = sum(behind[tp] * each[tp] for tp in behind)
     if total <= most:
         return end
@@ -149,21 +147,3 @@ def limited_by_bytes(
     for tp, size in behind.items():
         cut[tp] = start[tp] + max(1, math.floor(size * most / total))
     return cut
-
-
-def _bytes_an_offset(cluster: Cluster, tp: TopicPartition, start: int) -> float:
-    try:
-        data = cluster.fetch(tp, start, SAMPLE_BYTES, max_wait_ms=0).records
-    except CausewayError:
-        return 1.0  # whoever reads there says what is wrong
-    at, last, used = 0, start, 0
-    while at + 27 <= len(data):
-        base = int.from_bytes(data[at : at + 8], "big")
-        stop = at + _BATCH_OVERHEAD + int.from_bytes(data[at + 8 : at + 12], "big")
-        if stop > len(data):
-            break
-        modern = data[at + 16] == 2
-        last = base + (int.from_bytes(data[at + 23 : at + 27], "big") if modern else 0)
-        used += stop - at
-        at = stop
-    return used / (last + 1 - start) if used and last >= start else 1.0

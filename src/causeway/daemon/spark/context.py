@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import javaproperties
 
@@ -64,6 +64,7 @@ _LOCAL_DEFAULTS = {
 }
 
 
+T = TypeVar("T")
 Conf = Mapping[str, str | Secret]
 
 
@@ -291,6 +292,23 @@ class Spark:
     def rehearse(self) -> None:
         """Runs a job that does nothing, as a lane's job would run."""
         self._context.parallelize([0], 1).mapPartitions(list).collect()
+
+    def compute(self, task: Callable[[Iterator[int]], Iterator[T]], description: str) -> list[T]:
+        """What `task` yields, run as a job of one task, from any thread. Raises CausewayError,
+        which can be tried again unless the JVM is gone or executors lack what it needs."""
+        try:
+            self._context.setLocalProperty("spark.job.description", description)
+            found: list[T] = self._context.parallelize([0], 1).mapPartitions(task).collect()
+        except Exception as error:
+            reason = self._mask(explain(error))
+            self._look_at_context()
+            lacking = not_importable(reason)
+            if lacking is not None:
+                raise lacking from error
+            raise CausewayError(
+                "run", description, self.death or reason, retriable=self.death is None
+            ) from error
+        return found
 
     def stop(self, patience_s: float = 5.0) -> None:
         """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""

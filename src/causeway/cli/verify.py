@@ -1,0 +1,207 @@
+"""`causeway verify FILE`: do source and target agree?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.words import count, duration, size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from causeway.cli.output import Output
+    from causeway.operate.verify import PartitionReport, Progress, Report
+    from causeway.operate.verify.outcome import Difference
+
+DIFFERENT, LEFT_OUT = 13, 14
+_ROWS = 100  # of partitions that agree, to be shown one by one
+_TOLD = 20  # differences of a partition
+_SHOW_S = 0.5
+
+
+def command(
+    file: FileArgument,
+    link: Annotated[
+        str | None,
+        typer.Option("--link", metavar="A->B", help="Only this flow.", show_default=False),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="NAME",
+            help="Only this topic, as named on the source; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="PATH",
+            help="Remember here what agrees, and go on from there the next time.",
+            show_default=False,
+        ),
+    ] = None,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES",
+            help="Read at most so many bytes a second, from both clusters together: 50MB.",
+            show_default=False,
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 14 where something could not be compared."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare what is mirrored with its source, and tell each record that differs. Exits with 13
+    where one does. Works without a driver, and beside one."""
+    from causeway.cli.directives import parse_rate
+    from causeway.operate.verify import as_json as to_json
+    from causeway.operate.verify import verify
+
+    settings = load(file, quiet=True)
+    with waiting() as say:
+        report = verify(
+            settings,
+            link=link,
+            topics=topic,
+            state=state,
+            bytes_per_s=None if throttle is None else parse_rate(throttle, "--throttle"),
+            on_progress=_shown(say),
+        )
+    if as_json:
+        print_json(to_json(report))
+    else:
+        show(console(), report)
+    if report.differs:
+        return DIFFERENT
+    return LEFT_OUT if strict and not report.complete else 0
+
+
+def _shown(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    due = 0.0
+
+    def show(progress: Progress) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _SHOW_S
+            say(progress_line(progress))
+
+    return show
+
+
+def progress_line(progress: Progress) -> str:
+    if progress.looking:
+        return f"looking at {count(progress.differ, 'range')} that differ"
+    share = progress.done / progress.size if progress.size else 1.0
+    text = (
+        f"{min(share, 1.0):.0%} of {size(progress.size)}, {size(progress.bytes_per_s)}/s,"
+        f" {count(progress.records, 'record')} agree"
+    )
+    if progress.eta_s is not None:
+        text += f", {duration(progress.eta_s * 1000)} left"
+    if progress.differ:
+        text += f"; {count(progress.differ, 'range')} differ"
+    return text
+
+
+def show(out: Output, report: Report) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from causeway.operate.verify import Verdict
+
+    styles = {
+        Verdict.AGREES: "green",
+        Verdict.IN_PART: "yellow",
+        Verdict.NOT_COMPARED: "yellow",
+        Verdict.DIFFERS: "red",
+    }
+    agree = [one for one in report.partitions if one.verdict is Verdict.AGREES]
+    rows = [
+        one for one in report.partitions if one.verdict is not Verdict.AGREES or len(agree) <= _ROWS
+    ]
+    if rows:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("topic", overflow="fold")
+        table.add_column("mirror", overflow="fold")
+        for name in ("source offsets", "target offsets", "records", "bytes"):
+            table.add_column(name, justify="right")
+        table.add_column("verdict", no_wrap=True)
+        for one in rows:
+            table.add_row(
+                f"{one.topic}-{one.partition}",
+                _mirror(one),
+                _span(one.source_from, one.source_to),
+                _span(one.target_from, one.target_to),
+                f"{one.records:,}",
+                size(one.size),
+                Text(one.verdict, styles[one.verdict]),
+            )
+        out.print(table)
+    for one in rows:
+        name = f"{one.topic}-{one.partition}"
+        for each in one.differences[:_TOLD]:
+            out.print(Text("differs", "red"), f"{name}: {difference(each)}")
+        told = sum(each.records for each in one.differences[:_TOLD])
+        if one.different > told:
+            more = count(one.different - told, "record")
+            out.print(Text("differs", "red"), f"{name}: {more} more; --json tells up to 1,000")
+        for left in one.left:
+            out.print(Text("not compared", "yellow"), f"{name}: {left.text}")
+    out.print(summary(report))
+
+
+def summary(report: Report) -> str:
+    from causeway.operate.verify import Verdict
+
+    read = f"{count(report.records, 'record')} ({size(report.size)})"
+    parts = [f"{count(report.count(Verdict.AGREES), 'partition')} agree"]
+    for verdict, words in (
+        (Verdict.IN_PART, "agree in part"),
+        (Verdict.NOT_COMPARED, "not compared"),
+        (Verdict.DIFFERS, "differ"),
+    ):
+        if report.count(verdict):
+            parts.append(f"{report.count(verdict):,} {words}")
+    return f"{', '.join(parts)}; {read} are the same, in {duration(report.seconds * 1000)}"
+
+
+def difference(each: Difference) -> str:
+    """In one line; `each.kind` is one of a few words."""
+    at = f"source offset {each.source:,}" if each.source >= 0 else "not from the source"
+    there = f"target offset {each.target:,}"
+    many = f" ({count(each.records, 'record')} from there on)" if each.records > 1 else ""
+    detail = f": {each.detail}" if each.detail else ""
+    match each.kind.value:
+        case "changed":
+            return f"changed, {at}, {there}{many}{detail}"
+        case "missing":
+            return f"missing, {at}; should lie at {there}{many}{detail}"
+        case "doubled" if each.other is not None:
+            return f"doubled, {at}, at target offset {each.other[1]:,} and again at {there}{many}"
+        case "swapped" if each.other is not None:
+            one, other = each.other
+            return f"swapped, source offsets {each.source:,} and {one:,}, {there} and {other:,}"
+        case kind:
+            return f"{kind}, {at}, {there}{many}{detail}"
+
+
+def _mirror(one: PartitionReport) -> str:
+    if one.target_partition is None:
+        return one.target_topic or "–"
+    return f"{one.target_topic}-{one.target_partition}"
+
+
+def _span(start: int, end: int) -> str:
+    return "–" if start < 0 else f"{start:,} to {end:,}"

@@ -1,0 +1,309 @@
+"""Both sides of one range walked in step.
+
+    source  [ a ][  b  ][c][d]…        whole batches that are the same bytes are not unpacked
+    target  [ a ][  b  ][ c d ]…       else records are compared, until both sides stand at the
+                                       end of a batch again
+
+Where a record differs and the range is to be looked into, `differ` finds where both fit again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain, takewhile
+
+from google_crc32c import value as crc32c
+
+from causeway.errors import BrokerError, ProtocolError
+from causeway.operate.verify import differ
+from causeway.operate.verify.differ import Odd, Stretch
+from causeway.operate.verify.logs import Piece, Seen, Spent, of_source, of_target
+from causeway.operate.verify.outcome import Difference, Kind, Outcome
+from causeway.operate.verify.ranges import Range
+from causeway.operate.verify.sides import Side, size_of, without_times
+from causeway.relay.walk import Content
+from causeway.wire.batches import SEQUENCE_SPACE, distance
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+
+MOST_DIFFERENCES = 1_000  # of one range that are told; the rest is counted
+_MOST_ODD = 20_000  # then it is not worth while to look on
+_REMEMBERED_BYTES = 16 * 1024 * 1024  # of what agreed last, to recognise what comes once more
+_REMEMBERED = 200_000  # records
+_WINDOWS = (64, 1_024, 16_384)  # records looked through for where both sides fit again
+_WINDOW_BYTES = 32 * 1024 * 1024
+_CHECKSUM = 1 << 64
+
+
+def compare(
+    part: Range,
+    source: Cluster,
+    target: Cluster,
+    *,
+    look_into: bool,
+    spent: Spent = lambda _: None,
+) -> Outcome:
+    """Compares one range. `look_into`: to its end, and tells each difference; else only whether
+    there is one. `spent` is called with the bytes of each answer, of either side.
+
+    Raises CausewayError where a cluster does not answer. That a log no longer holds what is to be
+    compared is an outcome.
+    """
+    seen = Seen()
+    walk = _Walk(part, seen, look_into=look_into)
+    try:
+        walk.run(*_aligned(part, source, target, seen, spent))
+    except BrokerError as error:
+        if error.code != OFFSET_OUT_OF_RANGE:
+            raise
+        walk.ended = "a log has deleted it meanwhile"
+    except ProtocolError as error:
+        walk.ended = str(error)
+    return walk.outcome()
+
+
+def _aligned(
+    part: Range, source: Cluster, target: Cluster, seen: Seen, spent: Spent
+) -> tuple[Iterator[Piece], Iterator[Piece]]:
+    """Both sides from the first record that both are to have."""
+    feed, end = part.feed, part.end
+    ours = of_target(target, feed, part.target_from, part.target_to, part.offset_bytes, seen, spent)
+
+    def theirs() -> Iterator[Piece]:
+        return of_source(source, feed, part.source_from, end.source, part.offset_bytes, spent)
+
+    if part.start is not None and not part.cut:
+        return theirs(), ours
+    if part.start is not None:
+        first = part.start.sequence
+    else:
+        counted = sum(piece.count for piece in theirs())
+        first = (end.sequence - counted) % SEQUENCE_SPACE
+        if counted > end.sequence and end.target < SEQUENCE_SPACE:
+            # More than were ever relayed: the first of them lie before the mirror's beginning.
+            return _without(theirs(), counted - end.sequence), ours
+    head = next(ours, None)
+    if head is None:
+        # The target has deleted all of it, or lost it.
+        return (iter(()) if part.cut else theirs()), ours
+    ours = chain([head], ours)
+    ahead = distance(first, head.sequence)
+    if ahead > SEQUENCE_SPACE // 2:
+        return theirs(), _without(ours, SEQUENCE_SPACE - ahead)
+    return (_without(theirs(), ahead) if part.cut else theirs()), ours
+
+
+def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
+    """All but the first `count` records."""
+    for piece in pieces:
+        if count >= piece.count:
+            count -= piece.count
+        elif count:
+            yield piece.part(count)
+            count = 0
+        else:
+            yield piece
+
+
+class _Walk:
+    def __init__(self, part: Range, seen: Seen, *, look_into: bool) -> None:
+        self._part, self._seen, self._look_into = part, seen, look_into
+        self._begun = -1
+        self._records = self._size = self._as_they_are = self._checksum = 0
+        self._differs = False
+        self._odd: list[Odd] = []
+        self._more: list[Difference] = []
+        # What agreed last: batches of both sides as they are, and records by hash.
+        self._batches: deque[tuple[Piece, Piece]] = deque()
+        self._batch_bytes = 0
+        self._known: dict[int, tuple[int, int]] = {}
+        self.ended: str | None = None
+
+    def run(self, ones: Iterator[Piece], others: Iterator[Piece]) -> None:
+        source, target = Side(ones, "source"), Side(others, "target")
+        going = True
+        while going:
+            one, other = source.piece(), target.piece()
+            if self._begun < 0 and one is not None:
+                self._begun = one.offsets[0]
+            if one is None and other is None:
+                return
+            if one is not None and other is not None and one.same_bytes(other):
+                self._same_bytes(one, other)
+                source.passed(one)
+                target.passed(other)
+                continue
+            source.back(one)
+            target.back(other)
+            going = self._by_records(source, target)
+
+    def outcome(self) -> Outcome:
+        told = differ.resolve(self._odd) + self._more
+        told += [
+            Difference(
+                kind=Kind.CORRUPT,
+                source=-1,
+                target=base,
+                detail="the CRC of the target's batch is wrong: consumers refuse it",
+            )
+            for base in self._seen.corrupt
+        ]
+        return Outcome(
+            range=self._part,
+            begun=self._begun,
+            records=self._records,
+            size=self._size,
+            as_they_are=self._as_they_are,
+            checksum=self._checksum,
+            others=self._seen.others,
+            others_at=self._seen.others_at,
+            timeless=self._seen.timeless,
+            differs=self._differs or bool(self._seen.corrupt),
+            differences=tuple(told[:MOST_DIFFERENCES]),
+            different=sum(one.records for one in told),
+            ended=self.ended,
+        )
+
+    def _same_bytes(self, one: Piece, other: Piece) -> None:
+        payload = one.payload or b""
+        self._records += one.count
+        self._as_they_are += one.count
+        self._size += len(payload)
+        self._checksum = (self._checksum + crc32c(payload)) % _CHECKSUM
+        if self._look_into:
+            self._batches.append((one, other))
+            self._batch_bytes += len(payload)
+            while self._batch_bytes > _REMEMBERED_BYTES and len(self._batches) > 1:
+                self._batch_bytes -= len(self._batches.popleft()[0].payload or b"")
+
+    def _by_records(self, source: Side, target: Side) -> bool:
+        """Until both sides stand at the end of a batch; false where it is not to go on."""
+        while True:
+            if not source.contents:
+                source.more(1, _WINDOW_BYTES)
+            if not target.contents:
+                target.more(1, _WINDOW_BYTES)
+            both = min(len(source.contents), len(target.contents))
+            agree = self._agree(source, target, both)
+            self._pass(source, target, agree)
+            if not source.contents and not target.contents:
+                return True
+            if agree < both or source.ended or target.ended:
+                if not source.contents and not source.ended:
+                    continue
+                if not target.contents and not target.ended:
+                    continue
+                self._differs = True
+                if not self._look_into or not self._differ(source, target):
+                    return False
+
+    def _agree(self, source: Side, target: Side, both: int) -> int:
+        """How many of the first `both` records are equal."""
+        ones, others = self._comparable(source, both), self._comparable(target, both)
+        if ones == others:
+            return both
+        equal = zip(ones, others, strict=True)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], equal))
+
+    def _comparable(self, side: Side, count: int) -> Sequence[Content]:
+        contents = side.contents if count == len(side.contents) else side.contents[:count]
+        return without_times(contents) if self._seen.timeless else contents
+
+    def _pass(self, source: Side, target: Side, count: int) -> None:
+        """So many records agree."""
+        self._records += count
+        for place in range(count):
+            content = source.contents[place]
+            self._size += size_of(content)
+            self._checksum += crc32c((content[1] or b"") + (content[2] or b""))
+        self._checksum %= _CHECKSUM
+        if self._look_into and count:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            ones = self._comparable(source, count)
+            for place, content in enumerate(ones):
+                self._known[hash(content)] = source.offsets[place], target.offsets[place]
+        source.drop(count)
+        target.drop(count)
+
+    def _differ(self, source: Side, target: Side) -> bool:
+        """Passes what does not fit; false where nothing fits any more."""
+        for side, other, kind in (
+            (target, source, Kind.MISSING),
+            (source, target, Kind.UNKNOWN),
+        ):
+            if side.ended and not side.contents:
+                self._rest(source, target, other, kind)
+                return True
+        fits = None
+        for window in _WINDOWS:
+            source.more(window, _WINDOW_BYTES)
+            target.more(window, _WINDOW_BYTES)
+            whole = source.ended and target.ended
+            ones = self._comparable(source, len(source.contents))
+            others = self._comparable(target, len(target.contents))
+            fits = differ.realign(ones, others, whole=whole)
+            if fits is not None or whole:
+                break
+        if fits is None or len(self._odd) > _MOST_ODD:
+            self._more.append(
+                Difference(
+                    kind=Kind.DIFFERENT,
+                    source=_offset(source, self._part.end.source),
+                    target=_offset(target, self._part.target_to),
+                    detail="from here on nothing fits; it was not looked into any further",
+                )
+            )
+            return False
+        ours, theirs = fits
+        self._odd += differ.odd_ones(
+            _stretch(source, ones[:ours], self._part.end.source),
+            _stretch(target, others[:theirs], self._part.target_to),
+            self._known_as,
+        )
+        source.drop(ours)
+        target.drop(theirs)
+        return True
+
+    def _rest(self, source: Side, target: Side, longer: Side, kind: Kind) -> None:
+        """One side is at its end, the other is not. The last few may be known, or lie elsewhere."""
+        longer.more(_WINDOWS[-1], _WINDOW_BYTES)
+        ones = self._comparable(source, len(source.contents))
+        others = self._comparable(target, len(target.contents))
+        self._odd += differ.odd_ones(
+            _stretch(source, ones, self._part.end.source),
+            _stretch(target, others, self._part.target_to),
+            self._known_as,
+        )
+        longer.drop(len(longer.contents))
+        longer.more(1, _WINDOW_BYTES)
+        if longer.contents:
+            at = _offset(source, self._part.end.source), _offset(target, self._part.target_to)
+            count = longer.rest()
+            self._more.append(Difference(kind=kind, source=at[0], target=at[1], records=count))
+
+    def _known_as(self, digest: int) -> tuple[int, int] | None:
+        """The offsets of a record that has just agreed, and is the same."""
+        while self._batches:
+            one, other = self._batches.popleft()
+            try:
+                contents = one.contents()
+            except ProtocolError:  # too large to be unpacked
+                continue
+            if self._seen.timeless:
+                contents = without_times(contents)
+            for place, content in enumerate(contents):
+                self._known[hash(content)] = one.offsets[place], other.offsets[place]
+        self._batch_bytes = 0
+        return self._known.get(digest)
+
+
+def _stretch(side: Side, contents: Sequence[Content], end: int) -> Stretch:
+    count = len(contents)
+    following = side.offsets[count] if count < len(side.offsets) else end
+    return Stretch(contents, side.offsets[:count], following, side.index)
+
+
+def _offset(side: Side, end: int) -> int:
+    return side.offsets[0] if side.offsets else end

@@ -1,0 +1,268 @@
+"""What a difference is: where both sides fit again, and what became of the records in between.
+
+source  … a b c d e …        source  … a b c d …          source  … a b c d …
+target  … a x c d e …        target  … a c d …            target  … a b b c d …
+          changed                      b missing                    b doubled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from causeway.operate.verify.outcome import Difference, Kind
+from causeway.operate.verify.sides import UNREADABLE
+from causeway.relay.walk import Content
+
+FIT = 3  # so many records in a row must be equal for both sides to fit again
+_MOST_SORTED_OUT = 2_000  # records of a stretch that are compared each with each
+
+Known = Callable[[int], "tuple[int, int] | None"]  # by hash: offsets of a record that agreed
+
+
+class Odd(NamedTuple):
+    """A record that does not fit. `source`, `target`: hashes, None where that side has none.
+    `source_at` and `target_at` are offsets, `source_index` and `target_index` count records.
+    `copy_of`: the offsets of a record that agreed and is the same as the one of the target."""
+
+    source: int | None
+    target: int | None
+    source_at: int
+    target_at: int
+    source_index: int
+    target_index: int
+    detail: str = ""
+    copy_of: tuple[int, int] | None = None
+
+
+class Stretch(NamedTuple):
+    """Records of one side that do not fit."""
+
+    contents: Sequence[Content]
+    offsets: Sequence[int]
+    following: int  # the offset after them
+    first: int  # how many records of this side come before
+
+    def at(self, place: int) -> int:
+        return self.offsets[place] if place < len(self.offsets) else self.following
+
+
+def realign(
+    source: Sequence[Content], target: Sequence[Content], *, whole: bool
+) -> tuple[int, int] | None:
+    """How many records of each side do not fit, before both do again; None where they don't within
+    what is given. `whole`: there is nothing behind it, so both may end."""
+    ones, others = [hash(one) for one in source], [hash(other) for other in target]
+    first: dict[tuple[int, ...], int] = {}
+    for place, run in _runs(others, whole):
+        first.setdefault(run, place)
+    best: tuple[int, int] | None = None
+    for place, run in _runs(ones, whole):
+        if best is not None and place >= sum(best):
+            break
+        found = first.get(run)
+        if found is not None and (best is None or place + found < sum(best)):
+            best = place, found
+    return best
+
+
+def _runs(hashes: list[int], whole: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each place with the records from there on; where there is nothing behind, the end counts as
+    records that are equal on both sides."""
+    padded: list[int] = [*hashes, *range(FIT)] if whole else hashes
+    for place in range(len(padded) - FIT + 1):
+        yield place, tuple(padded[place : place + FIT])
+
+
+def odd_ones(source: Stretch, target: Stretch, known: Known) -> list[Odd]:
+    """What became of records that do not fit, one by one."""
+    ones, others = [hash(one) for one in source.contents], [hash(one) for one in target.contents]
+    pairs = _pairs(ones, others)
+    found = []
+    for place, there in pairs:
+        one = ones[place[0]] if place[1] else None
+        other = others[there[0]] if there[1] else None
+        both = one is not None and other is not None
+        found.append(
+            Odd(
+                one,
+                other,
+                source.at(place[0]),
+                target.at(there[0]),
+                source.first + place[0],
+                target.first + there[0],
+                detail(source.contents[place[0]], target.contents[there[0]]) if both else "",
+                known(other) if one is None and other is not None else None,
+            )
+        )
+    return found
+
+
+_Place = tuple[int, bool]  # and whether the side has a record for it
+
+
+def _pairs(ones: list[int], others: list[int]) -> list[tuple[_Place, _Place]]:
+    """Record against record where that explains it with fewer words than records that came or
+    went."""
+    side_by_side = None
+    if len(ones) == len(others):
+        side_by_side = [
+            ((place, True), (place, True))
+            for place, (one, other) in enumerate(zip(ones, others, strict=True))
+            if one != other
+        ]
+    if max(len(ones), len(others)) > _MOST_SORTED_OUT:
+        return side_by_side or list(_replaced(0, len(ones), 0, len(others)))
+    matched: list[tuple[_Place, _Place]] = []
+    for tag, a, b, c, d in SequenceMatcher(None, ones, others, autojunk=False).get_opcodes():
+        if tag != "equal":
+            matched += _replaced(a, b, c, d)
+    return matched if side_by_side is None or len(matched) < len(side_by_side) else side_by_side
+
+
+def _replaced(a: int, b: int, c: int, d: int) -> Iterator[tuple[_Place, _Place]]:
+    both = min(b - a, d - c)
+    for place in range(both):
+        yield (a + place, True), (c + place, True)
+    for place in range(a + both, b):
+        yield (place, True), (c + both, False)
+    for place in range(c + both, d):
+        yield (a + both, False), (place, True)
+
+
+def detail(one: Content, other: Content) -> str:
+    """What differs between two records; nothing of what they hold."""
+    if other[3] is UNREADABLE["target"]:
+        return "the target's batch cannot be read"
+    if one[3] is UNREADABLE["source"]:
+        return "the source's batch cannot be unpacked"
+    said = []
+    if one[0] != other[0]:
+        said.append("timestamp")
+    for name, here, there in (("key", one[1], other[1]), ("value", one[2], other[2])):
+        if here != there:
+            said.append(_bytes(name, here, there))
+    if one[3] != other[3]:
+        said.append("headers")
+    return ", ".join(said)
+
+
+def _bytes(name: str, here: bytes | None, there: bytes | None) -> str:
+    if here is None or there is None:
+        return f"{name} is null on the {'source' if here is None else 'target'} alone"
+    if len(here) != len(there):
+        return f"{name} has {len(here)} bytes on the source, {len(there)} on the target"
+    wrong = [at for at, (a, b) in enumerate(zip(here, there, strict=True)) if a != b]
+    return f"{len(wrong)} of {len(here)} bytes of the {name}, the first at {wrong[0]}"
+
+
+def resolve(odd: Sequence[Odd]) -> list[Difference]:
+    """All that does not fit, in words: what lies elsewhere, or twice, is told from what is gone."""
+    taken: set[int] = set()
+    found: list[tuple[int, Difference]] = []
+    changed = {
+        (one.source, one.target): place
+        for place, one in enumerate(odd)
+        if one.source is not None and one.target is not None
+    }
+    missing: dict[int, list[int]] = {}
+    for place, one in enumerate(odd):
+        if one.source is not None and one.target is None:
+            missing.setdefault(one.source, []).append(place)
+    for place, one in enumerate(odd):
+        if place in taken or one.target is None:
+            continue
+        back = changed.get((one.target, one.source)) if one.source is not None else None
+        if back is not None and back > place:
+            other = odd[back]
+            taken |= {place, back}
+            found.append((place, _swapped(one, (other.source_at, other.target_at))))
+        elif one.source is None and missing.get(one.target):
+            gone = missing[one.target].pop(0)
+            taken |= {place, gone}
+            found.append((min(place, gone), _moved(odd[gone], one)))
+    found += [(place, _single(one)) for place, one in enumerate(odd) if place not in taken]
+    found.sort(key=lambda item: item[0])
+    return list(_joined(odd, found))
+
+
+def _swapped(one: Odd, other: tuple[int, int]) -> Difference:
+    return Difference(
+        kind=Kind.SWAPPED, source=one.source_at, target=one.target_at, records=2, other=other
+    )
+
+
+def _moved(gone: Odd, there: Odd) -> Difference:
+    """By one place it is the same as a swap of neighbours."""
+    late = there.target_index - gone.target_index
+    if late == 1:
+        return Difference(
+            kind=Kind.SWAPPED,
+            source=gone.source_at,
+            target=gone.target_at,
+            records=2,
+            other=(gone.source_at + 1, there.target_at),
+        )
+    return Difference(
+        kind=Kind.MOVED,
+        source=gone.source_at,
+        target=there.target_at,
+        detail=f"by {abs(there.target_index - gone.target_index)} records",
+    )
+
+
+def _single(one: Odd) -> Difference:
+    if one.target is None:
+        kind = Kind.MISSING
+    elif one.source is not None:
+        kind = Kind.CHANGED
+    elif one.copy_of is not None:
+        return Difference(
+            kind=Kind.DOUBLED, source=one.copy_of[0], target=one.target_at, other=one.copy_of
+        )
+    else:
+        kind = Kind.UNKNOWN
+    return Difference(kind=kind, source=one.source_at, target=one.target_at, detail=one.detail)
+
+
+def _joined(odd: Sequence[Odd], found: Iterable[tuple[int, Difference]]) -> Iterator[Difference]:
+    """Runs of one kind as one."""
+    run: list[tuple[int, Difference]] = []
+    for item in found:
+        if run and not _follows(odd, run[-1], item):
+            yield _run(run)
+            run = []
+        run.append(item)
+    if run:
+        yield _run(run)
+
+
+def _follows(
+    odd: Sequence[Odd], before: tuple[int, Difference], after: tuple[int, Difference]
+) -> bool:
+    one, other = before[1], after[1]
+    if one.kind is not other.kind or one.kind in (Kind.SWAPPED, Kind.MOVED):
+        return False
+    a, b = odd[before[0]], odd[after[0]]
+    steps = b.source_index - a.source_index, b.target_index - a.target_index
+    if one.kind is Kind.MISSING:
+        return steps == (1, 0)
+    if one.kind is Kind.CHANGED:
+        return steps == (1, 1) and one.detail == other.detail
+    same = one.kind is Kind.UNKNOWN or one.source < other.source
+    return steps == (0, 1) and same
+
+
+def _run(run: Sequence[tuple[int, Difference]]) -> Difference:
+    first = run[0][1]
+    if len(run) == 1:
+        return first
+    return Difference(
+        kind=first.kind,
+        source=first.source,
+        target=first.target,
+        records=len(run),
+        other=first.other,
+        detail=first.detail,
+    )

@@ -1,0 +1,176 @@
+"""Runs ranges: here where they are few, else as Spark jobs of one task each, as many at once as
+there are lanes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import CausewayError
+from causeway.operate.clusters import Connect
+from causeway.operate.verify.ranges import Range
+from causeway.operate.verify.task import Answer, Pace, Task, answer, seal
+
+HERE_BYTES = 64 * 1024 * 1024  # of the source: so much is compared before Spark would be up
+_TASK_BYTES = 192 * 1024 * 1024
+_TASK_RANGES = 500
+_ATTEMPTS = 3
+_PAUSE_S = 2.0
+_TELL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A range, and whose it is. `owner` is the caller's."""
+
+    owner: int
+    link: LinkSettings
+    range: Range
+
+
+# With each part's answer: it agrees, differs, or could not be compared.
+Told = Callable[[Part, Answer], None]
+Tick = Callable[[], None]
+
+
+class Runner(Protocol):
+    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
+        """Calls `told` from the caller's thread as answers come."""
+
+
+class Here:
+    """In this process."""
+
+    def __init__(self, connect: Connect, bytes_per_s: float | None, tick: Tick) -> None:
+        self._connect, self._pace, self._tick = connect, Pace(bytes_per_s), tick
+
+    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
+        for part in parts:
+            source, target = self._connect(part.link.source), self._connect(part.link.target)
+            told(part, answer(part.range, source, target, look_into, self._pace))
+            self._tick()
+
+
+@dataclass(slots=True)
+class _Group:
+    parts: list[Part]
+    attempts: int = 0
+    size: int = field(default=0)
+
+
+class OnSpark:
+    """`spark`: a causeway.daemon.spark.context.Spark that has started."""
+
+    def __init__(
+        self, spark: _Computes, secret: str, bytes_per_s: float | None, tick: Tick
+    ) -> None:
+        self._spark, self._secret, self._tick = spark, secret, tick
+        self._bytes_per_s = bytes_per_s
+        self._sealed: dict[str, bytes] = {}
+
+    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
+        """Raises CausewayError where Spark cannot run what it is given."""
+        waiting = deque(_groups(parts))
+        lanes = self._spark.lanes
+        under_way: dict[Future[list[Answer]], _Group] = {}
+        pool = ThreadPoolExecutor(lanes, thread_name_prefix="verify")
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < lanes:
+                    group = waiting.popleft()
+                    task = self._task(group, look_into, lanes)
+                    under_way[pool.submit(self._compute, task, group.attempts)] = group
+                ended, _ = wait(under_way, _TELL_S, FIRST_COMPLETED)
+                for each in ended:
+                    again = self._take(under_way.pop(each), each, told)
+                    if again is not None:
+                        waiting.append(again)
+                self._tick()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _task(self, group: _Group, look_into: bool, lanes: int) -> Task:
+        link = group.parts[0].link
+        if link.name not in self._sealed:
+            self._sealed[link.name] = seal(self._secret, link.source, link.target)
+        rate = None if self._bytes_per_s is None else self._bytes_per_s / lanes
+        return Task(self._sealed[link.name], [one.range for one in group.parts], look_into, rate)
+
+    def _compute(self, task: Task, attempts: int) -> list[Answer]:
+        if attempts:
+            time.sleep(_PAUSE_S * attempts)
+        found: list[list[Answer]] = self._spark.compute(task, "verify")
+        return found[0]
+
+    def _take(self, group: _Group, ended: Future[list[Answer]], told: Told) -> _Group | None:
+        """Tells what is known; what is worth another attempt."""
+        last = group.attempts + 1 >= _ATTEMPTS
+        error = ended.exception()
+        if error is not None:
+            if last or not isinstance(error, CausewayError) or not error.retriable:
+                raise error
+            return _Group(group.parts, group.attempts + 1)
+        again = []
+        for part, found in zip(group.parts, ended.result(), strict=True):
+            if isinstance(found, CausewayError) and found.retriable and not last:
+                again.append(part)
+            else:
+                told(part, found)
+        return _Group(again, group.attempts + 1) if again else None
+
+
+class _Computes(Protocol):
+    @property
+    def lanes(self) -> int: ...
+
+    def compute(self, task: Task, description: str) -> list[list[Answer]]: ...
+
+
+def _groups(parts: Sequence[Part]) -> Iterator[_Group]:
+    """Of one link each, and large enough that what Spark adds to a task counts for little."""
+    group = _Group([])
+    for part in parts:
+        full = group.size >= _TASK_BYTES or len(group.parts) >= _TASK_RANGES
+        if group.parts and (full or part.link.name != group.parts[0].link.name):
+            yield group
+            group = _Group([])
+        group.parts.append(part)
+        group.size += part.range.size
+    if group.parts:
+        yield group
+
+
+@contextmanager
+def runner(
+    settings: Settings,
+    connect: Connect,
+    size: int,
+    bytes_per_s: float | None,
+    tick: Tick,
+) -> Iterator[Runner]:
+    """For about `size` bytes of the source. Raises PrerequisiteError."""
+    from causeway.daemon.spark.context import Spark, is_local, wanted_lanes
+    from causeway.relay.control import new_secret
+
+    local = is_local({"spark.master": str(settings.spark.get("spark.master", "local[*]"))})
+    if size <= HERE_BYTES and local:
+        yield Here(connect, bytes_per_s, tick)
+        return
+    secret = new_secret()
+    spark = Spark(
+        settings.spark,
+        wanted_lanes(settings.spark, settings.run.lanes),
+        secret,
+        on_lane_ended=lambda *_: None,
+    )
+    spark.start()
+    try:
+        yield OnSpark(spark, secret, bytes_per_s, tick)
+    finally:
+        spark.stop()

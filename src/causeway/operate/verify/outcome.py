@@ -1,0 +1,61 @@
+"""What a comparison has found, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from causeway.operate.verify.ranges import Range
+
+
+class Kind(StrEnum):
+    CHANGED = "changed"  # the record is there, and is not the same
+    MISSING = "missing"  # the target lacks it
+    DOUBLED = "doubled"  # the target has it once more
+    SWAPPED = "swapped"  # two have changed places
+    MOVED = "moved"  # it lies elsewhere
+    UNKNOWN = "unknown"  # the target has one that the source has not
+    CORRUPT = "corrupt"  # a batch that no consumer can read
+    DIFFERENT = "different"  # from here on nothing fits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One place, or a run of `records` of one kind. `source`: offset of the (first) record on the
+    source; of one that is unknown there, the offset that it comes before. `target`: its offset; of
+    one that is missing, where it should be. `other`: the offsets of the record that it has changed
+    places with; of one that is doubled, the target offset of the first copy. `detail` says what
+    differs, never a record's content."""
+
+    kind: Kind
+    source: int
+    target: int
+    records: int = 1
+    other: tuple[int, int] | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of one range. `records`, `size` (bytes on the source, without headers) and `checksum` (sum of
+    the CRC-32C of what was compared, modulo 2**64) are of what agrees; `as_they_are`: how many of
+    the records were compared as whole batches, byte by byte. `begun`: the first source offset
+    compared, -1 where there was none. `others`: records in between that others wrote, and the
+    target offset of the first. `timeless`: the target gives times of its own, which are not
+    compared. `different`: how many records differ, also those that `differences` has no room for;
+    a range that is not looked into stops at the first and tells none. `ended`: why it was not
+    compared to its end."""
+
+    range: Range
+    begun: int
+    records: int = 0
+    size: int = 0
+    as_they_are: int = 0
+    checksum: int = 0
+    others: int = 0
+    others_at: int = -1
+    timeless: bool = False
+    differs: bool = False
+    differences: tuple[Difference, ...] = ()
+    different: int = 0
+    ended: str | None = None

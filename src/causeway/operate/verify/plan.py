@@ -1,0 +1,355 @@
+"""What of a link can be compared, and what cannot, and why. Read off both clusters alone.
+
+source  ├─ deleted ─┤├────── compared ──────┤├─ not mirrored yet ─┤
+target  ├─ there before ─┤├── compared ─────┤
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import topics as planning
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions import claims, routing
+from causeway.daemon.partitions.rows import offset_maps_of, place_of
+from causeway.errors import CausewayError, ConfigError
+from causeway.model import Pair, State, TopicPartition
+from causeway.operate.clusters import Connect
+from causeway.operate.scopes import unknown
+from causeway.operate.verify.ranges import Feed, Range
+from causeway.operate.verify.state import Agreed
+from causeway.operate.verify.stretches import Logs, cut
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Contents, Progress, ProgressTopic
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.wire.sampled import bytes_an_offset
+
+_MANY = 20_000  # offsets, from which on it is worth while to know how much one takes
+_SAMPLED_AT_ONCE = 8
+_USUAL_BYTES = 1_000.0
+
+
+class Why(StrEnum):
+    """Why something was not compared."""
+
+    NOT_MIRRORED = "not-mirrored-yet"
+    SOURCE_DELETED = "deleted-on-the-source"
+    TARGET_DELETED = "deleted-on-the-target"
+    BEFORE = "before-the-mirror"
+    COMPACTED = "compacted"
+    TRANSFORMED = "transformed"
+    REPEATS = "at-least-once"
+    OTHERS = "written-by-others"
+    TIMES = "append-times"
+    TOPIC = "topic"  # it is not there, was made anew, or cannot be mirrored
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What was not compared, in words."""
+
+    why: Why
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Of one source partition, what one target partition has. `feed` None where nothing can be
+    compared; `compacted`: records may be missing on one side, and rightly."""
+
+    link: LinkSettings
+    source: TopicPartition
+    target_topic: str
+    target: TopicPartition | None = None
+    feed: Feed | None = None
+    ranges: tuple[Range, ...] = ()
+    compacted: bool = False
+    left: tuple[Left, ...] = ()
+
+
+def plan(
+    settings: Settings,
+    connect: Connect,
+    *,
+    link: str | None = None,
+    topics: Collection[str] | None = None,
+    agreed: Callable[[Feed], Agreed | None] = lambda _: None,
+) -> list[Share]:
+    """All that the links mirror, or of `topics` (as named on the source) of the link, or of all
+    that have them. `agreed`: what was found to agree before, which is left out. Raises ConfigError
+    for names that are not there, CausewayError where a cluster does not answer."""
+    links = settings.links
+    if link is not None:
+        links = tuple(each for each in links if each.name == link)
+        if not links:
+            raise unknown("verify", "flow", link, [each.name for each in settings.links])
+    if not links:
+        raise ConfigError("verify", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    known: set[str] = set()
+    found = [
+        share for each in links for share in _Link(each, connect, agreed).shares(topics, known)
+    ]
+    for topic in topics or ():
+        if topic not in known:
+            more = "topics are named as on the source"
+            raise unknown("verify", "topic", topic, known, more=more)
+    return found
+
+
+class _Link:
+    def __init__(
+        self, link: LinkSettings, connect: Connect, agreed: Callable[[Feed], Agreed | None]
+    ) -> None:
+        self._link, self._agreed = link, agreed
+        self._source, self._target = connect(link.source), connect(link.target)
+        observed = planning.observe(connect(link.source_admin), connect(link.target_admin), link)
+        self._planned = planning.plan(observed, link)
+        self._observed = observed
+        progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
+        self._contents = progress.read() if progress.exists() else Contents()
+
+    def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[Share]:
+        """Adds the names that there are to `known`."""
+        mirrored = {topic.source: topic for topic in self._planned.mirrored}
+        problems = {each.topic: each for each in self._planned.problems}
+        gone = {at.topic for at in self._contents.partitions} - self._observed.source_topics.keys()
+        known |= {*mirrored, *problems, *gone}
+        wanted = [
+            name
+            for name in sorted({*mirrored, *problems, *gone})
+            if topics is None or name in topics
+        ]
+        chosen = [mirrored[name] for name in wanted if name in mirrored]
+        logs = _Ends(self._source, self._target, chosen, self._contents, self._link)
+        for name in wanted:
+            if name not in mirrored:
+                problem = problems.get(name)
+                text = str(problem.error) if problem else "the source no longer has this topic"
+                yield self._nothing(TopicPartition(name, 0), "", Why.TOPIC, text)
+                continue
+            topic = mirrored[name]
+            for number in range(topic.partitions):
+                yield from self._partition(topic, TopicPartition(name, number), logs)
+
+    def _nothing(self, at: TopicPartition, target: str, why: Why, text: str) -> Share:
+        return Share(
+            link=self._link, source=at, target_topic=target, left=(Left(why=why, text=text),)
+        )
+
+    def _partition(self, topic: MirroredTopic, at: TopicPartition, logs: _Ends) -> Iterator[Share]:
+        progress = self._contents.partitions.get(at)
+        if progress is None or not progress.outlets:
+            why = progress.reason if progress is not None else None
+            text = f"nothing of it is mirrored yet{f': {why}' if why else ''}"
+            yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
+            return
+        anew = claims.made_anew(progress, topic)
+        if anew is not None or topic.target_id is None:
+            text = anew.format(progress.position) if anew else "the target topic does not exist"
+            yield self._nothing(at, topic.target, Why.TOPIC, text)
+            return
+        behind = _behind(progress, logs)
+        if progress.transform is not None:
+            left = Left(why=Why.TRANSFORMED, text=self._tally(topic))
+            yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
+            return
+        if any(outlet.producer_id < 0 for outlet in progress.outlets):
+            text = "it is mirrored at least once: repeats are no difference, and cannot be told"
+            left = Left(why=Why.REPEATS, text=text)
+            yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
+            return
+        for index in range(len(progress.outlets)):
+            yield self._share(topic, progress, index, logs, behind if not index else ())
+
+    def _tally(self, topic: MirroredTopic) -> str:
+        transform = self._link.transform_of(topic.source)
+        if transform is None:
+            return "it went through a transform that the file no longer has"
+        record = self._contents.transforms.get(transform.name)
+        text = f"its records go through transform {transform.name}, so they are not the source's"
+        if record is None:
+            return text
+        counts = record.counts
+        return (
+            f"{text}; of all its topics {counts.records_in:,} went in since it was last changed,"
+            f" {counts.records_out:,} came out, {counts.dropped:,} were dropped,"
+            f" {counts.refused:,} refused"
+        )
+
+    def _share(
+        self,
+        topic: MirroredTopic,
+        progress: Progress,
+        index: int,
+        logs: _Ends,
+        behind: Sequence[Left],
+    ) -> Share:
+        link, at, outlet = self._link, progress.source, progress.outlets[index]
+        target = place_of(outlet)
+        alone = outlet.exclusive and link.sole_writer
+        alone &= target not in routing.led_to(self._contents.partitions.values())
+        several = len(progress.outlets) > 1
+        feed = Feed(
+            link=link.name,
+            source=at,
+            target=target,
+            source_id=progress.topic_id,
+            target_id=outlet.topic_id,
+            producer_id=outlet.producer_id,
+            read_committed=link.fetch.read_committed,
+            alone=alone,
+            split=claims.assignment(
+                topic, progress, link, source_key="", target_key="", stop_at=None
+            )
+            if several
+            else None,
+            outlet=index,
+        )
+        share = Share(link=link, source=at, target_topic=target.topic, target=target, feed=feed)
+        ends = logs.of(at, target)
+        if isinstance(ends, CausewayError):
+            left = Left(why=Why.UNREADABLE, text=str(ends))
+            return _with(share, left=(left, *behind))
+        points, since = self._points(progress, outlet)
+        first = points[0]
+        begun = first.sequence == 0
+        if begun and since is not None and since < first.source:
+            points[0] = first = first._replace(source=since)
+        before = self._agreed(feed)
+        done = () if before is None else before.stretches
+        ranges = cut(feed, points, ends, from_first=begun, done=done)
+        return _with(
+            share,
+            ranges=tuple(ranges),
+            compacted=self._compacts(topic),
+            left=(*_before(first, ends, begun=begun), *behind),
+        )
+
+    def _points(self, progress: Progress, outlet: Outlet) -> tuple[list[Pair], int | None]:
+        """What is known of where its records went, up to where all of them are there."""
+        records = self._contents.maps.get(progress.source, {})
+        known = offset_maps_of(progress, records).get(place_of(outlet))
+        if known is None:
+            return [outlet.pair], None
+        return list(known.points), known.since
+
+    def _compacts(self, topic: MirroredTopic) -> bool:
+        found = (
+            self._observed.source_configs.get(topic.source),
+            self._observed.target_configs.get(topic.target),
+        )
+        return any(
+            not isinstance(configs, CausewayError)
+            and configs is not None
+            and (entry := configs.get("cleanup.policy")) is not None
+            and "compact" in (entry.value or "")
+            for configs in found
+        )
+
+
+def _with(share: Share, **more: Any) -> Share:
+    return replace(share, **more)
+
+
+def _behind(progress: Progress, logs: _Ends) -> tuple[Left, ...]:
+    """What the source has, and the mirror not yet."""
+    end = logs.end(progress.source)
+    if end is None or end <= progress.position:
+        return ()
+    text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
+    if progress.state in (State.PAUSED, State.STOPPED, State.FAILED):
+        text += f": it is {progress.state}"
+        text += f", {progress.reason}" if progress.reason else ""
+    return (Left(why=Why.NOT_MIRRORED, text=text),)
+
+
+def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[Left]:
+    if begun and first.source > logs.source_start:
+        text = (
+            f"source offsets {logs.source_start} to {first.source - 1} lie before the mirror's"
+            " beginning"
+        )
+        yield Left(why=Why.BEFORE, text=text)
+    if begun and first.target > logs.target_start:
+        text = (
+            f"target offsets {logs.target_start} to {first.target - 1} were there before the"
+            " mirror began"
+        )
+        yield Left(why=Why.BEFORE, text=text)
+    lost = first.source if begun else 0
+    if logs.source_start > lost:
+        text = f"the source has deleted offsets {lost} to {logs.source_start - 1}"
+        yield Left(why=Why.SOURCE_DELETED, text=text)
+    lost = first.target if begun else 0
+    if logs.target_start > lost:
+        text = f"the target has deleted offsets {lost} to {logs.target_start - 1}"
+        yield Left(why=Why.TARGET_DELETED, text=text)
+
+
+class _Ends:
+    """Starts and ends of all logs, asked in bulk."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        topics: Sequence[MirroredTopic],
+        contents: Contents,
+        link: LinkSettings,
+    ) -> None:
+        known = {
+            at: contents.partitions[at]
+            for topic in topics
+            for number in range(topic.partitions)
+            if (at := TopicPartition(topic.source, number)) in contents.partitions
+        }
+        there = {topic.source for topic in topics if topic.target_id is not None}
+        targets = [
+            place_of(outlet)
+            for at, one in known.items()
+            for outlet in one.outlets
+            if at.topic in there
+        ]
+        self._starts = source.list_offsets(list(known), EARLIEST) if known else {}
+        committed = link.fetch.read_committed
+        self._ends = (
+            source.list_offsets(list(known), LATEST, read_committed=committed) if known else {}
+        )
+        self._target_starts = target.list_offsets(targets, EARLIEST) if targets else {}
+        self._target_ends = target.list_offsets(targets, LATEST) if targets else {}
+        many = [
+            (at, start.offset)
+            for at, start in self._starts.items()
+            if isinstance(start, OffsetAt) and known[at].position - start.offset > _MANY
+        ]
+        with ThreadPoolExecutor(_SAMPLED_AT_ONCE) as pool:
+            sizes = pool.map(lambda one: bytes_an_offset(source, *one), many)
+            self._bytes = {at: size for (at, _), size in zip(many, sizes, strict=True)}
+
+    def end(self, at: TopicPartition) -> int | None:
+        """Of the source, as the link reads it."""
+        found = self._ends.get(at)
+        return found.offset if isinstance(found, OffsetAt) else None
+
+    def of(self, at: TopicPartition, target: TopicPartition) -> Logs | CausewayError:
+        start = self._starts[at]
+        target_start, target_end = self._target_starts[target], self._target_ends[target]
+        if isinstance(start, CausewayError):
+            return start
+        if isinstance(target_start, CausewayError):
+            return target_start
+        if isinstance(target_end, CausewayError):
+            return target_end
+        return Logs(
+            source_start=start.offset,
+            target_start=target_start.offset,
+            target_end=target_end.offset,
+            offset_bytes=max(1.0, self._bytes.get(at, _USUAL_BYTES)),
+        )

@@ -1,0 +1,253 @@
+"""Source and target compared, partition by partition: first whether each range agrees, then, of
+those that do not, where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from causeway.config.settings import Settings
+from causeway.errors import CausewayError
+from causeway.operate.clusters import clusters
+from causeway.operate.verify.job import Part, runner
+from causeway.operate.verify.outcome import Difference, Kind, Outcome
+from causeway.operate.verify.plan import Left, Share, Why, plan
+from causeway.operate.verify.ranges import Range
+from causeway.operate.verify.report import PartitionReport, Report, verdict_of
+from causeway.operate.verify.state import Agreed, State
+from causeway.operate.verify.task import Answer
+
+_CHECKSUM = 1 << 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`done` of about `size` bytes on the source; `differ`: ranges that do not agree."""
+
+    done: int
+    size: int
+    ranges_done: int
+    ranges: int
+    records: int
+    differ: int
+    seconds: float
+    looking: bool = False  # all is compared; where it differs is looked for
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """None while nothing is known."""
+        if not self.done:
+            return None
+        return max(0, self.size - self.done) / self.bytes_per_s
+
+
+def verify(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topics: Collection[str] | None = None,
+    state: Path | None = None,
+    bytes_per_s: float | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Report:
+    """Compares what is mirrored by now with its source: of all flows, or of `link`, all topics, or
+    `topics` as they are named on the source. Neither cluster is written to, no driver needs to run.
+
+    `state`: file that remembers what agreed, so that a later call goes on from there.
+    `bytes_per_s`: at most so much is read, from both clusters together. `on_progress` is called
+    every now and then from this thread. Raises ConfigError for names that are not there, and
+    CausewayError where a cluster as a whole cannot be asked; what cannot be compared of a partition
+    stands in the report.
+    """
+    began, started = int(time.time() * 1000), time.monotonic()
+    memory = State(state)
+    memory.open()
+    try:
+        with clusters() as connect:
+            shares = plan(settings, connect, link=link, topics=topics, agreed=memory.agreed)
+            work = _Work(shares, memory, on_progress)
+            size = sum(part.range.size for part in work.parts)
+            if work.parts:
+                with runner(settings, connect, size, bytes_per_s, work.tick) as run:
+                    run.run(work.parts, look_into=False, told=work.told)
+                    closer = work.closer()
+                    if closer:
+                        run.run(closer, look_into=True, told=work.looked_into)
+            partitions = work.report()
+    finally:
+        memory.close()
+    return Report(partitions=partitions, began=began, seconds=time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Of one share: outcomes by the place of their ranges, the last one that each covers."""
+
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    suspects: list[int] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+
+class _Work:
+    def __init__(
+        self, shares: Sequence[Share], memory: State, on_progress: Callable[[Progress], None]
+    ) -> None:
+        self._shares, self._memory, self._on_progress = shares, memory, on_progress
+        self._found = [_Found() for _ in shares]
+        self._started = time.monotonic()
+        self._places = {
+            (owner, id(each)): place
+            for owner, share in enumerate(shares)
+            for place, each in enumerate(share.ranges)
+        }
+        self.parts = [
+            Part(owner=owner, link=share.link, range=each)
+            for owner, share in enumerate(shares)
+            for each in share.ranges
+        ]
+        self._size = sum(part.range.size for part in self.parts)
+        self._done = self._ranges_done = self._records = self._differ = 0
+        self._looking = False
+
+    def tick(self) -> None:
+        self._on_progress(
+            Progress(
+                done=self._done,
+                size=self._size,
+                ranges_done=self._ranges_done,
+                ranges=len(self.parts),
+                records=self._records,
+                differ=self._differ,
+                seconds=time.monotonic() - self._started,
+                looking=self._looking,
+            )
+        )
+
+    def told(self, part: Part, found: Answer) -> None:
+        self._done += part.range.size
+        self._ranges_done += 1
+        into, place = self._found[part.owner], self._places[part.owner, id(part.range)]
+        if not self._usable(part, found):
+            return
+        assert isinstance(found, Outcome)
+        self._records += found.records
+        if found.differs:
+            self._differ += 1
+            into.suspects.append(place)
+            return
+        into.outcomes[place] = found
+        if part.range.start is not None and not part.range.cut and found.ended is None:
+            self._memory.add(part.range.feed, part.range.start, part.range.end, found)
+
+    def _usable(self, part: Part, found: Answer) -> bool:
+        """Whether it was compared; why not, is left to the report."""
+        into = self._found[part.owner]
+        ended = str(found) if isinstance(found, CausewayError) else found.ended
+        if ended is not None:
+            text = (
+                f"source offsets {part.range.source_from} to {part.range.end.source - 1}: {ended}"
+            )
+            into.left.append(Left(why=Why.UNREADABLE, text=text))
+        return isinstance(found, Outcome)
+
+    def closer(self) -> list[Part]:
+        """What is to be looked into: differing neighbours together, with the one before, in which
+        records may lie that come twice."""
+        self._looking = True
+        parts = []
+        for owner, (share, found) in enumerate(zip(self._shares, self._found, strict=True)):
+            found.suspects.sort()
+            if share.compacted:
+                continue
+            for first, last in _runs(share.ranges, found.suspects):
+                one, other = share.ranges[first], share.ranges[last]
+                found.outcomes.pop(first, None)
+                whole = replace(one, end=other.end, target_to=other.target_to)
+                self._places[owner, id(whole)] = last
+                parts.append(Part(owner=owner, link=share.link, range=whole))
+        return parts
+
+    def looked_into(self, part: Part, found: Answer) -> None:
+        if self._usable(part, found):
+            assert isinstance(found, Outcome)
+            into = self._found[part.owner]
+            into.outcomes[self._places[part.owner, id(part.range)]] = found
+
+    def report(self) -> tuple[PartitionReport, ...]:
+        return tuple(
+            _report(share, found, self._memory.agreed(share.feed) if share.feed else None)
+            for share, found in zip(self._shares, self._found, strict=True)
+        )
+
+
+def _runs(ranges: Sequence[Range], suspects: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for place in suspects:
+        joined = place > 0 and ranges[place - 1].end == ranges[place].start
+        if runs and joined and runs[-1][1] == place - 1:
+            runs[-1] = runs[-1][0], place
+        else:
+            runs.append((place - 1 if joined else place, place))
+    return runs
+
+
+def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionReport:
+    before = agreed or Agreed()
+    outcomes = [found.outcomes[place] for place in sorted(found.outcomes)]
+    differences = [each for one in outcomes for each in one.differences]
+    different = sum(one.different for one in outcomes)
+    left = [*share.left, *found.left]
+    others = sum(one.others for one in outcomes)
+    if others and share.feed is not None:
+        at = next(one.others_at for one in outcomes if one.others)
+        text = f"{others} records of others lie between ours, from target offset {at} on"
+        if share.feed.alone:
+            differences.append(
+                Difference(kind=Kind.UNKNOWN, source=-1, target=at, records=others, detail=text)
+            )
+            different += others
+        else:
+            left.append(Left(why=Why.OTHERS, text=text))
+    if any(one.timeless for one in outcomes):
+        text = "the target gives records times of its own, so times were not compared"
+        left.append(Left(why=Why.TIMES, text=text))
+    if share.compacted and found.suspects:
+        spans = [share.ranges[place] for place in found.suspects]
+        text = (
+            f"source offsets {spans[0].source_from} to {spans[-1].end.source - 1} are not on both"
+            " sides alike, and one of the topics is compacted: nothing tells what was removed from"
+            " what was never there"
+        )
+        left.append(Left(why=Why.COMPACTED, text=text))
+    differs = any(one.differs for one in outcomes) or bool(different)
+    stretches = [(one.start, one.end) for one in share.ranges] + [*before.stretches]
+    source = [pair.source for each in stretches for pair in each if pair is not None]
+    target = [pair.target for each in stretches for pair in each if pair is not None]
+    froms = [one.source_from for one in share.ranges] + [a.source for a, _ in before.stretches]
+    compared = bool(stretches)
+    return PartitionReport(
+        link=share.link.name,
+        topic=share.source.topic,
+        partition=share.source.partition,
+        target_topic=share.target_topic,
+        target_partition=share.target.partition if share.target else None,
+        verdict=verdict_of(compared=compared, differs=differs, left=left),
+        source_from=min(froms, default=-1),
+        source_to=max(source, default=-1),
+        target_from=min([*target, *(one.target_from for one in share.ranges)], default=-1),
+        target_to=max(target, default=-1),
+        records=before.records + sum(one.records for one in outcomes),
+        as_they_are=before.as_they_are + sum(one.as_they_are for one in outcomes),
+        before=before.records,
+        size=before.size + sum(one.size for one in outcomes),
+        checksum=(before.checksum + sum(one.checksum for one in outcomes)) % _CHECKSUM,
+        different=different,
+        differences=tuple(differences),
+        left=tuple(left),
+    )

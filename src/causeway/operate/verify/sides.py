@@ -1,0 +1,87 @@
+"""One side of a walk while records are compared: those that are unpacked and not passed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from causeway.errors import ProtocolError
+from causeway.operate.verify.logs import Piece
+from causeway.relay.walk import Content
+
+# In place of a record's headers: a batch that cannot be unpacked. Equal to no other record's.
+UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
+    "source": (("of the source", None),),
+    "target": (("of the target", None),),
+}
+
+
+class Side:
+    """`contents` and `offsets` of the records at hand; `index`: how many were dropped before.
+    `unreadable` stands for the records of a batch that cannot be unpacked, equal to no other."""
+
+    __slots__ = ("_next", "_pieces", "contents", "ended", "index", "offsets", "unreadable")
+
+    def __init__(self, pieces: Iterator[Piece], name: str) -> None:
+        self._pieces = pieces
+        self._next: Piece | None = None
+        self.unreadable: Content = (None, None, None, UNREADABLE[name])
+        self.contents: list[Content] = []
+        self.offsets: list[int] = []
+        self.index = 0
+        self.ended = False
+
+    def piece(self) -> Piece | None:
+        """The next whole piece, None at the end; only while no record is at hand."""
+        piece, self._next = self._next, None
+        if piece is None:
+            piece = next(self._pieces, None)
+        self.ended = piece is None
+        return piece
+
+    def back(self, piece: Piece | None) -> None:
+        """Of `piece()`: to be unpacked."""
+        self._next = piece
+        self.ended = piece is None
+
+    def passed(self, piece: Piece) -> None:
+        self.index += piece.count
+
+    def more(self, count: int, most_bytes: int) -> bool:
+        """Until `count` records are at hand, or so many bytes; whether there were any more."""
+        before = len(self.contents)
+        size = 0
+        while len(self.contents) < count and size < most_bytes:
+            piece = self.piece()
+            if piece is None:
+                break
+            size += self._unpack(piece)
+        return len(self.contents) > before
+
+    def _unpack(self, piece: Piece) -> int:
+        try:
+            contents = piece.contents()
+        except ProtocolError:
+            contents = [self.unreadable] * piece.count
+        self.contents += contents
+        self.offsets += piece.offsets
+        return sum(size_of(content) for content in contents)
+
+    def rest(self) -> int:
+        """Passes all that is left; how many records that were."""
+        count = len(self.contents) + sum(piece.count for piece in self._pieces)
+        self.drop(len(self.contents))
+        self.ended = True
+        return count
+
+    def drop(self, count: int) -> None:
+        self.index += count
+        del self.contents[:count]
+        del self.offsets[:count]
+
+
+def size_of(content: Content) -> int:
+    return len(content[1] or b"") + len(content[2] or b"")
+
+
+def without_times(contents: Sequence[Content]) -> list[Content]:
+    return [(None, *content[1:]) for content in contents]

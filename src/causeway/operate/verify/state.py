@@ -1,0 +1,141 @@
+"""What was found to agree, on disk: a later call leaves it out, whatever ended the one before.
+
+A JSON object a line, appended as ranges are done; the last line may be broken off. What agreed once
+is not looked at again: whoever goes on with the file does not see what a disk does to it later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from causeway.errors import ConfigError
+from causeway.model import Pair, TopicPartition
+from causeway.operate.verify.outcome import Outcome
+from causeway.operate.verify.ranges import Feed
+
+_FORMAT = {"causeway verify": 1}
+
+Key = tuple[str, TopicPartition, TopicPartition, int, str, str]
+
+
+@dataclass(slots=True)
+class Agreed:
+    """Of one feed, what agreed, by `stretches` of the series, and the sums of it."""
+
+    stretches: list[tuple[Pair, Pair]] = field(default_factory=list)
+    records: int = 0
+    size: int = 0
+    as_they_are: int = 0
+    checksum: int = 0
+
+
+class State:
+    """`path` None: nothing is remembered."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+        self._known: dict[Key, Agreed] = {}
+
+    def open(self) -> None:
+        """Raises ConfigError for a file that cannot be used, or is something else."""
+        if self._path is None:
+            return
+        try:
+            lines = self._path.read_text().splitlines() if self._path.exists() else []
+            self._read(lines)
+            self._file = self._path.open("a")
+            if not lines:
+                self._write(_FORMAT)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("use", f"--state {self._path}", str(error)) from error
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def agreed(self, feed: Feed) -> Agreed | None:
+        return self._known.get(_key(feed))
+
+    def add(self, feed: Feed, start: Pair, end: Pair, found: Outcome) -> None:
+        if self._file is None:
+            return
+        self._write(
+            {
+                "link": feed.link,
+                "source": list(feed.source),
+                "target": list(feed.target),
+                "producer_id": feed.producer_id,
+                "source_id": feed.source_id,
+                "target_id": feed.target_id,
+                "from": list(start),
+                "to": list(end),
+                "records": found.records,
+                "bytes": found.size,
+                "as_they_are": found.as_they_are,
+                "checksum": found.checksum,
+            }
+        )
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def _read(self, lines: list[str]) -> None:
+        for number, line in enumerate(lines):
+            try:
+                fields = json.loads(line)
+                if number or fields != _FORMAT:
+                    self._take(fields)
+            except (ValueError, KeyError, TypeError) as error:
+                if number == len(lines) - 1 and number:
+                    return  # broken off
+                raise ConfigError(
+                    "use",
+                    f"--state {self._path}",
+                    f"line {number + 1} is not what verify writes ({error})",
+                    remedy="name a file of its own, which need not be there yet",
+                ) from error
+
+    def _take(self, fields: dict[str, Any]) -> None:
+        key = (
+            fields["link"],
+            TopicPartition(*fields["source"]),
+            TopicPartition(*fields["target"]),
+            fields["producer_id"],
+            fields["source_id"],
+            fields["target_id"],
+        )
+        known = self._known.setdefault(key, Agreed())
+        stretch = Pair(*fields["from"]), Pair(*fields["to"])
+        known.stretches = _joined([*known.stretches, stretch])
+        known.records += fields["records"]
+        known.size += fields["bytes"]
+        known.as_they_are += fields["as_they_are"]
+        known.checksum = (known.checksum + fields["checksum"]) % (1 << 64)
+
+
+def _key(feed: Feed) -> Key:
+    return (
+        feed.link,
+        feed.source,
+        feed.target,
+        feed.producer_id,
+        feed.source_id,
+        feed.target_id,
+    )
+
+
+def _joined(stretches: Iterable[tuple[Pair, Pair]]) -> list[tuple[Pair, Pair]]:
+    joined: list[tuple[Pair, Pair]] = []
+    for start, end in sorted(stretches):
+        if joined and joined[-1][1] == start:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined

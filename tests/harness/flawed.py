@@ -1,0 +1,134 @@
+"""A mirror that was made with flaws: what no lane does, a disk or a broken broker might."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from causeway.config.settings import LinkSettings
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay import topic_log, walk
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
+from causeway.wire.batches import Batch, header
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import build, records_of
+
+# Of the records of one batch, from the index of one of them on.
+Flaw = Callable[[list[PlainRecord], int], None]
+
+
+def flip(records: list[PlainRecord], at: int) -> None:
+    value = bytearray(records[at].value or b"")
+    value[len(value) // 2] ^= 1
+    records[at] = records[at]._replace(value=bytes(value))
+
+
+def drop(records: list[PlainRecord], at: int) -> None:
+    del records[at]
+
+
+def double(records: list[PlainRecord], at: int) -> None:
+    records.insert(at, records[at])
+
+
+def swap(records: list[PlainRecord], at: int) -> None:
+    """With its neighbour in the same batch: the next one, where there is one."""
+    other = at + 1 if at + 1 < len(records) else at - 1
+    records[at], records[other] = records[other], records[at]
+
+
+def mirror(
+    link: LinkSettings,
+    topic: str,
+    flaws: Mapping[tuple[int, int], Flaw],
+    partitions: int,
+    *,
+    source: Cluster,
+    target: Cluster,
+) -> dict[int, int]:
+    """Copies `topic`, whose mirror is there and empty, as a lane would, but for `flaws` at (source
+    partition, source offset), and claims it as a driver would. The ends of the mirror."""
+    mirrored = link.decide_topic(topic).target_name
+    assert mirrored is not None
+    ids = (
+        source.metadata([topic]).topics[topic].topic_id,
+        target.metadata([mirrored]).topics[mirrored].topic_id,
+    )
+    producers = target.init_producer_ids(partitions)
+    claims: list[Entry] = []
+    ends = {}
+    for number in range(partitions):
+        at, there = TopicPartition(topic, number), TopicPartition(mirrored, number)
+        producer, epoch = producers[number]
+        first = source.list_offsets([at], EARLIEST)[at]
+        assert isinstance(first, OffsetAt)
+        sequence, position = 0, first.offset
+        own = {offset: flaw for (of, offset), flaw in flaws.items() if of == number}
+        for batch in walk.relayed(source, at, position):
+            sent = _flawed(batch, own)
+            stamped = header(sent, producer, epoch, sequence) + sent.payload
+            target.produce_batch(there, stamped)
+            sequence, position = sequence + sent.records, batch.next
+        pair = Pair(source=position, target=sequence, sequence=sequence)
+        ends[number] = sequence
+        claims += [
+            Progress(
+                topic=topic,
+                partition=number,
+                topic_id=ids[0],
+                leader_epoch=0,
+                position=position,
+                outlets=(
+                    Outlet(
+                        topic=mirrored,
+                        partition=number,
+                        topic_id=ids[1],
+                        producer_id=producer,
+                        producer_epoch=epoch,
+                        pair=pair,
+                    ),
+                ),
+                state=State.RUNNING,
+            ),
+            OffsetMapRecord(
+                topic=topic,
+                partition=number,
+                producer_id=producer,
+                points=(Pair(first.offset, 0, 0), pair),
+            ),
+        ]
+    progress = ProgressTopic(target, link.progress_topic)
+    progress.ensure(1)
+    now_ms = int(time.time() * 1000)
+    for raw, _ in topic_log.build([encode(one, now_ms) for one in claims], now_ms=now_ms):
+        progress.append(raw)
+    return {
+        one.partition: one.outlets[0].pair.target for one in claims if isinstance(one, Progress)
+    }
+
+
+def _flawed(batch: Batch, flaws: Mapping[int, Flaw]) -> Batch:
+    places = [
+        (index, flaw)
+        for offset, flaw in flaws.items()
+        if (index := offset - batch.first) in range(batch.records)
+    ]
+    if not places:
+        return batch
+    records = [
+        PlainRecord(one.offset, one.timestamp or 0, one.key, one.value, list(one.headers))
+        for one in records_of(batch)
+    ]
+    for index, flaw in sorted(places, reverse=True, key=lambda place: place[0]):
+        flaw(records, index)
+    return build(
+        records,
+        codec=batch.codec,
+        first=batch.first,
+        next=batch.next,
+        leader_epoch=batch.leader_epoch,
+        offsets=range(batch.first, batch.first + len(records)),
+    )

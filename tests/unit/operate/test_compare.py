@@ -1,0 +1,330 @@
+"""Two logs compared: each flaw is found, named, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.model import Pair, TopicPartition
+from causeway.operate.verify.compare import compare
+from causeway.operate.verify.outcome import Difference, Kind, Outcome
+from causeway.operate.verify.ranges import Feed, Range
+from causeway.wire.cluster import Cluster
+from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
+from tests.harness.world import (
+    FOREIGN,
+    OURS,
+    SOURCE,
+    SOURCE_ID,
+    TARGET,
+    TARGET_ID,
+    FakeCluster,
+    Log,
+)
+
+Flaw = Callable[[list[Rec]], list[Rec]]
+COUNT = 60
+
+
+def _source(sizes: Sequence[int], count: int = COUNT) -> Log:
+    """Batches of these sizes, again and again; larger than what lanes merge."""
+    log = Log()
+    place = 0
+    while log.end < count:
+        size = min(sizes[place % len(sizes)], count - log.end)
+        log.append([_record(log.end + i) for i in range(size)])
+        place += 1
+    return log
+
+
+def _record(offset: int) -> Rec:
+    return Rec(
+        offset=offset,
+        timestamp=1_600_000_000_000 + offset,
+        key=b"k%d" % (offset % 7),
+        value=b"value %d" % offset + bytes(700),
+    )
+
+
+def _target(records: Sequence[Rec], sizes: Sequence[int], *, sequence: int = 0) -> Log:
+    log, place, at = Log(), 0, 0
+    while at < len(records):
+        some = records[at : at + sizes[place % len(sizes)]]
+        log.append(
+            [replace(one, offset=log.end + i) for i, one in enumerate(some)],
+            producer_id=OURS,
+            epoch=0,
+            sequence=sequence + at,
+        )
+        at, place = at + len(some), place + 1
+    return log
+
+
+def _range(source: Log, target: Log, **more: Any) -> Range:
+    feed = Feed(
+        link="A->B",
+        source=SOURCE,
+        target=TopicPartition(TARGET, 0),
+        source_id=SOURCE_ID,
+        target_id=TARGET_ID,
+        producer_id=OURS,
+    )
+    given: dict[str, Any] = {
+        "feed": feed,
+        "start": Pair(0, 0, 0),
+        "end": Pair(source.end, target.end, target.end),
+        "source_from": source.start,
+        "target_from": target.start,
+        "target_to": target.end,
+    }
+    return Range(**{**given, **more})
+
+
+def _compare(source: Log, target: Log, *, look_into: bool = True, **more: Any) -> Outcome:
+    one = FakeCluster("t", SOURCE_ID, {0: source}, compacted=False)
+    other = FakeCluster(TARGET, TARGET_ID, {0: target}, compacted=False)
+    return compare(
+        _range(source, target, **more),
+        cast(Cluster, one),
+        cast(Cluster, other),
+        look_into=look_into,
+    )
+
+
+def _flawed(flaw: Flaw, sizes: Sequence[int] = (5,), cut: Sequence[int] = (5,)) -> Outcome:
+    source = _source(sizes)
+    return _compare(source, _target(flaw([_record(i) for i in range(COUNT)]), cut))
+
+
+def _kinds(found: Outcome) -> list[tuple[Kind, int, int]]:
+    return [(one.kind, one.source, one.target) for one in found.differences]
+
+
+@pytest.mark.parametrize(("sizes", "cut"), [((5,), (5,)), ((1, 5, 3), (4,)), ((1,), (60,))])
+def test_what_is_the_same_agrees(sizes: Sequence[int], cut: Sequence[int]) -> None:
+    found = _flawed(lambda records: records, sizes, cut)
+    assert (found.differs, found.differences, found.records) == (False, (), COUNT)
+    assert found.as_they_are == (COUNT if sizes == cut else 0)
+
+
+def _flip(at: int) -> Flaw:
+    def flaw(records: list[Rec]) -> list[Rec]:
+        value = bytearray(records[at].value or b"")
+        value[3] ^= 1
+        return [*records[:at], replace(records[at], value=bytes(value)), *records[at + 1 :]]
+
+    return flaw
+
+
+def _drop(at: int, count: int = 1) -> Flaw:
+    return lambda records: records[:at] + records[at + count :]
+
+
+def _double(at: int, count: int = 1, later: int = 0) -> Flaw:
+    stop = at + count
+    return lambda records: records[: stop + later] + records[at:stop] + records[stop + later :]
+
+
+def _swap(one: int, other: int) -> Flaw:
+    def flaw(records: list[Rec]) -> list[Rec]:
+        records = list(records)
+        records[one], records[other] = records[other], records[one]
+        return records
+
+    return flaw
+
+
+@pytest.mark.parametrize("cut", [(5,), (7, 2)])
+@pytest.mark.parametrize(
+    ("flaw", "wanted"),
+    [
+        (_flip(23), [(Kind.CHANGED, 23, 23)]),
+        (_drop(23), [(Kind.MISSING, 23, 23)]),
+        (_drop(0), [(Kind.MISSING, 0, 0)]),
+        (_drop(59), [(Kind.MISSING, 59, 59)]),
+        (_double(23), [(Kind.DOUBLED, 23, 24)]),
+        (_double(59), [(Kind.DOUBLED, 59, 60)]),
+        (_double(20, 5, later=10), [(Kind.DOUBLED, 20, 35)]),
+        (_swap(23, 24), [(Kind.SWAPPED, 23, 23)]),
+        (_swap(23, 25), [(Kind.SWAPPED, 23, 23)]),
+        (_swap(3, 50), [(Kind.SWAPPED, 3, 3)]),
+        (_drop(40, 20), [(Kind.MISSING, 40, 40)]),
+    ],
+)
+def test_a_flaw_is_found_and_named(
+    flaw: Flaw, wanted: list[tuple[Kind, int, int]], cut: Sequence[int]
+) -> None:
+    found = _flawed(flaw, cut=cut)
+    assert found.differs
+    assert _kinds(found) == wanted
+
+
+def test_each_of_several_flaws_is_told() -> None:
+    def flaws(records: list[Rec]) -> list[Rec]:
+        for flaw in (_swap(50, 51), _double(30), _drop(20), _flip(5)):
+            records = flaw(records)
+        return records
+
+    found = _flawed(flaws)
+    assert _kinds(found) == [
+        (Kind.CHANGED, 5, 5),
+        (Kind.MISSING, 20, 20),
+        (Kind.DOUBLED, 30, 30),
+        (Kind.SWAPPED, 50, 50),
+    ]
+    assert found.different == 5
+    assert found.differences[0].detail == "1 of 707 bytes of the value, the first at 3"
+    assert found.differences[2].other == (30, 29)
+    assert found.differences[3].other == (51, 51)
+
+
+def test_a_record_that_nobody_sent_is_unknown() -> None:
+    extra = Rec(offset=0, value=b"x" * 700)
+    found = _flawed(lambda records: [*records[:10], extra, *records[10:]])
+    assert _kinds(found) == [(Kind.UNKNOWN, 10, 10)]
+
+
+def test_only_a_look_tells_where() -> None:
+    source = _source((5,))
+    target = _target(_drop(23)([_record(i) for i in range(COUNT)]), (5,))
+    found = _compare(source, target, look_into=False)
+    assert (found.differs, found.differences) == (True, ())
+    assert found.records == 23
+
+
+@given(
+    flaws=st.lists(
+        st.tuples(st.sampled_from([_flip, _drop, _double]), st.integers(0, COUNT - 2)),
+        min_size=1,
+        max_size=4,
+    ),
+    cut=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_nothing_that_differs_is_said_to_agree(
+    flaws: list[tuple[Callable[[int], Flaw], int]], cut: list[int]
+) -> None:
+    records = [_record(i) for i in range(COUNT)]
+    for flaw, at in flaws:
+        records = flaw(min(at, len(records) - 1))(records)
+    source, target = _source((5, 2)), _target(records, cut)
+    same = [r.content for r in records] == [_record(i).content for i in range(COUNT)]
+    for look_into in (False, True):
+        assert _compare(source, target, look_into=look_into).differs is not same
+    # All that it tells explains what is there.
+    told = _compare(source, target).differences
+    gone = sum(one.records for one in told if one.kind is Kind.MISSING)
+    more = sum(one.records for one in told if one.kind in (Kind.DOUBLED, Kind.UNKNOWN))
+    assert COUNT - gone + more == target.end
+
+
+def test_aborted_data_and_markers_are_no_part_of_it() -> None:
+    source = Log()
+    kept: list[Rec] = []
+    for producer, kind in ((1, COMMIT), (2, ABORT), (1, COMMIT)):
+        first = source.end
+        some = [_record(first + i) for i in range(4)]
+        source.append(some, producer_id=producer, epoch=0, sequence=0, transactional=True)
+        source.batches.append((source.end, source.end, marker(source.end, producer, kind)))
+        source.end += 1
+        if kind == ABORT:
+            source.aborted.append((producer, first, source.end - 1))
+        else:
+            kept += some
+    target = _target(kept, (4,))
+    assert _compare(source, target).differs is False
+    flawed = _compare(source, _target(_flip(5)(kept), (4,)))
+    assert _kinds(flawed) == [(Kind.CHANGED, 11, 5)]
+
+
+def test_what_others_wrote_is_counted_and_passed_over() -> None:
+    source = _source((5,))
+    target = Log()
+    for first in range(0, COUNT, 5):
+        target.append(
+            [replace(_record(first + i), offset=target.end + i) for i in range(5)],
+            producer_id=OURS,
+            epoch=0,
+            sequence=first,
+        )
+        target.append([Rec(offset=target.end)], producer_id=FOREIGN, epoch=0, sequence=first)
+    found = _compare(source, target, end=Pair(COUNT, target.end, COUNT))
+    assert (found.differs, found.records) == (False, COUNT)
+    assert (found.others, found.others_at) == (COUNT // 5, 5)
+
+
+def test_times_that_the_target_gives_are_not_compared() -> None:
+    source = _source((5,))
+    target = Log()
+    for first in range(0, COUNT, 4):
+        some = [replace(_record(first + i), offset=first + i) for i in range(4)]
+        target.append(
+            some, producer_id=OURS, epoch=0, sequence=first, append_time=1_700_000_000_000
+        )
+    found = _compare(source, target)
+    assert (found.differs, found.timeless, found.records) == (False, True, COUNT)
+
+
+def test_where_the_source_has_deleted_its_beginning_records_are_counted_from_the_end() -> None:
+    source = _source((5,))
+    target = _target([_record(i) for i in range(COUNT)], (5,))
+    source.batches, source.start = source.batches[3:], 15
+    found = _compare(source, target, start=None)
+    assert (found.differs, found.begun, found.records) == (False, 15, COUNT - 15)
+    flawed = _target(_flip(30)([_record(i) for i in range(COUNT)]), (5,))
+    assert _kinds(_compare(source, flawed, start=None)) == [(Kind.CHANGED, 30, 30)]
+
+
+def test_where_the_target_has_deleted_its_beginning_sequences_tell_where_to_begin() -> None:
+    source = _source((5,))
+    target = _target([_record(i) for i in range(COUNT)], (4,))
+    target.batches, target.start = target.batches[5:], 20
+    for start in (Pair(0, 0, 0), None):
+        found = _compare(source, target, start=start, cut=True)
+        assert (found.differs, found.begun, found.records) == (False, 20, COUNT - 20)
+
+
+def test_a_range_ends_in_the_midst_of_batches() -> None:
+    source = _source((7,))
+    target = _target([_record(i) for i in range(COUNT)], (7,))
+    found = _compare(
+        source,
+        target,
+        start=Pair(10, 10, 10),
+        end=Pair(33, 33, 33),
+        source_from=10,
+        target_from=10,
+        target_to=33,
+    )
+    assert (found.differs, found.records, found.begun) == (False, 23, 10)
+    assert found.as_they_are == 14
+
+
+def test_a_target_that_ends_too_early_lacks_the_rest() -> None:
+    source = _source((5,))
+    target = _target([_record(i) for i in range(40)], (5,))
+    found = _compare(source, target, end=Pair(COUNT, COUNT, COUNT))
+    assert [(one.kind, one.source, one.records) for one in found.differences] == [
+        (Kind.MISSING, 40, 20)
+    ]
+
+
+def test_a_batch_that_consumers_refuse_is_told() -> None:
+    source = _source((5,))
+    target = _target([_record(i) for i in range(COUNT)], (5,))
+    base, last, raw = target.batches[4]
+    target.batches[4] = base, last, damaged(raw, 17)  # the CRC itself
+    found = _compare(source, target)
+    assert found.differs
+    assert _kinds(found) == [(Kind.CORRUPT, -1, 20)]
+    target.batches[4] = base, last, damaged(raw)
+    assert {one.kind for one in _compare(source, target).differences} >= {Kind.CORRUPT}
+
+
+def test_nothing_of_a_record_is_told() -> None:
+    found: Sequence[Difference] = _flawed(_flip(23)).differences
+    assert "value 23" not in repr(found)
