@@ -17,7 +17,8 @@ from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.process import spawn
 from causeway.errors import CausewayError
-from causeway.operate.status import as_json, status
+from causeway.operate.status import status
+from causeway.operate.status_json import as_json
 from tests.harness.command import causeway, command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

@@ -15,6 +15,7 @@ from causeway.cli import (
     decrypt,
     directives,
     explain,
+    lists,
     moves,
     plan,
     restore,
@@ -40,6 +41,9 @@ app = typer.Typer(
 app.command("run", epilog=EXIT_CODES)(run.command)
 app.command("plan", epilog=EXIT_CODES)(plan.command)
 app.command("status", epilog=EXIT_CODES)(status.command)
+app.command("topics", epilog=EXIT_CODES)(lists.topics)
+app.command("groups", epilog=EXIT_CODES)(lists.groups)
+app.command("lanes", epilog=EXIT_CODES)(lists.lanes)
 app.command("explain", epilog=EXIT_CODES)(explain.command)
 app.command("wait", epilog=EXIT_CODES)(wait.command)
 app.command("pause", epilog=EXIT_CODES)(directives.pause)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.standing import standing
-from causeway.cli.words import count, duration, number, outcomes
+from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
+from causeway.cli.words import count, duration, number, outcomes, printable
+from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from causeway.cli.output import Output
+    from rich.console import RenderableType
+
     from causeway.operate.status import LinkStatus
 
 
@@ -24,37 +28,64 @@ def command(
         typer.Option(
             "--check",
             help="Exit with 9 where no driver runs a flow, else with 7 where partitions are "
-            "stopped or failed or no lane takes them, or topics cannot be mirrored.",
+            "stopped or failed or no lane takes them, or topics cannot be mirrored, else with 11 "
+            "where one lags by more than --lag-above.",
         ),
     ] = False,
+    lag_above: Annotated[
+        int | None,
+        typer.Option(
+            "--lag-above",
+            metavar="RECORDS",
+            min=0,
+            help="How much a partition may lag for --check.",
+            show_default=False,
+        ),
+    ] = None,
+    watched: WatchOption = False,
+    every: EveryOption = EVERY_S,
 ) -> int:
     """Show where each mirrored partition stands, by asking the clusters alone."""
-    from causeway.operate import health, status
+    from causeway.operate import health, status, status_json
 
+    if lag_above is not None and not check:
+        raise ConfigError("status", "--lag-above", "it is for --check")
+    if watched and check:
+        raise ConfigError("status", "--check", "a check looks once", remedy="leave out --watch")
     # It is asked often; `plan` and `run` are where a person hears about the file.
-    links = status.status(load(file, quiet=True))
+    settings = load(file, quiet=True)
+    if watched:
+        return watch(
+            lambda: status.status(settings), render, status_json.as_json, every, as_json=as_json
+        )
+    links = status.status(settings)
     if as_json:
-        print_json(status.as_json(links))
+        print_json(status_json.as_json(links))
     else:
-        out = console()
-        for place, each in enumerate(links):
-            if place:
-                out.print()
-            _show(out, each)
-    return health.verdict(links) if check else 0
+        console().print(render(links))
+    return health.verdict(links, lag_above) if check else 0
 
 
-def _show(out: Output, each: LinkStatus) -> None:
+def render(links: Sequence[LinkStatus]) -> RenderableType:
+    """All links, one below the other."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for place, each in enumerate(links):
+        if place:
+            parts.append(Text())
+        parts += _parts(each)
+    return Group(*parts)
+
+
+def _parts(each: LinkStatus) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
     topics = {one.topic for one in each.partitions}
-    out.print(
-        Text(each.link.name, "bold"),
-        f": {count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}; "
-        f"{_driver(each)}",
-        sep="",
-    )
+    counts = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
+    yield Text.assemble((each.link.name, "bold"), printable(f": {counts}; {driver_of(each)}"))
     if each.partitions:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("topic", overflow="fold")
@@ -73,28 +104,35 @@ def _show(out: Output, each: LinkStatus) -> None:
                 one.state,
                 one.reason or "",
             )
-        out.print(table)
+        yield table
     for transform in each.transforms:
         done = "not begun" if transform.counts is None else outcomes(transform.counts)
         of = count(transform.partitions, "partition")
-        out.print(f"transform {transform.name} ({transform.kind}), {of}: {done}")
+        yield _line("", f"transform {transform.name} ({transform.kind}), {of}: {done}")
         if transform.reason is not None:
-            out.print(Text("problem", "red"), f"transform {transform.name}: {transform.reason}")
+            yield _line("problem", f"transform {transform.name}: {transform.reason}", "red")
         for rule in transform.unseen:
-            out.print(Text("protects nothing so far", "yellow"), f"{transform.name}: {rule}")
-    for line in standing(each.asked.standing):
-        out.print(line)
+            yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
+    yield from standing(each.asked.standing)
     if each.asked.reason is not None:
-        out.print(Text("directives", "yellow"), each.asked.reason)
+        yield _line("directives", each.asked.reason, "yellow")
     for task in each.tasks:
         if task.reason is not None:
-            out.print(Text("task", "red"), f"{task.name}: {task.reason}")
+            yield _line("task", f"{task.name}: {task.reason}", "red")
         for item, why in task.items.items():
-            out.print(Text(task.name, "yellow"), f"{item}: {why}")
+            yield _line(task.name, f"{item}: {why}", "yellow")
     for topic, note in each.notes:
-        out.print(f"{topic}: {note}")
+        yield _line("", f"{topic}: {note}")
     for problem in each.problems:
-        out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
+        yield _line("problem", f"{problem.topic}: {problem.error}", "red")
+
+
+def _line(kind: str, text: str, style: str = "") -> RenderableType:
+    from rich.text import Text
+
+    if not kind:
+        return Text(printable(text))
+    return Text.assemble((printable(kind), style), " ", printable(text))
 
 
 def _of(seen: int | None, held: int | None) -> str:
@@ -105,7 +143,8 @@ def _of(seen: int | None, held: int | None) -> str:
     return f"{number(seen)} of {number(seen + held)}"
 
 
-def _driver(each: LinkStatus) -> str:
+def driver_of(each: LinkStatus) -> str:
+    """Who leads the link, in words."""
     if each.driver is None:
         return "no driver has run this link yet"
     seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))

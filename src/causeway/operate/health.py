@@ -7,7 +7,7 @@ from typing import Final
 
 from causeway.control.directives import THE_LINK, Standing
 from causeway.errors import ConfigError, PartitionsFailedError
-from causeway.model import State
+from causeway.model import ENDED, State
 from causeway.operate.status import LinkStatus, PartitionStatus
 
 NOT_RUNNING: Final = 9  # exit code
@@ -28,8 +28,9 @@ def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
 
 
 def _lag(links: Collection[LinkStatus]) -> int:
-    """Of the partition furthest behind, but for what was deleted."""
-    lags = (one.lag_records for each in links for one in each.partitions if not one.gone)
+    """Of the partition furthest behind, but for what was deleted, and for mirrors that ended."""
+    every = (one for each in links for one in each.partitions)
+    lags = (one.lag_records for one in every if not one.gone and one.state not in ENDED)
     return max((lag for lag in lags if lag is not None), default=0)
 
 

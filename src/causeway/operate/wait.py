@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.model import State
+from causeway.model import ENDED, State
 from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.health import LAGS
@@ -25,7 +25,7 @@ _PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
 _LOOK_S: Final = 0.5  # between two looks, at the least
 _REST: Final = 2.0  # times what a look took, so that waiting costs the brokers little
 _RATE_S: Final = 30.0  # over which the pace is measured
-_TROUBLE: Final = (State.STOPPED, State.FAILED)
+_TROUBLE: Final = ENDED | {State.STOPPED, State.FAILED}
 _STATES: Final = frozenset({*map(str, State), NO_DRIVER})
 
 
@@ -168,7 +168,7 @@ def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
             *missing,
         ),
         reached=not behind and not missing,
-        stopped=any(one.state == State.STOPPED for _, one in troubled),
+        stopped=any(one.state != State.FAILED for _, one in troubled),
         driven=all(each.driver is not None and each.driver.running for each in links),
     )
 

@@ -118,10 +118,10 @@ def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[
     )
     task = TaskRecord(name="groups", reason=text, items={text: "no"})
 
-    status._show(
-        console(),
-        LinkStatus(link=link(), driver=None, partitions=(partition,), problems=(), tasks=(task,)),
+    link_status = LinkStatus(
+        link=link(), driver=None, partitions=(partition,), problems=(), tasks=(task,)
     )
+    console().print(status.render([link_status]))
 
     out = capsys.readouterr().out
     assert f"failed  {shown(text)}" in out
@@ -228,10 +228,10 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
         TransformState(name="eu", kind="sql", partitions=1),
     )
 
-    status._show(
-        console(),
-        LinkStatus(link=link(), driver=None, partitions=(), problems=(), transforms=states),
+    link_status = LinkStatus(
+        link=link(), driver=None, partitions=(), problems=(), transforms=states
     )
+    console().print(status.render([link_status]))
 
     out = capsys.readouterr().out
     assert "transform pii (rules), 2 partitions: 10 in, 8 out, 1 dropped, 1 refused\n" in out

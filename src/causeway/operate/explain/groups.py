@@ -67,7 +67,7 @@ def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
     """Why the offsets of `group` are carried over by `link`, or not."""
     verdict, reason, rule = decide(link, group)
     places = list(_places(link, group, facts))
-    found = _by_file(link, group, verdict, reason, rule) or _by_clusters(link, facts, places)
+    found = _by_file(link, group, verdict, reason, rule) or _by_clusters(link, group, facts, places)
     by_file = rules.in_file(link, rule)
     return Explanation(
         link=link.name,
@@ -107,7 +107,10 @@ def _by_file(
 
 
 def _by_clusters(
-    link: LinkSettings, facts: GroupFacts, places: list[tuple[TopicPartition, str | None]]
+    link: LinkSettings,
+    group: str,
+    facts: GroupFacts,
+    places: list[tuple[TopicPartition, str | None]],
 ) -> _Verdict:
     source, target = link.source.alias, link.target.alias
     if facts.source is not None and not groups.reads_topics(facts.source):
@@ -140,11 +143,14 @@ def _by_clusters(
         return _Verdict(
             code=CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
         )
-    return _synced(link, facts, places)
+    return _synced(link, group, facts, places)
 
 
 def _synced(
-    link: LinkSettings, facts: GroupFacts, places: list[tuple[TopicPartition, str | None]]
+    link: LinkSettings,
+    group: str,
+    facts: GroupFacts,
+    places: list[tuple[TopicPartition, str | None]],
 ) -> _Verdict:
     target = link.target.alias
     if facts.target is not None and groups.has_members(facts.target):
@@ -163,6 +169,8 @@ def _synced(
     if facts.there is None:
         answer = f"it is to be synced; {target} could not be asked how far that is done"
         return _Verdict(code=UNKNOWN, done=None, answer=answer)
+    if facts.runs and facts.task is not None and (noted := facts.task.items.get(group)):
+        return _Verdict(code=NOT_YET, done=False, answer=f"not in the last round: {noted}")
     every = link.control.sync_group_offsets_interval_s
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -154,26 +154,44 @@ class Known:
             return None
 
     def group(self, group: str) -> Explanation:
-        def commits(cluster: Cluster) -> Commits | CausewayError:
-            return cluster.committed_offsets_of([group])[group]
-
+        """Of a group, whether the source lists it or not."""
         self.all_groups()
-        newest = self._newest()
-        there = self._try(self._target, "groups", Cluster.list_groups)
-        facts = GroupFacts(
-            source=None if self._groups is None else self._groups.get(group),
-            asked_source=self._groups is not None,
-            commits=self._try(self._source, "offsets", commits),
-            target=None if there is None else there.get(group),
-            asked_target=there is not None,
-            there=self._try(self._target, "offsets", commits),
-            progress=self.contents.partitions,
-            task=self.contents.tasks.get(_GROUPS),
-            driver=_driver(newest),
-            runs=newest is not None and newest.running,
-            unknown=tuple(dict.fromkeys(self.unknown)),
+        return self.groups([group], self._groups)[0]
+
+    def groups(
+        self, names: Sequence[str], listed: Mapping[str, GroupListing] | None
+    ) -> tuple[Explanation, ...]:
+        """Of all `names`, asked together. `listed`: the source's groups, None where it does not
+        tell."""
+
+        def commits(cluster: Cluster) -> Mapping[str, Commits | CausewayError]:
+            return cluster.committed_offsets_of(names)
+
+        own = self._try(self._source, "offsets", commits)
+        there_listed = self._try(self._target, "groups", Cluster.list_groups)
+        there = self._try(self._target, "offsets", commits)
+        contents, newest = self.contents, self._newest()
+        unknown = tuple(dict.fromkeys(self.unknown))
+        return tuple(
+            groups.explain(
+                self.link,
+                name,
+                GroupFacts(
+                    source=None if listed is None else listed.get(name),
+                    asked_source=listed is not None,
+                    commits=None if own is None else own.get(name),
+                    target=None if there_listed is None else there_listed.get(name),
+                    asked_target=there_listed is not None,
+                    there=None if there is None else there.get(name),
+                    progress=contents.partitions,
+                    task=contents.tasks.get(_GROUPS),
+                    driver=_driver(newest),
+                    runs=newest is not None and newest.running,
+                    unknown=unknown,
+                ),
+            )
+            for name in names
         )
-        return groups.explain(self.link, group, facts)
 
     def _newest(self) -> Driver | None:
         return driver_of(self.contents.leases, int(time.time() * 1000))

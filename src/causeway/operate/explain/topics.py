@@ -147,24 +147,31 @@ def _reached(known: Sequence[PartitionFact]) -> str:
 
 
 def _asked(standing: Standing, scope: Scope) -> Iterator[Directive]:
-    """What people asked that bears on `scope`: the pause that counts, limits, and what is paused
-    of its parts."""
+    """What people asked that bears on `scope`: the pause that counts, what is paused of its parts,
+    and all else."""
     pause = standing.pause_of(scope)
     if pause is not None:
         yield pause
     for each in standing:
         if each is pause or not (each.scope.covers(scope) or scope.covers(each.scope)):
             continue
-        if each.kind is Kind.THROTTLE or (each.paused and scope.covers(each.scope)):
+        if each.kind is not Kind.PAUSE or (each.paused and scope.covers(each.scope)):
             yield each
 
 
 def _fact(directive: Directive) -> Fact:
-    if directive.kind is Kind.PAUSE:
-        return Fact("paused", f"{directive.scope} {directive.by}")
-    rate = directive.bytes_per_s
-    limit = "no limit" if rate is None else f"{rate:,} bytes/s"
-    return Fact("throttled", f"{directive.scope} to {limit} {directive.by}")
+    about = f"{directive.scope} {directive.by}"
+    match directive.kind:
+        case Kind.PAUSE:
+            return Fact("paused", about)
+        case Kind.THROTTLE:
+            rate = directive.bytes_per_s
+            limit = "no limit" if rate is None else f"{rate:,} bytes/s"
+            return Fact("throttled", f"{directive.scope} to {limit} {directive.by}")
+        case Kind.END:
+            return Fact(directive.how, about)
+        case _:
+            return Fact(directive.kind, about)
 
 
 def _states(known: Iterable[PartitionFact]) -> Iterator[Fact]:

@@ -168,3 +168,12 @@ def test_what_the_driver_noted_in_its_last_round(tmp_path: Path) -> None:
     assert one.since_ms == 1000
     assert told(one, "last round") == ["ended well at 1970-01-01T00:00:01Z"]
     assert "its exact place is being looked up" in told(one, "orders-0")[0]
+
+
+def test_what_the_running_driver_could_not_do_is_not_called_synced(tmp_path: Path) -> None:
+    task = TaskRecord(name="groups", items={"app": "it lies outside what has been mirrored"})
+
+    one = explain(tmp_path, replace(FACTS, task=task))
+    assert (one.code, one.done) == ("not-yet", False)
+    assert "lies outside" in one.answer
+    assert explain(tmp_path, replace(FACTS, task=task, runs=False)).code == "synced"

@@ -1,0 +1,145 @@
+"""`causeway topics | groups | lanes FILE`: a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.directives import LinkOption
+from causeway.cli.words import count, duration, number, printable, size
+
+if TYPE_CHECKING:
+    from causeway.operate.explain.values import Explanation
+    from causeway.operate.listing.topics import TopicLine
+
+MatchOption = Annotated[
+    str,
+    typer.Option(
+        "--match", metavar="TEXT", help="Part of the name, in any case.", show_default=False
+    ),
+]
+StateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="STATE",
+        help="With a partition in this state, such as stopped; may be said again.",
+        show_default=False,
+    ),
+]
+
+
+def topics(
+    file: FileArgument,
+    match: MatchOption = "",
+    state: StateOption = None,
+    link: LinkOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """List the topics that are mirrored, with lag, states and reasons, by the clusters alone."""
+    from causeway.operate.listing import topics as listing
+
+    found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
+    if as_json:
+        print_json({"topics": [listing.as_json(one) for one in found]})
+        return 0
+    columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "reason")
+    _table(columns, [_topic(one) for one in found], "topic")
+    return 0
+
+
+def _topic(one: TopicLine) -> tuple[str, ...]:
+    to = one.target or "–"
+    states = ", ".join(f"{many} {each}" for each, many in one.states)
+    if len(one.states) == 1:
+        states = one.states[0][0]
+    return (
+        one.link,
+        one.topic,
+        to if one.transform is None else f"{to} ({one.transform})",
+        number(one.partitions),
+        number(one.lag_records),
+        duration(one.lag_ms),
+        states,
+        one.reason or "",
+    )
+
+
+def groups(
+    file: FileArgument,
+    match: MatchOption = "",
+    code: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--code",
+            metavar="CODE",
+            help="Such as synced, not-yet, has-members or excluded; may be said again.",
+            show_default=False,
+        ),
+    ] = None,
+    link: LinkOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """List the source's consumer groups, and whether their offsets are carried over or why not."""
+    from causeway.operate.explain.values import as_json_of
+    from causeway.operate.listing import groups as listing
+
+    found = listing.groups(load(file, quiet=True), link=link, match=match, codes=code or ())
+    if as_json:
+        print_json({"groups": [as_json_of(one) for one in found]})
+        return 0
+    _table(("link", "group", "code", "answer"), [_group(one) for one in found], "group")
+    for text in dict.fromkeys(each for one in found for each in one.unknown):
+        console().print(f"not known: {text}")
+    return 0
+
+
+def _group(one: Explanation) -> tuple[str, ...]:
+    return one.link, one.name, one.code, one.answer
+
+
+def lanes(file: FileArgument, as_json: JsonOption = False) -> int:
+    """List the lanes of the driver on this machine, which alone knows them (exit code 9 where none
+    answers)."""
+    from causeway.operate.listing.driver import items
+
+    found = items(load(file, quiet=True), "lanes")
+    if as_json:
+        print_json({"lanes": found})
+        return 0
+    columns = (">lane", "host", ">pid", ">partitions", ">bytes/s", ">memory", ">CPU")
+    _table(columns, [_lane(one) for one in found], "lane")
+    return 0
+
+
+def _lane(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        str(one["lane"]),
+        str(one["host"]),
+        str(one["pid"]),
+        number(one["partitions"]),
+        f"{size(one['bytes_per_s'])}/s",
+        size(one["rss_bytes"]),
+        duration(1000 * one["cpu_s"]),
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
+    """A column that begins with `>` is of figures. The last one takes what room there is."""
+    from rich.table import Table
+
+    out = console()
+    if rows:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for name in columns:
+            if name.startswith(">"):
+                table.add_column(name[1:], justify="right", no_wrap=True)
+            else:
+                table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*map(printable, row))
+        out.print(table)
+    out.print(count(len(rows), what))

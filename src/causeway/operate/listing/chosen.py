@@ -1,0 +1,22 @@
+"""What a person wants listed."""
+
+from __future__ import annotations
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import ConfigError
+from causeway.operate import scopes
+
+
+def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
+    """The one that is named, or all. Raises ConfigError, with names like one that is unknown."""
+    if not settings.links:
+        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    names = [each.name for each in settings.links]
+    if link is not None and link not in names:
+        raise scopes.unknown(action, "flow", link, names)
+    return tuple(each for each in settings.links if link in (None, each.name))
+
+
+def fits(text: str, match: str) -> bool:
+    """Whether `match` is part of it, in any case."""
+    return match.casefold() in text.casefold()

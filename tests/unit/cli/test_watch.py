@@ -1,0 +1,72 @@
+"""Looking again and again: what is shown, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from rich.text import Text
+
+from causeway.cli import watch as watching
+from causeway.errors import CausewayError, UnreachableError
+
+GONE = UnreachableError("connect to", "A", "no answer", retriable=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+
+def looks(*seen: object) -> Callable[[], object]:
+    left = list(seen)
+
+    def look() -> object:
+        if not left:
+            raise KeyboardInterrupt
+        if isinstance(found := left.pop(0), Exception):
+            raise found
+        return found
+
+    return look
+
+
+def watch(look: Callable[[], object], *, as_json: bool) -> int:
+    return watching.watch(
+        look, lambda seen: Text(f"<{seen}>"), lambda seen: {"seen": seen}, 1, as_json=as_json
+    )
+
+
+def test_json_is_one_object_a_line_and_ctrl_c_is_no_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert watch(looks(1, 2), as_json=True) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"seen": 1},
+        {"seen": 2},
+    ]
+
+
+def test_a_cluster_that_is_gone_for_a_while_is_told_and_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert watch(looks(1, GONE, 2), as_json=False) == 0
+    said = capsys.readouterr()
+    assert "<1>" in said.out
+    assert "<2>" in said.out
+    assert "no answer" in said.err
+
+
+@pytest.mark.parametrize("seen", [(GONE,), (1, CausewayError("read", "x", "no right"))])
+def test_what_no_second_look_mends_ends_it(seen: tuple[object, ...]) -> None:
+    with pytest.raises(CausewayError):
+        watch(looks(*seen), as_json=True)
+
+
+def test_on_a_terminal_what_was_seen_stays_while_a_cluster_is_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert watch(looks(1, GONE), as_json=False) == 0
+    assert "<1>" in capsys.readouterr().out

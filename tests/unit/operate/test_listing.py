@@ -1,0 +1,130 @@
+"""Topics a line each, and what is asked of the driver on this machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
+from causeway.control.topics import Problem
+from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
+from causeway.model import State
+from causeway.operate.listing import driver
+from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.topics import as_json, lines
+from causeway.operate.status import LinkStatus, PartitionStatus
+from tests.unit.daemon.test_claims import link
+
+TOKEN = "a-token-of-some-length"
+
+
+def partition(topic: str, number: int = 0, **more: Any) -> PartitionStatus:
+    given: dict[str, Any] = {
+        "target": f"A.{topic}",
+        "source_end": 10,
+        "mirrored_to": 8,
+        "lag_records": 2,
+        "lag_ms": 100,
+        "state": State.RUNNING,
+        "reason": None,
+        **more,
+    }
+    return PartitionStatus(topic=topic, partition=number, **given)
+
+
+def test_a_topic_s_partitions_are_taken_together() -> None:
+    stopped = partition("orders", 2, state=State.STOPPED, reason="truncated", lag_ms=9000)
+    problem = Problem(topic="odd", error=AuthorizationError("look up topic", "odd"))
+    status = LinkStatus(
+        link=link(),
+        driver=None,
+        partitions=(
+            partition("bills", lag_records=None),
+            partition("orders"),
+            partition("orders", 1),
+            stopped,
+        ),
+        problems=(problem, replace(problem, topic="orders")),
+    )
+
+    bills, odd, orders = lines(status)
+
+    assert (bills.topic, bills.lag_records, bills.states) == ("bills", None, (("running", 1),))
+    assert (odd.topic, odd.target, odd.states) == ("odd", None, (("problem", 1),))
+    assert (orders.partitions, orders.lag_records, orders.lag_ms) == (3, 6, 9000)
+    assert orders.states == (("running", 2), ("stopped", 1))
+    assert as_json(orders)["reason"] == "truncated"
+
+
+def test_what_is_searched_for() -> None:
+    assert fits("Orders-EU", "rs-e")
+    assert not fits("orders", "bills")
+    settings = Settings(links=(link(),), run=RunSettings(), spark={})
+    assert links_of(settings, "A->B", "list") == settings.links
+    with pytest.raises(ConfigError, match="like it: A->B"):
+        links_of(settings, "A->C", "list")
+
+
+class Driver(BaseHTTPRequestHandler):
+    names = ("A->B",)
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            self.send_error(401)
+            return
+        path, _, query = self.path.partition("?")
+        if path.endswith("/overview"):
+            found: Any = {"links": [{"link": name} for name in self.names]}
+        else:
+            offset = int(query.rpartition("offset=")[2])
+            found = {"items": [{"lane": n} for n in range(3)][offset : offset + 2], "total": 3}
+        body = json.dumps(found).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def settings(port: int | None, token: str | None = TOKEN) -> Settings:
+    http = HttpSettings(port=port, token=None if token is None else Secret(token))
+    return Settings(links=(link(),), run=RunSettings(http=http), spark={})
+
+
+def test_the_driver_is_asked_page_by_page() -> None:
+    with serving(Driver) as port:
+        assert driver.items(settings(port), "lanes") == [{"lane": n} for n in range(3)]
+
+
+def test_a_driver_of_another_file_or_without_a_right_tells_nothing() -> None:
+    class Other(Driver):
+        names = ("X->Y",)
+
+    with serving(Other) as port, pytest.raises(NobodyLeadsError, match="runs X->Y"):
+        driver.items(settings(port), "lanes")
+    with serving(Driver) as port, pytest.raises(AuthenticationError, match="401") as refused:
+        driver.items(settings(port, "another-token-than-that"), "lanes")
+    assert "another-token" not in str(refused.value)
+
+
+def test_where_no_driver_answers_it_is_said_where_to_ask(port: int) -> None:
+    with pytest.raises(NobodyLeadsError, match="run this where it runs"):
+        driver.items(settings(port), "lanes")
+    with pytest.raises(NobodyLeadsError, match="served nowhere"):
+        driver.items(settings(None), "lanes")
