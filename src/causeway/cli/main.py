@@ -13,6 +13,7 @@ from causeway.cli import (
     archive,
     convert,
     decrypt,
+    diff,
     directives,
     explain,
     lists,
@@ -55,6 +56,7 @@ app.command("translate", epilog=EXIT_CODES)(translate.command)
 app.command("promote", epilog=EXIT_CODES)(moves.promote)
 app.command("verify", epilog=EXIT_CODES)(verify.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
+app.command("diff", epilog=EXIT_CODES)(diff.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)
 app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)
 app.command("archive", epilog=EXIT_CODES)(archive.command)

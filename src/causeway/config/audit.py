@@ -117,7 +117,7 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
     places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
     for entry, finding in findings:
         without_effect = finding.effect in (Effect.NOT_YET, Effect.MEANINGLESS)
-        if without_effect and _agreed(entry.key, entry.value):
+        if without_effect and agreed(entry.key, entry.value):
             continue
         hint = f" ({finding.hint})" if finding.hint else ""
         places[finding.effect].append(f"{_place(entry, finding)}{hint}")
@@ -139,7 +139,7 @@ def _place(entry: Entry, finding: Finding) -> str:
     return entry.place
 
 
-def _agreed(name: str, value: str) -> bool:
+def agreed(name: str, value: str) -> bool:
     """Whether `name=value`, whatever stands before the name, says what Causeway does anyway."""
     values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
     return value.replace(" ", "") in values

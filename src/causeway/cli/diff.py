@@ -1,0 +1,83 @@
+"""`causeway diff FILE`: MirrorMaker 2's view of a file beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import JsonOption, console, print_json
+from causeway.cli.words import count
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from causeway.cli.output import Output
+    from causeway.config.beside.compare import Comparison
+
+
+def command(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A MirrorMaker 2 property file.", show_default=False),
+    ],
+    as_json: JsonOption = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Name also the keys that act as in MirrorMaker 2.")
+    ] = False,
+) -> int:
+    """Compare what MirrorMaker 2 and Causeway do with a file: which of its keys act, what differs.
+
+    Reads the file alone; no cluster needs to be there.
+    """
+    from causeway.config.beside import compare
+
+    found = compare.compare(file)
+    if as_json:
+        print_json(compare.as_json(found))
+    else:
+        _show(console(), found, every=every)
+    return 0
+
+
+def _show(out: Output, found: Comparison, *, every: bool) -> None:
+    from rich.text import Text
+
+    from causeway.config.beside.keys import Use
+
+    acting = found.of(Use.ACTS)
+    rest = [key for use in Use for key in found.of(use) if every or use is not Use.ACTS or key.note]
+    out.print(
+        Text(found.file, "bold"),
+        f": {', '.join(found.flows) or 'no flow is enabled'}; {count(len(found.keys), 'key')},"
+        f" of which {len(acting)} act as in MirrorMaker 2",
+        sep="",
+    )
+    for line in found.refused:
+        out.print(Text("refused", "red"), line)
+    if rest:
+        table = _table("key", "line", "here", "why, or what to do")
+        for key in rest:
+            table.add_row(key.key, str(key.line), key.use, key.note)
+        out.print()
+        out.print(table)
+    if found.differences:
+        alone = len(found.flows) == 1
+        headings = ("", "MirrorMaker 2", "Causeway", "to change it")
+        table = _table(*headings) if alone else _table(*headings[:1], "flows", *headings[1:])
+        for one in found.differences:
+            flows = "all" if one.flows == found.flows else ", ".join(one.flows)
+            before = [one.what] if alone else [one.what, flows]
+            table.add_row(*before, one.mirror_maker, one.causeway, one.key)
+        out.print()
+        out.print(table)
+
+
+def _table(*headings: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", justify="right" if heading == "line" else "left")
+    return table

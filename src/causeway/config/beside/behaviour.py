@@ -1,0 +1,258 @@
+"""Where MirrorMaker 2 and Causeway would do differently with the same file, flow by flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from causeway.config.keys import OF_FLOWS, OLD_NAMES
+from causeway.config.precedence import Entries, client_entries, flow_entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """In one thing. `flows`: where; `key`: what to set for MirrorMaker 2's way, or what else to do;
+    empty where there is no other way."""
+
+    what: str
+    flows: tuple[str, ...]
+    mirror_maker: str
+    causeway: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """A flow that the file enables, with what it says of it."""
+
+    source: str
+    target: str
+    own: Entries
+    reader: Entries  # of the source's consumer
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    def says(self, key: str, default: str = "") -> str:
+        entry = self.own.get(key)
+        return default if entry is None else entry.value.strip()
+
+    def is_on(self, key: str, default: bool) -> bool:
+        return self.says(key, str(default)).lower() == "true"
+
+
+def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[Flow, ...]:
+    """Those that are enabled."""
+    names = OF_FLOWS | {"exactly.once.source.support"}
+    found = [
+        Flow(
+            source=source,
+            target=target,
+            own=flow_entries(entries, source, target, names),
+            reader=client_entries(entries, source, target, "source", "consumer"),
+        )
+        for source in aliases
+        for target in aliases
+        if source != target
+    ]
+    return tuple(flow for flow in found if flow.is_on("enabled", False))
+
+
+def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[Difference, ...]:
+    """What matters most first. Nothing that is the same in all flows."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for judge in _ALL:
+        for flow in flows(entries, aliases):
+            for one in judge(flow, entries):
+                found.setdefault((one.what, one.mirror_maker, one.causeway, one.key), []).append(
+                    flow.name
+                )
+    return tuple(
+        Difference(what=what, flows=tuple(names), mirror_maker=theirs, causeway=ours, key=key)
+        for (what, theirs, ours, key), names in found.items()
+    )
+
+
+def _one(what: str, theirs: str, ours: str, key: str = "") -> Difference:
+    return Difference(what=what, flows=(), mirror_maker=theirs, causeway=ours, key=key)
+
+
+def _delivery(flow: Flow, entries: Entries) -> Iterator[Difference]:
+    once = f"{flow.target}.exactly.once.source.support", "exactly.once.source.support"
+    values = [entries[key].value.strip().lower() for key in once if key in entries]
+    if values and values[0] == "enabled":
+        theirs = "exactly once by transactions: for readers with read_committed only"
+    else:
+        theirs = "at least once: after a crash or a rebalance records come again"
+    if flow.says("causeway.delivery") == "at-least-once":
+        return
+    ours = "exactly once, for every reader, without transactions"
+    yield _one("delivery", theirs, ours)
+
+
+def _isolation(flow: Flow, _: Entries) -> Iterator[Difference]:
+    if "isolation.level" in flow.reader:
+        return
+    yield _one(
+        "transactions of the source",
+        "read_uncommitted: copies what is open, and what is rolled back later",
+        "read_committed: leaves rolled-back records out, waits for open transactions",
+        f"{flow.source}.consumer.isolation.level = read_uncommitted",
+    )
+
+
+def _trouble(flow: Flow, _: Entries) -> Iterator[Difference]:
+    yield _one(
+        "source truncated, or made anew",
+        "goes on: skips records or copies them again, in silence",
+        "stops that partition with a reason, the others go on",
+        "when one stops: causeway run --from TIMESTAMP or --adopt",
+    )
+    identity = flow.says("replication.policy.class").endswith("IdentityReplicationPolicy")
+    sole = flow.says("causeway.sole.writer").lower()
+    if sole == "true" or (not sole and not identity):
+        yield _one(
+            "others write to a mirrored topic",
+            "goes on beside them",
+            "stops that partition",
+            f"{flow.name}.causeway.sole.writer = false",
+        )
+
+
+def _groups(flow: Flow, _: Entries) -> Iterator[Difference]:
+    checkpoints = flow.is_on("emit.checkpoints.enabled", True)
+    synced = flow.is_on("sync.group.offsets.enabled", False)
+    if not checkpoints and not synced:
+        return
+    yield _one(
+        "offsets of groups",
+        "translated roughly: a group reads again after a failover, the more the further behind",
+        "translated exactly, also far behind; checkpoints have the same format",
+    )
+    if synced and not checkpoints:
+        yield _one(
+            "groups synced without checkpoints",
+            "no group is synced where emit.checkpoints.enabled = false",
+            "synced all the same",
+            f"{flow.name}.sync.group.offsets.enabled = false",
+        )
+    if not flow.is_on("emit.offset-syncs.enabled", True) and checkpoints:
+        yield _one(
+            "checkpoints without offset syncs",
+            "no checkpoints where emit.offset-syncs.enabled = false",
+            "checkpoints are written: they need no offset syncs",
+            f"{flow.name}.emit.checkpoints.enabled = false",
+        )
+    yield _one(
+        "new groups",
+        "looked for every refresh.groups.interval.seconds",
+        "looked for at every checkpoint"
+        if flow.is_on("refresh.groups.enabled", True)
+        else "the groups of the first look are kept",
+    )
+
+
+def _offset_syncs(flow: Flow, _: Entries) -> Iterator[Difference]:
+    if not flow.is_on("emit.offset-syncs.enabled", True):
+        return
+    on_target = flow.says("offset-syncs.topic.location", "source").lower() == "target"
+    cluster, other = (flow.target, flow.source) if on_target else (flow.source, flow.target)
+    where = f"mm2-offset-syncs.{other}.internal on {cluster}"
+    lag = flow.says("offset.lag.max", "100")
+    often = f"{lag} records" if lag.isdecimal() else "offset.lag.max records"
+    yield _one(
+        "offset syncs",
+        f"{where}: one each {often} and at each gap",
+        f"{where}: the same, at most one a second and partition",
+    )
+
+
+def _reset(flow: Flow, _: Entries) -> Iterator[Difference]:
+    entry = flow.reader.get("auto.offset.reset")
+    if entry is not None and entry.value.strip().lower() == "latest":
+        yield _one(
+            "topics that come while it runs",
+            "begin at their end by then: first records may be left out",
+            "begin at their first record, though auto.offset.reset = latest",
+        )
+
+
+def _internal(flow: Flow, _: Entries) -> Iterator[Difference]:
+    if flow.says("causeway.internal.topics"):
+        return
+    yield _one(
+        "topics called x.internal",
+        "Kafka 3's leaves them out, Kafka 4's mirrors them",
+        "mirrored, as Kafka 4's does",
+        "causeway.internal.topics = kafka-3",
+    )
+
+
+def _own_topics(flow: Flow, _: Entries) -> Iterator[Difference]:
+    source, target = flow.source, flow.target
+    theirs = ", ".join(f"mm2-{name}.{source}.internal" for name in ("configs", "offsets", "status"))
+    slug = f"{source}.{target}"
+    ours = f"__causeway.{slug}.progress; .directives once somebody pauses or throttles"
+    kept = flow.says("causeway.mirror.maker.offsets", "true").lower() == "true"
+    yield _one(f"its own topics on {target}", theirs, ours)
+    yield _one(
+        "positions",
+        f"mm2-offsets.{source}.internal",
+        "goes on from there at the first start, and keeps it written for the way back"
+        if kept
+        else "begins by itself: causeway.mirror.maker.offsets = false",
+    )
+
+
+def _limits(_: Flow, __: Entries) -> Iterator[Difference]:
+    yield _one(
+        "limits of mirrors (size, times, codec)",
+        "as topic configs say: a record that does not fit stops or is skipped",
+        "what the records need, also where configs are not synced",
+    )
+
+
+def _old_names(flow: Flow, _: Entries) -> Iterator[Difference]:
+    for old, new in OLD_NAMES.items():
+        if old in flow.own and new not in flow.own:
+            yield _one(old, "passed over by Kafka 4's, in silence", f"read as {new}", new)
+
+
+def _process(_: Flow, entries: Entries) -> Iterator[Difference]:
+    yield _one(
+        "more processes",
+        "share the tasks, and move them at each change",
+        "one leads a flow, others wait to take over; Spark's cores share the work",
+        "spark.master, causeway.lanes",
+    )
+    said = entries["causeway.http.port"].value.strip() if "causeway.http.port" in entries else ""
+    if said != "-1":
+        port = said if said.isdecimal() else "8490"
+        yield _one(
+            "opens a port",
+            "none, or Connect's internal REST",
+            f"{port} on 127.0.0.1: page, API, metrics, Connect's paths for scripts",
+            "causeway.http.port = -1",
+        )
+    yield _one(
+        "metrics",
+        "JMX beans",
+        "Prometheus at /metrics, with the names that dashboards have",
+    )
+
+
+_ALL: Final[tuple[Callable[[Flow, Entries], Iterator[Difference]], ...]] = (
+    _delivery,
+    _isolation,
+    _trouble,
+    _groups,
+    _offset_syncs,
+    _reset,
+    _old_names,
+    _internal,
+    _own_topics,
+    _limits,
+    _process,
+)

@@ -1,0 +1,140 @@
+"""MirrorMaker 2's view of a file beside ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from causeway.config.beside.compare import Comparison, as_json, compare
+from causeway.config.beside.keys import Use
+from causeway.errors import ConfigError
+
+PLAIN = """\
+clusters = A, B, C
+A.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:2
+C.bootstrap.servers = 127.0.0.1:3
+A->B.enabled = true
+"""
+
+
+def compared(tmp_path: Path, *lines: str) -> Comparison:
+    file = tmp_path / "mm2.properties"
+    file.write_text(PLAIN + "\n".join(lines) + "\n")
+    return compare(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "use", "note"),
+    [
+        ("A->B.topics = orders", Use.ACTS, ""),
+        ("topics.blacklist = tmp", Use.ACTS, "passes it over"),
+        ("A->B.tasks.max = 8", Use.MEANINGLESS, "causeway.lanes"),
+        ("B.listeners = http://:8083", Use.MEANINGLESS, "causeway.http.port"),
+        ("B.group.id = x", Use.MEANINGLESS, "about how Connect works"),
+        ("B.producer.compression.type = zstd", Use.NOT_YET, "codec are the source's"),
+        ("B.producer.acks = all", Use.AGREED, ""),
+        ("B.producer.acks = 1", Use.NOT_YET, "always acks=all"),
+        ("B.sasl.kerberos.service.name = kafka", Use.NOT_YET, "Kerberos is not there"),
+        ("A.admin.metadata.max.age.ms = 1", Use.NOT_YET, "no effect here"),
+        ("A.topics = x", Use.MISPLACED, "write it as topics"),
+        ("A->B.topcs = x", Use.UNKNOWN, "did you mean A->B.topics?"),
+        ("causeway.lanes = 3", Use.OURS, ""),
+        ("spark.executor.memory = 1g", Use.OURS, ""),
+        ("A->B.transforms = mask", Use.REFUSED, "causeway.transforms"),
+    ],
+)
+def test_what_becomes_of_a_key(tmp_path: Path, line: str, use: Use, note: str) -> None:
+    found = compared(tmp_path, line).keys[-1]
+    assert (found.key, found.line, found.use) == (line.partition(" ")[0], 6, use)
+    assert note in found.note
+    assert bool(note) == bool(found.note)
+
+
+def rows(found: Comparison) -> dict[str, tuple[str, ...]]:
+    return {one.what: one.flows for one in found.differences}
+
+
+@pytest.mark.parametrize(
+    ("what", "lines", "other"),
+    [
+        ("delivery", (), "causeway.delivery = at-least-once"),
+        ("transactions of the source", (), "A.consumer.isolation.level = read_committed"),
+        ("others write to a mirrored topic", (), "causeway.sole.writer = false"),
+        (
+            "others write to a mirrored topic",
+            (),
+            "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        ),
+        ("offsets of groups", (), "emit.checkpoints.enabled = false"),
+        ("offset syncs", (), "A->B.emit.offset-syncs.enabled = false"),
+        ("topics called x.internal", (), "causeway.internal.topics = kafka-3"),
+        ("opens a port", (), "causeway.http.port = -1"),
+        (
+            "groups synced without checkpoints",
+            ("sync.group.offsets.enabled = true", "emit.checkpoints.enabled = false"),
+            "sync.group.offsets.enabled = false",
+        ),
+        (
+            "checkpoints without offset syncs",
+            ("emit.offset-syncs.enabled = false",),
+            "emit.offset-syncs.enabled = true",
+        ),
+        (
+            "topics that come while it runs",
+            ("A.consumer.auto.offset.reset = latest",),
+            "A.consumer.auto.offset.reset = earliest",
+        ),
+        ("topics.blacklist", ("topics.blacklist = x",), "topics.exclude = x"),
+    ],
+)
+def test_a_difference_is_told_where_there_is_one(
+    tmp_path: Path, what: str, lines: tuple[str, ...], other: str
+) -> None:
+    assert what in rows(compared(tmp_path, *lines))
+    assert what not in rows(compared(tmp_path, *lines, other))
+
+
+def test_each_flow_by_what_the_file_says_of_it(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path,
+        "A->C.enabled = true",
+        "A->C.offset-syncs.topic.location = target",
+        "B->C.enabled = false",
+        "C.exactly.once.source.support = enabled",
+    )
+    assert found.flows == ("A->B", "A->C")
+    assert found.refused == ()
+    said = {(one.what, one.flows): one.mirror_maker for one in found.differences}
+    assert said["offset syncs", ("A->B",)].startswith("mm2-offset-syncs.B.internal on A: ")
+    assert said["offset syncs", ("A->C",)].startswith("mm2-offset-syncs.A.internal on C: ")
+    assert "at least once" in said["delivery", ("A->B",)]
+    assert "by transactions" in said["delivery", ("A->C",)]
+    assert said["metrics", ("A->B", "A->C")]
+
+
+def test_what_would_be_refused(tmp_path: Path) -> None:
+    found = compared(tmp_path, "A->B.offset.lag.max = often")
+    assert [line for line in found.refused if "A->B.offset.lag.max (line 6)" in line]
+    assert "often" not in json.dumps([one.mirror_maker for one in found.differences])
+
+
+def test_no_secret_is_told(tmp_path: Path) -> None:
+    """Nor a piece of one that was written on several lines."""
+    jaas = 'B.sasl.jaas.config = org.x.PlainLoginModule required username="me" password="hunter2'
+    found = compared(tmp_path, jaas, 'secr3t77";', "B.ssl.truststore.password = s3cond")
+    told = json.dumps(as_json(found))
+    assert not [secret for secret in ("hunter2", "secr3t77", "s3cond") if secret in told]
+    assert found.keys[-2].key == "(hidden)"
+    assert found.keys[-2].use is Use.UNKNOWN
+
+
+def test_what_is_no_property_file(tmp_path: Path) -> None:
+    file = tmp_path / "causeway.yaml"
+    file.write_text("clusters: {}\n")
+    with pytest.raises(ConfigError, match="causeway convert"):
+        compare(file)
+    with pytest.raises(ConfigError, match="there is no such file"):
+        compare(tmp_path / "none.properties")
