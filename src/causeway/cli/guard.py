@@ -18,12 +18,12 @@ EXIT_CODES = (
     "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
     "value that cannot be used · 3 no broker answered in time · 4 TLS or SASL refused · "
     "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
-    "7 some partitions stopped or failed (status --check: or wait for a lane), or a place is not "
-    "exact (translate) · "
+    "7 some partitions stopped or failed (status --check: or wait for a lane), a place is not "
+    "exact (translate), or a person has to act first (cutover) · "
     "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
     "time (pause, resume, restart, throttle, step-down) · 10 somebody else gave directives at the "
-    "same time · 11 more lag than asked for (status --check --lag-above), or not below it in time "
-    "(wait) · 13 source and target differ (verify) · 14 not all could be compared (verify "
+    "same time · 11 more lag than asked for (status --check --lag-above), or not there in time "
+    "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
     "--strict) · 130 interrupted"
 )
 

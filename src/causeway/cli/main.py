@@ -12,6 +12,7 @@ import typer
 from causeway.cli import (
     archive,
     convert,
+    cutover,
     decrypt,
     diff,
     directives,
@@ -53,6 +54,7 @@ app.command("restart", epilog=EXIT_CODES)(directives.restart)
 app.command("throttle", epilog=EXIT_CODES)(directives.throttle)
 app.command("step-down", epilog=EXIT_CODES)(directives.step_down)
 app.command("translate", epilog=EXIT_CODES)(translate.command)
+app.command("cutover", epilog=EXIT_CODES)(cutover.command)
 app.command("promote", epilog=EXIT_CODES)(moves.promote)
 app.command("verify", epilog=EXIT_CODES)(verify.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)

@@ -11,6 +11,7 @@ before is somebody else's: the record does not name it, and it is left alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,10 +21,12 @@ from causeway.control import directive_log
 from causeway.control.acls import EVERYBODY, Acls
 from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError
+from causeway.model import ENDED
 from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
 
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")
+_PROMOTING_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +98,20 @@ def fences(standing: Standing, topics: Collection[str] | None = None) -> dict[st
 
 
 def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
-    """Those whose time is over, by topic."""
-    found = fences(standing)
-    return tuple(found[topic] for topic in sorted(found) if found[topic].until <= now_ms)
+    """Those whose time is over, by topic. Where the mirror has ended a fence stands on, as nobody
+    copies what is written there any more; where it is about to, it is given a little more."""
+    return tuple(
+        each
+        for _, each in sorted(fences(standing).items())
+        if each.until + _more_ms(standing, each) <= now_ms
+    )
+
+
+def _more_ms(standing: Standing, fence: Directive) -> float:
+    end = standing.end_of(fence.scope)
+    if end is None:
+        return 0
+    return math.inf if end.how in ENDED else _PROMOTING_MS
 
 
 def set_up(

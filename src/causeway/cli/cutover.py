@@ -1,0 +1,241 @@
+"""`causeway cutover FILE`: move topics, their consumers and producers to the target."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.directives import LinkOption
+from causeway.cli.words import count, duration, printable
+from causeway.errors import ConfigError, PartitionsFailedError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from causeway.cli.output import Output
+    from causeway.operate.cutover.run import Lifted, Result
+    from causeway.operate.cutover.values import Checklist, Look
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
+_UNITS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+_STYLES = {"done": "green", "now": "cyan", "blocked": "red", "next": "dim"}
+
+
+def command(
+    file: FileArgument,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="By its name on the source; may be given several times. Default: all of the link.",
+            show_default=False,
+        ),
+    ] = None,
+    link: LinkOption = None,
+    first: Annotated[
+        str,
+        typer.Option("--first", metavar="WHO", help="Who moves first: consumers or producers."),
+    ] = "consumers",
+    lag: Annotated[
+        int,
+        typer.Option("--lag", metavar="RECORDS", help="The mirror must be no further behind."),
+    ] = 0,
+    fence: Annotated[
+        bool,
+        typer.Option("--fence", help="Deny WRITE on the source's topics, to everybody, by ACLs."),
+    ] = False,
+    fence_for: Annotated[
+        str,
+        typer.Option(
+            "--fence-for", metavar="TIME", help="Lift the fence after this, if not promoted before."
+        ),
+    ] = "5m",
+    leave_group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave-group",
+            metavar="GROUP",
+            help="A group that does not move; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Wait no longer than this.")
+    ] = "10m",
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Lift the fence: all goes on as before the cutover.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show all steps, change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, it is only shown.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Move topics to the target for good: consumers, producers, with proof that all is there.
+
+    What was done is read off the clusters: a second call goes on where the first has ended. The
+    exit code is 7 where a person has to act first, or a fence was lifted because its time was over,
+    10 where somebody else is at it, 11 where --timeout was over.
+    """
+    from causeway.operate.cutover import report, run
+    from causeway.operate.cutover.values import First, Wishes
+
+    settings = load(file, quiet=True)
+    act = yes and not dry_run
+    if undo:
+        lifted = run.undo(settings, link=link, topics=topic or (), act=act)
+        if as_json:
+            print_json(report.undone_json(lifted))
+        else:
+            _show_undone(console(), lifted)
+        stays = any(error is not None for error in lifted.topics.values())
+        return PartitionsFailedError.exit_code if stays else 0
+    if first not in tuple(First):
+        cause = "neither consumers nor producers"
+        raise ConfigError("read option", f"--first {first}", cause)
+    wishes = Wishes(
+        first=First(first),
+        lag=lag,
+        fence=fence,
+        fence_for_s=parse_duration("--fence-for", fence_for),
+        left_groups=frozenset(leave_group or ()),
+        verify=False,
+    )
+    wait_s = parse_duration("--timeout", timeout)
+    with _live(quiet=as_json) as told:
+        result = run.cutover(
+            settings, wishes, link=link, topics=topic or (), act=act, wait_s=wait_s, told=told
+        )
+    if as_json:
+        print_json(report.as_json(result))
+    else:
+        _show(console(), result, act=act)
+    return _code(result)
+
+
+def parse_duration(option: str, text: str) -> float:
+    """Seconds of `90`, `30s`, `5m`, `1.5h`. Raises ConfigError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        cause = "not a length of time"
+        raise ConfigError("read option", f"{option} {text}", cause, remedy="such as 30s, 5m or 1h")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _code(result: Result) -> int:
+    from causeway.operate.health import LAGS
+
+    match result.end.value:
+        case "blocked" | "lifted":
+            return PartitionsFailedError.exit_code
+        case "timeout":
+            return LAGS
+        case "shown" if any(step.state.value == "blocked" for step in result.checklist.steps):
+            blocked = result.checklist.act.value == "stop"
+            return PartitionsFailedError.exit_code if blocked else 0
+    return 0
+
+
+@contextmanager
+def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
+    """What to call with each look: on a terminal the list stands there and moves; else each step
+    that has become the current one makes a line on stderr."""
+    from rich.console import Console
+    from rich.live import Live
+
+    if quiet or not sys.stdout.isatty():
+        said = ""
+
+        def tell(checklist: Checklist, _: Look) -> None:
+            nonlocal said
+            current = checklist.current
+            if current is None or quiet or current.name == said:
+                return
+            said = current.name
+            print(printable(f"causeway: {current.name}: {current.text}"), file=sys.stderr)
+
+        yield tell
+        return
+    with Live(console=Console(), auto_refresh=False, transient=True) as live:
+        yield lambda checklist, _: live.update(_table(checklist), refresh=True)
+
+
+def _table(checklist: Checklist) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("step", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for step in checklist.steps:
+        left = "" if step.left_s is None else f", about {duration(step.left_s * 1000)} left"
+        lines = "".join(f"\n{line}" for line in step.lines)
+        state = step.state.value
+        table.add_row(
+            step.name, Text(state, _STYLES[state]), Text(_lines(step.text + left + lines))
+        )
+    return table
+
+
+def _lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _show(out: Output, result: Result, *, act: bool) -> None:
+    from rich.text import Text
+
+    topics = count(len(result.look.topics), "topic")
+    out.print(Text(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
+    out.print(_table(result.checklist))
+    match result.end.value:
+        case "shown":
+            out.print("nothing was changed; --yes goes on from here")
+        case "blocked":
+            out.print("a person has to act; the same command goes on then")
+        case "lifted":
+            out.print("the fence's time was over: it was lifted, producers go on where they were")
+        case "timeout":
+            out.print("waited long enough; the same command goes on")
+        case "done":
+            _show_what_to_change(out, result)
+    if act and result.end.value != "done" and (fences := result.look.fences):
+        until = max(fence.record.until for fence in fences.values())
+        left = max(0, until - result.look.at_ms)
+        if result.end.value != "lifted":
+            out.print(f"the fence is lifted in {duration(left)}; --undo --yes lifts it now")
+
+
+def _show_what_to_change(out: Output, result: Result) -> None:
+    target = result.link.target
+    servers = ",".join(f"{host}:{port}" for host, port in target.bootstrap)
+    if result.pause_ms is not None:
+        out.print(f"nobody could write for {duration(result.pause_ms)}")
+    out.print("change where clients connect:")
+    out.print(f"  bootstrap.servers = {servers}")
+    for topic, mirror in sorted(result.look.topics.items()):
+        if topic != mirror:
+            out.print(f"  topic {topic} is {mirror}")
+
+
+def _show_undone(out: Output, lifted: Lifted) -> None:
+    if not lifted.topics:
+        out.print("no fence stands")
+    for topic, error in sorted(lifted.topics.items()):
+        ended = "; its mirror has ended, so what is written there stays there"
+        tail = ended if topic in lifted.ended else ""
+        if error is not None:
+            out.print(f"{topic}: its fence stays: {error}")
+        elif lifted.changed:
+            out.print(f"{topic}: its fence is lifted{tail}")
+        else:
+            out.print(f"{topic}: its fence would be lifted{tail}")
+    if lifted.topics and not lifted.changed:
+        out.print("nothing was changed; --yes does it")

@@ -1,0 +1,239 @@
+"""What is looked at before anything is changed: rights, configs, disks, groups, who produces."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import configs, fences, groups, topics
+from causeway.control.fences import FencePlan
+from causeway.control.topics import CreateTopic, MirroredTopic, TopicPlan
+from causeway.errors import CausewayError, ConfigError
+from causeway.model import TopicPartition
+from causeway.operate.cutover.values import Check, Mark, Wishes
+from causeway.wire import disks, rights
+from causeway.wire.cluster import Cluster, SecurityDisabled
+from causeway.wire.producers import active_producers, transactional_ids
+
+_LEAST_FREE: Final = 0.05  # of a disk of the target
+_LATELY_MS: Final = 3_600_000
+_MOST_NAMES = 5
+_OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
+
+
+def chosen(link: LinkSettings, source: Cluster, target: Cluster) -> TopicPlan:
+    """What the link mirrors by now. Raises CausewayError."""
+    return topics.plan(topics.observe(source, target, link), link)
+
+
+def checks(
+    link: LinkSettings,
+    source: Cluster,
+    target: Cluster,
+    planned: TopicPlan,
+    names: Collection[str],
+    wishes: Wishes,
+) -> tuple[Check, ...]:
+    """Of the topics `names`. Asks much, changes nothing. Raises CausewayError where a cluster
+    cannot be asked at all."""
+    mirrored = [topic for topic in planned.mirrored if topic.source in names]
+    partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
+    return (
+        *_topics(planned, mirrored, names),
+        *_configs(link, source, target, planned, mirrored),
+        *_rights(source, wishes),
+        *_fence(source, names, wishes),
+        *_disks(target),
+        *_groups(link, source, names, wishes),
+        *_producers(source, partitions),
+    )
+
+
+def _topics(
+    planned: TopicPlan, mirrored: Collection[MirroredTopic], names: Collection[str]
+) -> Iterator[Check]:
+    there = {topic.source for topic in mirrored if topic.target_id is not None}
+    for name in sorted(set(names) - there):
+        reason = next(
+            (str(problem.error) for problem in planned.problems if problem.topic == name),
+            "it has no mirror yet",
+        )
+        yield Check(name="topics", mark=Mark.BAD, text=f"{name}: {reason}")
+    many = sum(topic.partitions for topic in mirrored)
+    yield Check(
+        name="topics",
+        mark=Mark.GOOD,
+        text=f"{_count(len(mirrored), 'topic')} with {_count(many, 'partition')}",
+    )
+
+
+def _configs(
+    link: LinkSettings,
+    source: Cluster,
+    target: Cluster,
+    planned: TopicPlan,
+    mirrored: Collection[MirroredTopic],
+) -> Iterator[Check]:
+    targets = {topic.target for topic in mirrored}
+    late = {
+        change.topic
+        for change in planned.changes
+        if change.topic in targets and not isinstance(change, CreateTopic)
+    }
+    if link.sync_topic_configs_enabled:
+        there = [topic for topic in mirrored if topic.target_id is not None]
+        found = configs.plan(configs.observe(source, target, there), there, link)
+        late |= {change.topic for change in found.changes}
+        for problem in found.problems:
+            yield Check(name="configs", mark=Mark.NOTE, text=f"{problem.topic}: {problem.error}")
+    for topic in sorted(late):
+        text = f"{topic} is to be changed to be like its source (`causeway plan` tells how)"
+        yield Check(name="configs", mark=Mark.NOTE, text=text)
+    for one in mirrored:
+        for note in one.notes:
+            yield Check(name="configs", mark=Mark.NOTE, text=f"{one.target}: {note}")
+
+
+def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
+    """To fence takes ALTER: without it nobody could lift a fence, either."""
+    if not wishes.fence:
+        return
+    ours = rights.cluster_rights(source)
+    if ours is None:
+        text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
+        yield Check(name="rights", mark=Mark.NOTE, text=text)
+    lacking = [] if ours is None else [each for each in ("ALTER", "DESCRIBE") if each not in ours]
+    if lacking:
+        text = f"to fence, grant our user {' and '.join(lacking)} on the cluster {source}"
+        yield Check(name="rights", mark=Mark.BAD, text=text)
+
+
+def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
+    if not wishes.fence:
+        return
+    try:
+        planned = plan_fence(source, names)
+    except CausewayError as error:
+        yield Check(name="fence", mark=Mark.BAD, text=str(error))
+        return
+    said: dict[str, list[str]] = defaultdict(list)
+    for topic, problem in planned.problems.items():
+        said[f"{problem.cause} ({problem.remedy})"].append(topic)
+    for why, some in said.items():
+        text = f"{_names(some)} cannot be fenced: {why}"
+        yield Check(name="fence", mark=Mark.BAD, text=text)
+    theirs = sorted(topic for topic, acls in planned.acls.items() if not acls)
+    if theirs:
+        text = f"{_names(theirs)}: an ACL that is not ours denies WRITE to everybody already"
+        yield Check(name="fence", mark=Mark.NOTE, text=text)
+
+
+def plan_fence(source: Cluster, names: Collection[str]) -> FencePlan:
+    """How `names` are fenced on `source`. Raises CausewayError."""
+    acls = source.describe_acls()
+    is_open = False
+    if not isinstance(acls, SecurityDisabled):
+        is_open = _open_by_default(source)
+    return fences.plan(acls, names, str(source), open_by_default=is_open)
+
+
+def _open_by_default(source: Cluster) -> bool:
+    """Whether a broker lets everybody do what no ACL is about, or may: it names the setting, but
+    keeps its value to itself."""
+    node = min(source.metadata([]).brokers, default=-1)
+    try:
+        entry = source.broker_configs(node).get(_OPEN_BY_DEFAULT)
+    except CausewayError:
+        return True  # not for us to know
+    return entry is not None and (entry.value is None or entry.value.lower() != "false")
+
+
+def _disks(target: Cluster) -> Iterator[Check]:
+    try:
+        found = disks.log_dirs(target)
+    except CausewayError as error:
+        yield Check(name="disk", mark=Mark.NOTE, text=f"not known: {error}")
+        return
+    for each in found:
+        if each.usable < 0:
+            continue
+        whole = each.used + each.usable
+        if whole and each.usable < _LEAST_FREE * whole:
+            text = f"broker {each.broker} of {target} has {each.usable / 1e9:.1f} GB left"
+            yield Check(name="disk", mark=Mark.BAD, text=text)
+    known = [each.usable for each in found if each.usable >= 0]
+    if known:
+        text = f"at least {min(known) / 1e9:,.0f} GB free on {target}"
+        yield Check(name="disk", mark=Mark.GOOD, text=text)
+
+
+def _groups(
+    link: LinkSettings, source: Cluster, names: Collection[str], wishes: Wishes
+) -> Iterator[Check]:
+    listing = source.list_groups()
+    everybody = source.committed_offsets_of(list(listing)) if listing else {}
+    readers = {
+        name
+        for name, commits in everybody.items()
+        if not isinstance(commits, CausewayError) and any(at.topic in names for at in commits)
+    }
+    for name in sorted(wishes.left_groups - readers):
+        text = f"{name} has committed nothing on these topics"
+        yield Check(name="groups", mark=Mark.NOTE, text=text)
+    followed = set(groups.choose(listing, link).groups)
+    left = sorted(readers - followed)
+    if left:
+        text = f"the file leaves out {_names(left)}: start them on the target at offsets of yours"
+        yield Check(name="groups", mark=Mark.NOTE, text=text)
+    moving = len((readers & followed) - wishes.left_groups)
+    yield Check(name="groups", mark=Mark.GOOD, text=_count(moving, "group"))
+
+
+def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
+    """Who has written within the last hour, by the records' times."""
+    since = time.time() * 1000 - _LATELY_MS
+    newest: dict[int, int] = {}
+    hidden: CausewayError | None = None
+    for answer in active_producers(source, partitions).values() if partitions else ():
+        if isinstance(answer, CausewayError):
+            hidden = answer
+            continue
+        for each in answer:
+            stamp = max(each.last_timestamp, newest.get(each.producer_id, -1))
+            newest[each.producer_id] = stamp
+    if hidden is not None:
+        yield Check(name="producers", mark=Mark.NOTE, text=f"not all are known: {hidden}")
+    lately = sorted(one for one, stamp in newest.items() if stamp >= since)
+    named: Mapping[int, str] = {}
+    if lately:
+        try:
+            named = transactional_ids(source, lately)
+        except CausewayError:
+            pass  # before Kafka 3.0: their numbers have to do
+    words = [f"{one} ({named[one]})" if one in named else str(one) for one in lately]
+    text = _count(len(lately), "producer") + " in the last hour"
+    yield Check(
+        name="producers", mark=Mark.GOOD, text=f"{text}, id {_names(words)}" if words else text
+    )
+
+
+def refuse_unfit(names: Collection[str], link: LinkSettings) -> None:
+    """Raises ConfigError for a topic that no producer of records writes to."""
+    policy = link.policy
+    for name in names:
+        if policy.is_heartbeats_topic(name) or policy.is_internal_topic(name):
+            cause = "it is written by mirrors themselves, and goes on"
+            raise ConfigError("cut over", f"topic {name}", cause)
+
+
+def _names(found: Collection[str]) -> str:
+    shown = list(found)[:_MOST_NAMES]
+    more = len(found) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

@@ -1,0 +1,229 @@
+"""One look at both clusters: everything that the list of steps follows from."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import fences, groups
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.errors import CausewayError
+from causeway.model import ENDED, TopicPartition
+from causeway.operate.clusters import Connect
+from causeway.operate.cutover.places import Places
+from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
+from causeway.operate.cutover.watch import Watch
+from causeway.operate.status import driver_of
+from causeway.relay.progress import Contents, Progress, ProgressTopic
+from causeway.wire.acls import AclFilter
+from causeway.wire.acls import describe_acls as describe_acls_at
+from causeway.wire.cluster import Committed, Leader
+from causeway.wire.offsets import LATEST, OffsetAt
+
+_DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
+_IDLE = ("Empty", "Dead")
+_GROUPS_S = 1.0  # so often groups are asked for
+
+
+class Eyes:
+    """Of one cutover. `topics`: by name on the source, that on the target. Not thread-safe."""
+
+    def __init__(
+        self, settings: Settings, link: LinkSettings, topics: Mapping[str, str], connect: Connect
+    ) -> None:
+        self.link = link
+        self.topics = dict(topics)
+        self.source = connect(link.source_admin)
+        self.target = connect(link.target_admin)
+        self._progress = ProgressTopic(self.target, link.progress_topic)
+        self._contents = Contents()
+        self._log = DirectiveLog(self.target, link.directives_topic)
+        self._watch = Watch(self.source)
+        self._places = Places(settings, link)
+        self._groups: tuple[Group, ...] = ()
+        self._groups_at = 0.0
+        self.commits: dict[str, dict[TopicPartition, Committed]] = {}  # to be made on the target
+        self.verified: Verified | None = None
+
+    @property
+    def standing(self) -> Standing:
+        return self._log.standing
+
+    def look(self, checks: tuple[Check, ...] = (), *, of_groups: bool = True) -> Look:
+        """Asks again. Raises CausewayError where a cluster cannot be asked at all."""
+        self._log.look()
+        if self._contents.end or self._progress.exists():
+            self._contents.update(self._progress.read(self._contents.end))
+        counts = self._counts()
+        parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
+        ended = self._ended()
+        readable, ends = self._ends(parts)
+        found = self._fences(parts)
+        held = bool(found) and all(each.everywhere for each in found.values())
+        self._watch.see(ends, readable, fenced=held)
+        places = tuple(self._place(at, readable, ends) for at in parts)
+        if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
+            self._groups = self._look_at_groups(readable)
+            self._groups_at = time.monotonic()
+        now_ms = int(time.time() * 1000)
+        driver = driver_of(self._contents.leases, now_ms)
+        return Look(
+            at_ms=now_ms,
+            topics=self.topics,
+            checks=checks,
+            places=places,
+            driver=driver.owner if driver is not None and driver.running else None,
+            fences=found,
+            ended=ended,
+            groups=self._groups,
+            producers=self._watch.producers(),
+            still_s=self._watch.still_s,
+            appended=self._watch.appended,
+            per_s=self._watch.per_s(sum(place.left or 0 for place in places)),
+            verified=self.verified,
+        )
+
+    def groups_changed(self) -> None:
+        """They are asked for with the next look."""
+        self._groups_at = 0.0
+
+    def _counts(self) -> dict[str, int]:
+        """Partitions by topic; it may grow meanwhile."""
+        there = self.source.metadata(list(self.topics)).topics
+        found = {}
+        for name in self.topics:
+            if (error := there[name].error) is not None:
+                raise error
+            found[name] = len(there[name].partitions)
+        return found
+
+    def _ended(self) -> dict[str, Directive]:
+        """Those whose mirror has ended, and all that follows is done."""
+        whole = self.standing.by_key.get((Kind.END, THE_LINK))
+        by_whole = whole is not None and whole.done
+        found = ((name, self.standing.end_of(Scope(name))) for name in self.topics)
+        return {
+            name: end
+            for name, end in found
+            if end is not None and end.how in ENDED and (end.done or by_whole)
+        }
+
+    def _ends(
+        self, parts: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """What can be read, and high watermarks; those after, so that none seems to lie below."""
+        committed = self.link.fetch.read_committed
+        stable = self.source.list_offsets(parts, LATEST, read_committed=committed)
+        tops = self.source.list_offsets(parts, LATEST) if committed else stable
+        return (
+            {at: each.offset for at, each in stable.items() if isinstance(each, OffsetAt)},
+            {at: each.offset for at, each in tops.items() if isinstance(each, OffsetAt)},
+        )
+
+    def _place(
+        self,
+        at: TopicPartition,
+        readable: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> Place:
+        progress = self._contents.partitions.get(at)
+        return Place(
+            at=at,
+            target=self.topics[at.topic],
+            state="waiting" if progress is None else str(progress.state),
+            reason=None if progress is None else progress.reason,
+            readable=readable.get(at),
+            end=ends.get(at),
+            had=self._watch.had(at),
+            position=_reached(progress),
+        )
+
+    def _fences(self, parts: Collection[TopicPartition]) -> dict[str, Fence]:
+        records = fences.fences(self._log.standing, self.topics)
+        if not records:
+            return {}
+        over = fences.expired(self.standing, int(time.time() * 1000))
+        everywhere = self._denied({at for at in parts if at.topic in records})
+        found = {}
+        for topic, record in records.items():
+            there, by_all = everywhere.get(topic, (False, False))
+            found[topic] = Fence(record=record, there=there, everywhere=by_all, over=record in over)
+        return found
+
+    def _denied(self, parts: Collection[TopicPartition]) -> dict[str, tuple[bool, bool]]:
+        """By topic: whether some leader of its partitions, and whether each goes by a denial. Each
+        broker is asked for what it goes by itself: it hears of a new rule a moment later."""
+        leaders = self.source.leaders(parts, refresh=True)
+        nodes: defaultdict[str, set[int]] = defaultdict(set)
+        for at, leader in leaders.items():
+            nodes[at.topic].add(leader.node_id if isinstance(leader, Leader) else -1)
+        acls = {
+            node: describe_acls_at(self.source, _DENIALS, node)
+            for node in {node for some in nodes.values() for node in some if node >= 0}
+        }
+        found = {}
+        for topic, some in nodes.items():
+            denied = [node >= 0 and fences.denies_writes(acls[node], topic) for node in some]
+            found[topic] = any(denied), all(denied)
+        return found
+
+    def _look_at_groups(self, readable: Mapping[TopicPartition, int]) -> tuple[Group, ...]:
+        here = self.source.list_groups()
+        chosen = groups.choose(here, self.link)
+        followed = groups.follow(self.source.committed_offsets_of(chosen.groups), self.link)
+        ours = {
+            name: {at: each for at, each in commits.items() if at.topic in self.topics}
+            for name, commits in followed.commits.items()
+        }
+        ours = {name: commits for name, commits in ours.items() if commits}
+        there = self.target.list_groups()
+        committed = self.target.committed_offsets_of(list(ours)) if ours else {}
+        busy = {n for n in ours if (one := here.get(n)) is not None and one.state not in _IDLE}
+        busy_there = {
+            n for n in ours if (one := there.get(n)) is not None and one.state not in _IDLE
+        }
+        stands = self._places.of(
+            {name: commits for name, commits in ours.items() if name not in busy | busy_there}
+        )
+        self.commits = {}
+        found = []
+        for name, commits in sorted(ours.items()):
+            undone, reason = 0, None
+            if name in stands:
+                wanted, reason = stands[name]
+                own = committed.get(name, {})
+                if isinstance(own, CausewayError):
+                    wanted, reason = {}, str(own)
+                late = {
+                    at: each
+                    for at, each in wanted.items()
+                    if isinstance(own, CausewayError)
+                    or at not in own
+                    or own[at].offset < each.offset
+                }
+                undone = len(late)
+                if late:
+                    self.commits[name] = late
+            known = [readable.get(at) for at in commits]
+            behind = None
+            if None not in known:
+                behind = sum(max(0, readable[at] - each.offset) for at, each in commits.items())
+            found.append(
+                Group(
+                    name=name,
+                    busy_here=name in busy,
+                    busy_there=name in busy_there,
+                    behind=behind,
+                    undone=undone,
+                    reason=reason,
+                )
+            )
+        return tuple(found)
+
+
+def _reached(progress: Progress | None) -> int | None:
+    return progress.position if progress is not None and progress.position >= 0 else None

@@ -1,0 +1,322 @@
+"""From what the clusters say to the list of steps, and what is to be done now. Pure.
+
+    consumers first   check  lag  consumers  fence  drain  groups  verify  promote
+    producers first   check  lag  fence  drain  groups  verify  promote  consumers
+
+Nothing is remembered: a step is done where the clusters say so. One that comes undone (somebody
+writes again) is the current one again. Without a fence, step `fence` is to wait until producers
+have stopped. What a promoted topic needed before its promotion counts as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from causeway.operate.cutover.values import (
+    Act,
+    Check,
+    Checklist,
+    First,
+    Group,
+    Look,
+    Mark,
+    Place,
+    Producer,
+    State,
+    Step,
+    Wishes,
+)
+
+_MOST_LINES = 8
+_MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
+_BROKEN = ("stopped", "failed", "paused")
+
+
+class _Found(NamedTuple):
+    """Of one step: what is to be done, None where it is done."""
+
+    text: str
+    act: Act | None = None
+    lines: tuple[str, ...] = ()
+    left_s: float | None = None
+
+
+def plan(look: Look, wishes: Wishes) -> Checklist:
+    """The same for the same look and wishes."""
+    steps: list[Step] = []
+    act: Act | None = None
+    for name, found in _steps(look, wishes):
+        if act is not None:
+            steps.append(Step(name=name, state=State.NEXT, text=_to_come(name, look, wishes)))
+            continue
+        act = found.act
+        state = State.DONE if act is None else State.NOW
+        if act is Act.STOP or act is Act.PERSON:
+            state = State.BLOCKED
+        steps.append(
+            Step(
+                name=name,
+                state=state,
+                text=found.text,
+                lines=found.lines,
+                left_s=found.left_s,
+            )
+        )
+    return Checklist(steps=tuple(steps), act=act or Act.FINISHED)
+
+
+def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
+    """Lazily: what is not reached need not make sense yet."""
+    over = _over(look)
+    promoted = set(look.topics) <= look.ended.keys()
+    before = {
+        "check": _check,
+        "lag": _lag,
+        "consumers": _consumers,
+        "fence": _fence,
+        "drain": _drain,
+        "groups": _groups,
+        "verify": _verify,
+    }
+    if wishes.first is First.PRODUCERS:
+        del before["consumers"]
+    for name, step in before.items():
+        if promoted:
+            yield name, _Found("before the end")
+        elif over and name == "fence":
+            yield name, over
+        else:
+            yield name, step(look, wishes)
+    yield "promote", _promote(look)
+    if wishes.first is First.PRODUCERS:
+        yield "consumers", _consumers(look, wishes)
+
+
+def _check(look: Look, _: Wishes) -> _Found:
+    bad = [each for each in look.checks if each.mark is Mark.BAD]
+    lines = tuple(f"{each.name}: {each.text}" for each in look.checks if each.mark is not Mark.GOOD)
+    if bad:
+        return _Found(f"{_count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
+    return _Found("; ".join(_in_short(look.checks)), lines=lines)
+
+
+def _in_short(checks: Iterable[Check]) -> Iterator[str]:
+    return (each.text for each in checks if each.mark is Mark.GOOD)
+
+
+def _lag(look: Look, wishes: Wishes) -> _Found:
+    if (found := _not_mirrored(look)) is not None:
+        return found
+    if look.fences and not _over(look):
+        return _Found("was at most as wished for when the fence was set")
+    lag = sum(place.lag or 0 for place in look.places)
+    most = f"{_count(lag, 'record')} behind"
+    if lag > wishes.lag:
+        left = (lag - wishes.lag) / look.per_s if look.per_s and look.per_s > 0 else None
+        return _Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
+    return _Found(most)
+
+
+def _not_mirrored(look: Look) -> _Found | None:
+    broken = [place for place in look.places if place.state in _BROKEN]
+    if broken:
+        lines = _cut(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
+        return _Found(f"{_count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
+    if look.driver is None:
+        return _Found("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
+    unknown = [place for place in look.places if place.lag is None]
+    if unknown:
+        lines = _cut(f"{place.at}: {place.reason or place.state}" for place in unknown)
+        return _Found(f"{_count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
+    return None
+
+
+def _consumers(look: Look, wishes: Wishes) -> _Found:
+    groups = _moving(look, wishes)
+    if not groups:
+        return _Found("no group reads these topics")
+    busy = [group for group in groups if group.busy_here]
+    if busy:
+        lines = _cut(_busy(group) for group in busy)
+        what = f"stop {_count(len(busy), 'group')} on the source"
+        return _Found(f"{what}; their places are taken along", Act.PERSON, lines)
+    if (found := _placing(groups)) is not None:
+        return found
+    there = sum(group.busy_there for group in groups)
+    idle = len(groups) - there
+    text = f"{_count(there, 'group')} at work on the target"
+    if idle:
+        text += f", {idle:,} may be started there"
+    return _Found(text)
+
+
+def _busy(group: Group) -> str:
+    behind = "" if group.behind is None else f", {_count(group.behind, 'record')} behind"
+    return f"{group.name} has members{behind}"
+
+
+def _placing(groups: Iterable[Group]) -> _Found | None:
+    """What is to be done until all have their places on the target."""
+    unplaced = [group for group in groups if not group.placed]
+    unknown = [group for group in unplaced if group.reason is not None]
+    if unknown:
+        lines = _cut(f"{group.name}: {group.reason}" for group in unknown)
+        what = f"the place of {_count(len(unknown), 'group')} on the target is not known"
+        return _Found(what, Act.STOP, lines)
+    if unplaced:
+        many = sum(group.undone for group in unplaced)
+        what = f"{_count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""
+        what = what or f"{_count(len(unplaced), 'group')} get"
+        return _Found(f"{what} the exact offsets of {_count(many, 'partition')}", Act.GROUPS)
+    return None
+
+
+def _moving(look: Look, wishes: Wishes) -> list[Group]:
+    return [group for group in look.groups if group.name not in wishes.left_groups]
+
+
+def _fence(look: Look, wishes: Wishes) -> _Found:
+    if not (wishes.fence or look.fences):
+        if look.still_s < wishes.settle_s:
+            return _Found(_going_on(look) or "nobody may write any more", Act.PERSON, _named(look))
+        return _Found(f"nothing was written for {look.still_s:.0f} s")
+    lacking = [topic for topic in look.topics if not _is_there(look, topic)]
+    if lacking:
+        text = f"deny WRITE on {_count(len(lacking), 'topic')} for {_time(wishes.fence_for_s)}"
+        return _Found(text, Act.FENCE)
+    until = min(fence.record.until for fence in look.fences.values())
+    left = (until - look.at_ms) / 1000
+    if not all(fence.everywhere for fence in look.fences.values()):
+        return _Found("brokers take it up", Act.WAIT, left_s=None)
+    if look.still_s < wishes.settle_s:
+        text = _going_on(look) if look.appended else "waiting for the last records"
+        ends = f"the fence is lifted in {_time(left)}"
+        return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, _named(look))
+    if left < _MARGIN_S:
+        return _Found("its time is nearly over, and then it is lifted", Act.WAIT)
+    return _Found(f"nobody writes any more; lifted in {_time(left)} unless promoted before")
+
+
+def _is_there(look: Look, topic: str) -> bool:
+    fence = look.fences.get(topic)
+    return fence is not None and fence.there
+
+
+def _over(look: Look) -> _Found | None:
+    over = [topic for topic, fence in look.fences.items() if fence.over and topic not in look.ended]
+    if not over:
+        return None
+    return _Found(f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT)
+
+
+def _going_on(look: Look) -> str:
+    return f"{_count(len(look.producers), 'producer')} goes on" if look.producers else ""
+
+
+def _named(look: Look) -> tuple[str, ...]:
+    return _cut(_name(each, look.at_ms) for each in look.producers)
+
+
+def _name(each: Producer, now_ms: int) -> str:
+    where = ", ".join(each.topics)
+    if each.producer_id is None:
+        return f"{where}: a producer without an id (not idempotent), so no broker can name it"
+    who = f"producer id {each.producer_id}"
+    if each.transactional_id is not None:
+        who += f", transactional id {each.transactional_id}"
+    ago = max(0, now_ms - each.last_ms) / 1000
+    return f"{where}: {who}, newest record dated {_time(ago)} ago"
+
+
+def _drain(look: Look, _: Wishes) -> _Found:
+    if (found := _not_mirrored(look)) is not None:
+        return found
+    open_ = [place for place in look.places if _held(place)]
+    left = sum(place.left or 0 for place in look.places)
+    if open_ and all(place.readable == place.position for place in open_):
+        lines = _cut(f"{place.at} from offset {place.readable} on" for place in open_)
+        many = _count(len(open_), "partition")
+        return _Found(f"open transactions hold records of {many} back", Act.WAIT, lines)
+    if left:
+        seconds = left / look.per_s if look.per_s and look.per_s > 0 else None
+        return _Found(f"{_count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
+    return _Found(f"all of {_count(len(look.places), 'partition')} is copied")
+
+
+def _held(place: Place) -> bool:
+    return place.readable is not None and place.end is not None and place.end > place.readable
+
+
+def _groups(look: Look, wishes: Wishes) -> _Found:
+    idle = [group for group in _moving(look, wishes) if not group.busy_here]
+    found = _placing(idle)
+    if found is not None:
+        return found
+    busy = [group for group in _moving(look, wishes) if group.busy_here]
+    text = f"{_count(len(idle), 'group')} placed exactly"
+    if busy:
+        text += f"; {', '.join(group.name for group in busy[:3])} to follow, still at work"
+    return _Found(text)
+
+
+def _verify(look: Look, wishes: Wishes) -> _Found:
+    if not wishes.verify:
+        return _Found("left out as asked")
+    found = look.verified
+    if found is None or any(
+        place.end is not None and found.ends.get(place.at, -1) < place.end for place in look.places
+    ):
+        return _Found("compare both sides record by record", Act.VERIFY)
+    if found.bad:
+        return _Found(found.bad, Act.STOP)
+    return _Found(found.unsure or "both sides hold the same")
+
+
+def _promote(look: Look) -> _Found:
+    if not set(look.topics) <= look.ended.keys():
+        what = _count(len(look.topics), "topic")
+        return _Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
+    first = min(look.ended.values(), key=lambda each: each.at)
+    return _Found(f"{_count(len(look.topics), 'topic')} {first.how} {first.by}")
+
+
+def _to_come(name: str, look: Look, wishes: Wishes) -> str:
+    topics = _count(len(look.topics), "topic")
+    match name:
+        case "lag":
+            return f"wait until at most {_count(wishes.lag, 'record')} is to be copied"
+        case "consumers":
+            names = ", ".join(group.name for group in _moving(look, wishes)) or "no group"
+            return f"groups move to the target: {names}"
+        case "fence" if wishes.fence:
+            return f"deny WRITE on {topics}, lifted after {_time(wishes.fence_for_s)}"
+        case "fence":
+            return "producers are stopped; wait until nothing is written"
+        case "drain":
+            return "wait until everything is copied"
+        case "groups":
+            return "idle groups get the exact offsets on the target"
+        case "verify":
+            return "compare both sides" if wishes.verify else "left out as asked"
+        case _:
+            return f"the mirror of {topics} ends, producers start on the target"
+
+
+def _cut(lines: Iterable[str]) -> tuple[str, ...]:
+    found = list(lines)
+    if len(found) <= _MOST_LINES:
+        return tuple(found)
+    return (*found[:_MOST_LINES], f"and {len(found) - _MOST_LINES:,} more")
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
+def _time(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min" if not rest else f"{minutes} min {rest} s"

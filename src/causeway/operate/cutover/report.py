@@ -1,0 +1,89 @@
+"""A cutover as JSON: stable keys, no secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causeway.operate.cutover.run import Lifted, Result
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Of one call. Offsets are the source's; null where a value is unknown."""
+    look = result.look
+    return {
+        "link": result.link.name,
+        "end": result.end.value,
+        "first": result.wishes.first.value,
+        "pause_ms": result.pause_ms,
+        "steps": [
+            {
+                "step": step.name,
+                "state": step.state.value,
+                "text": step.text,
+                "lines": list(step.lines),
+                "left_s": None if step.left_s is None else round(step.left_s, 1),
+            }
+            for step in result.checklist.steps
+        ],
+        "checks": [
+            {"check": each.name, "mark": each.mark.value, "text": each.text} for each in look.checks
+        ],
+        "topics": [
+            {
+                "topic": topic,
+                "target_topic": target,
+                "fenced_until_ms": look.fences[topic].record.until
+                if topic in look.fences
+                else None,
+                "ended": topic in look.ended,
+                "partitions": [
+                    {
+                        "partition": place.at.partition,
+                        "source_end": place.end,
+                        "mirrored_to": place.position,
+                        "state": place.state,
+                        "reason": place.reason,
+                    }
+                    for place in look.places
+                    if place.at.topic == topic
+                ],
+            }
+            for topic, target in sorted(look.topics.items())
+        ],
+        "groups": [
+            {
+                "group": group.name,
+                "members_on_source": group.busy_here,
+                "members_on_target": group.busy_there,
+                "behind": group.behind,
+                "placed": group.placed,
+                "reason": group.reason,
+            }
+            for group in look.groups
+        ],
+        "producers": [
+            {
+                "topics": list(each.topics),
+                "producer_id": each.producer_id,
+                "transactional_id": each.transactional_id,
+                "last_ms": each.last_ms,
+            }
+            for each in look.producers
+        ],
+    }
+
+
+def undone_json(lifted: Lifted) -> dict[str, Any]:
+    """Of `--undo`."""
+    return {
+        "link": lifted.link.name,
+        "changed": lifted.changed,
+        "fences": [
+            {
+                "topic": topic,
+                "ended": topic in lifted.ended,
+                "error": None if error is None else str(error),
+            }
+            for topic, error in sorted(lifted.topics.items())
+        ],
+    }

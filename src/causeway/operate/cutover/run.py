@@ -1,0 +1,319 @@
+"""A cutover, carried out: look, decide, do one thing, look again. No state but the clusters'."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import fences
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import Scope
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.cutover import checks as checking
+from causeway.operate.cutover.observe import Eyes
+from causeway.operate.cutover.plan import plan
+from causeway.operate.cutover.turn import TURN_S, Turn
+from causeway.operate.cutover.values import Act, Checklist, Look, Wishes
+from causeway.operate.directives import whoever
+from causeway.operate.moves.promote import promote
+from causeway.operate.scopes import Wanted, choose
+
+_POLL_S: Final = 0.25
+_FENCED_MOST_S: Final = 24 * 3600.0
+_PROMOTE_S: Final = 30.0
+_WHY: Final = "cutover"
+Told = Callable[[Checklist, Look], None]
+
+
+class End(StrEnum):
+    """How a call ended."""
+
+    DONE = "done"
+    SHOWN = "shown"  # nothing was to be changed
+    BLOCKED = "blocked"  # a person has to act
+    LIFTED = "lifted"  # the fence's time was over
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
+    promotion; None where that is not known."""
+
+    link: LinkSettings
+    wishes: Wishes
+    end: End
+    checklist: Checklist
+    look: Look
+    pause_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifted:
+    """By topic of the source: the error of a fence that stays, else None. `ended`: of those, the
+    ones whose mirror has ended."""
+
+    link: LinkSettings
+    topics: dict[str, CausewayError | None]
+    ended: frozenset[str]
+    changed: bool
+
+
+def cutover(
+    settings: Settings,
+    wishes: Wishes,
+    *,
+    link: str | None = None,
+    topics: Collection[str] = (),
+    act: bool = False,
+    who: str | None = None,
+    wait_s: float = 600.0,
+    told: Told = lambda _checklist, _look: None,
+) -> Result:
+    """Goes on with the cutover of `topics` (names on the source; all of the link without) where the
+    clusters say that it stands; without `act` only shows that. `told` hears of each look.
+
+    Waits up to `wait_s` for what takes its time, or a person. Raises ConfigError for names that are
+    unknown, with those like them, and wishes that cannot be; ConflictError where somebody else is
+    at it; CausewayError.
+    """
+    _refuse(wishes)
+    with ExitStack() as stack:
+        connect = stack.enter_context(clusters())
+        chosen, names = _chosen(settings, link, topics, connect)
+        source, target = connect(chosen.source_admin), connect(chosen.target_admin)
+        planned = checking.chosen(chosen, source, target)
+        mirrors = {
+            one.source: one.target
+            for one in planned.mirrored
+            if one.source in names
+            or (not names and not chosen.policy.is_heartbeats_topic(one.source))
+        }
+        if lacking := sorted(set(names) - mirrors.keys()):
+            raise ConfigError("cut over", f"topic {lacking[0]}", "it is not mirrored")
+        if not mirrors:
+            raise ConfigError("cut over", chosen.name, "it mirrors no topics")
+        checking.refuse_unfit(mirrors, chosen)
+        eyes = Eyes(settings, chosen, mirrors, connect)
+        checked = checking.checks(chosen, source, target, planned, mirrors, wishes)
+        look = eyes.look(checked)
+        turn = Turn(target, chosen, who or whoever())
+        if not act:
+            checklist = plan(look, wishes)
+            told(checklist, look)
+            return _result(chosen, wishes, End.SHOWN, checklist, look)
+        stack.enter_context(turn)
+        run = _Run(settings, eyes, turn, wishes, who or whoever(), told, whole=not names)
+        return run.to_end(look, time.monotonic() + wait_s)
+
+
+class _Run:
+    """One call that acts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        eyes: Eyes,
+        turn: Turn,
+        wishes: Wishes,
+        who: str,
+        told: Told,
+        *,
+        whole: bool,
+    ) -> None:
+        """`whole`: not single topics, but the link."""
+        self._settings = settings
+        self._eyes = eyes
+        self._turn = turn
+        self._wishes = wishes
+        self._who = who
+        self._told = told
+        self._whole = whole
+        self._fenced = False  # by this call
+        self._promoted_ms: int | None = None  # likewise
+
+    def to_end(self, look: Look, deadline: float) -> Result:
+        while True:
+            self._turn.check()
+            checklist = plan(look, self._wishes)
+            self._told(checklist, look)
+            end = self._step(checklist.act, look)
+            if end is None and time.monotonic() > deadline and checklist.act in _WAITS:
+                end = End.TIMEOUT
+            if end is not None:
+                link = self._eyes.link
+                pause_ms = _pause_ms(look, self._promoted_ms)
+                return _result(link, self._wishes, end, checklist, look, pause_ms)
+            look = self._eyes.look(look.checks)
+
+    def _step(self, act: Act, look: Look) -> End | None:
+        """How the call ends; None where it goes on."""
+        match act:
+            case Act.FINISHED:
+                return End.DONE
+            case Act.STOP:
+                return End.BLOCKED
+            case Act.WAIT | Act.PERSON:
+                time.sleep(_POLL_S)
+            case Act.LIFT:
+                self._lift(look)
+                if self._fenced:
+                    return End.LIFTED
+            case Act.FENCE:
+                self._fence(look)
+            case Act.GROUPS:
+                self._commit()
+            case Act.PROMOTE:
+                self._promote(look)
+            case Act.VERIFY:
+                return End.BLOCKED
+        return None
+
+    def _fence(self, look: Look) -> None:
+        """Those of the topics that are not fenced."""
+        eyes, wishes = self._eyes, self._wishes
+        lacking = [
+            topic
+            for topic in look.topics
+            if (fence := look.fences.get(topic)) is None or not fence.there
+        ]
+        planned = checking.plan_fence(eyes.source, lacking)
+        for error in planned.problems.values():
+            raise error
+        now_ms = int(time.time() * 1000)
+        found = [
+            fences.wish(
+                topic,
+                planned.acls[topic],
+                who=self._who,
+                now_ms=now_ms,
+                for_s=wishes.fence_for_s,
+            )
+            for topic in lacking
+        ]
+        with self._turn.writing():
+            fences.set_up(eyes.source, eyes.target, eyes.link, found)
+        self._fenced = True
+
+    def _promote(self, look: Look) -> None:
+        """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
+        eyes, left = self._eyes, [topic for topic in look.topics if topic not in look.ended]
+        scopes: list[str | None] = [None] if self._whole else [*left]
+        with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
+            for topic in scopes:
+                try:
+                    promote(
+                        self._settings,
+                        link=eyes.link.name,
+                        topic=topic,
+                        reason=_WHY,
+                        who=self._who,
+                        wait_s=_PROMOTE_S,
+                    )
+                except PartitionsFailedError as error:
+                    if not error.retriable:
+                        raise
+        self._promoted_ms = int(time.time() * 1000)
+        eyes.groups_changed()
+
+    def _lift(self, look: Look) -> None:
+        over = [fence.record for fence in look.fences.values() if fence.over]
+        with self._turn.writing():
+            errors = fences.lift(self._eyes.source, self._eyes.target, self._eyes.link, over)
+        for error in errors.values():
+            if error is not None:
+                raise error
+
+    def _commit(self) -> None:
+        eyes = self._eyes
+        self._turn.check()
+        for group, answer in eyes.target.commit_offsets(eyes.commits).items():
+            errors = [answer] if isinstance(answer, CausewayError) else answer.values()
+            for error in errors:
+                if error is not None:
+                    error.add_note(f"group {group}")
+                    raise error
+        eyes.groups_changed()
+
+
+_WAITS = (Act.WAIT, Act.PERSON)
+
+
+def undo(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topics: Collection[str] = (),
+    act: bool = False,
+    who: str | None = None,
+) -> Lifted:
+    """Lifts the fences of `topics`, or all of the link, so that producers go on where they were;
+    without `act` only tells which. That is all that has to be undone before a promotion; what is
+    promoted stays so. Raises as `cutover`."""
+    with clusters() as connect:
+        chosen, names = _chosen(settings, link, topics, connect)
+        source, target = connect(chosen.source_admin), connect(chosen.target_admin)
+        log = DirectiveLog(target, chosen.directives_topic)
+        log.look()
+        found = fences.fences(log.standing, names or None)
+        errors: dict[str, CausewayError | None] = dict.fromkeys(found)
+        if act and found:
+            with Turn(target, chosen, who or whoever()) as turn, turn.writing():
+                errors = fences.lift(source, target, chosen, list(found.values()))
+        ended = {topic for topic in found if log.standing.has_ended(Scope(topic))}
+        return Lifted(
+            link=chosen, topics=errors, ended=frozenset(ended), changed=act and bool(found)
+        )
+
+
+def _chosen(
+    settings: Settings, link: str | None, topics: Collection[str], connect: Connect
+) -> tuple[LinkSettings, tuple[str, ...]]:
+    """The one link that is meant, and the names that were given."""
+    links = list(choose(settings, Wanted(link, None, None, ahead=False), connect, "cut over"))
+    for topic in topics:
+        having = choose(settings, Wanted(link, topic, None, ahead=False), connect, "cut over")
+        links = [each for each in links if each in having]
+    if not links:
+        cause = "no flow mirrors all of them"
+        raise ConfigError("cut over", f"topics {', '.join(topics)}", cause, remedy="one at a time")
+    if len(links) > 1:
+        names = ", ".join(each.name for each in links)
+        raise ConfigError("cut over", names, "which of these flows?", remedy="--link A->B")
+    return links[0], tuple(dict.fromkeys(topics))
+
+
+def _refuse(wishes: Wishes) -> None:
+    if wishes.lag < 0:
+        raise ConfigError("cut over", f"--lag {wishes.lag}", "must be 0 or more")
+    if not 1 <= wishes.fence_for_s <= _FENCED_MOST_S:
+        raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
+
+
+def _result(
+    link: LinkSettings,
+    wishes: Wishes,
+    end: End,
+    checklist: Checklist,
+    look: Look,
+    pause_ms: int | None = None,
+) -> Result:
+    return Result(
+        link=link, wishes=wishes, end=end, checklist=checklist, look=look, pause_ms=pause_ms
+    )
+
+
+def _pause_ms(look: Look, promoted_ms: int | None) -> int | None:
+    """How long nobody could write: from the fence, or without one the last record that was seen to
+    be written."""
+    if promoted_ms is None:
+        return None
+    fenced = [fence.record.at for fence in look.fences.values()]
+    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
+    return max(0, promoted_ms - since)

@@ -1,0 +1,121 @@
+"""One cutover of a link at a time: who is at it says so in the directives topic, for half a minute
+at a time. Whoever comes second is told; who died holds nobody up for longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import directive_log
+from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Standing
+from causeway.errors import CausewayError, ConflictError
+from causeway.wire.cluster import Cluster
+
+TURN_S: Final = 30.0
+_RENEW_S = 8.0
+_KEY = Kind.CUTOVER, THE_LINK
+
+
+class Turn:
+    """Ours from `with` to its end. Raises ConflictError where it is somebody else's, also later, by
+    `check`: nothing may be changed after that."""
+
+    def __init__(self, target: Cluster, link: LinkSettings, who: str) -> None:
+        self._target = target
+        self._link = link
+        self._who = who
+        self._run = uuid.uuid4().hex
+        self._since = int(time.time() * 1000)
+        self._over = threading.Event()
+        self._until = 0.0  # monotonic: so long it is surely ours
+        self._lost: ConflictError | None = None
+        self._writing = threading.Lock()  # two writers of one process would fence each other, too
+        self._thread = threading.Thread(target=self._renew, name="cutover turn", daemon=True)
+
+    def __enter__(self) -> Turn:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        try:
+            directive_log.write(self._target, self._link, self._give_back)
+        except CausewayError:
+            pass  # it is over by itself soon
+
+    def check(self) -> None:
+        """Whether it is still ours."""
+        if self._lost is not None:
+            raise self._lost
+        if time.monotonic() > self._until:
+            raise CausewayError(
+                "cut over",
+                self._link.name,
+                "it was not possible to say in time that this command goes on",
+                remedy="call it again",
+                retriable=True,
+            )
+
+    @contextmanager
+    def writing(self, for_s: float = TURN_S) -> Iterator[None]:
+        """Directives may be written in this block, that takes up to `for_s`. Raises as `check`."""
+        self.check()
+        with self._writing:
+            if for_s > TURN_S:
+                self._write(for_s)
+            yield
+
+    def _renew(self) -> None:
+        while not self._over.wait(_RENEW_S):
+            try:
+                with self._writing:
+                    self._write()
+            except ConflictError as error:
+                # Somebody wrote at the same time, perhaps a pause: only what stands tells whose
+                # turn it is.
+                if error.subject != self._link.name:
+                    self._lost = error
+                    return
+            except CausewayError:
+                pass  # `check` tells once it lasts
+
+    def _write(self, for_s: float = TURN_S) -> None:
+        begun = time.monotonic()
+        directive_log.write(self._target, self._link, partial(self._take, for_s))
+        self._until = begun + for_s
+
+    def _take(self, for_s: float, standing: Standing) -> Plan:
+        now = int(time.time() * 1000)
+        there = standing.by_key.get(_KEY)
+        if there is not None and there.run != self._run and there.until > now:
+            raise ConflictError(
+                "cut over",
+                f"{self._link.name} for {self._who}",
+                f"it is being cut over {there.by}",
+                remedy="nothing was changed; if that command is gone, its turn ends within "
+                f"{TURN_S:.0f} s",
+            )
+        until = now + round(for_s * 1000)
+        wish = Directive(
+            kind=Kind.CUTOVER, who=self._who, at=self._since, until=until, run=self._run
+        )
+        return Plan(changes=((wish.key, wish),))
+
+    def _give_back(self, standing: Standing) -> Plan:
+        there = standing.by_key.get(_KEY)
+        ours = there is not None and there.run == self._run
+        return Plan(changes=((_KEY, None),) if ours else ())

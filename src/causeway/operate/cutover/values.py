@@ -1,0 +1,194 @@
+"""What a person wants of a cutover, what is seen of it, and the list that follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from causeway.control.directives import Directive
+from causeway.model import TopicPartition
+
+
+class First(StrEnum):
+    """Who moves first."""
+
+    CONSUMERS = "consumers"
+    PRODUCERS = "producers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """`lag`: records that the mirror may be behind before anything is touched. `fence`: whether to
+    deny writing on the source, for `fence_for_s` at the most. `settle_s`: so long the source must
+    stand still to count as such. `left_groups`: that are not moved. `verify`: compare all records
+    before the end."""
+
+    first: First = First.CONSUMERS
+    lag: int = 0
+    fence: bool = False
+    fence_for_s: float = 300.0
+    settle_s: float = 2.0
+    left_groups: frozenset[str] = frozenset()
+    verify: bool = True
+
+
+class Mark(StrEnum):
+    """Of a check."""
+
+    GOOD = "good"
+    NOTE = "note"  # a person should know
+    BAD = "bad"  # nothing is begun before it is mended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at before anything is changed."""
+
+    name: str
+    mark: Mark
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Of one source partition; offsets of the source, None where unknown. `readable`: its last
+    stable offset, or the high watermark where what is open is mirrored, too. `had`: the same a
+    moment before. `position`: everything before it is mirrored."""
+
+    at: TopicPartition
+    target: str
+    state: str
+    reason: str | None = None
+    readable: int | None = None
+    end: int | None = None  # the high watermark
+    had: int | None = None
+    position: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Of what was there a moment before, so that it can be 0 while producers go on."""
+        if self.had is None or self.position is None:
+            return None
+        return max(0, self.had - self.position)
+
+    @property
+    def left(self) -> int | None:
+        """Offsets of all that is there by now which are not mirrored, open transactions too."""
+        if self.end is None or self.position is None:
+            return None
+        return max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Of one topic. `everywhere`: each broker that leads one of its partitions goes by it."""
+
+    record: Directive
+    there: bool
+    everywhere: bool
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """Somebody who writes. `producer_id` is None of one that has none, and so no name."""
+
+    topics: tuple[str, ...]
+    producer_id: int | None
+    transactional_id: str | None
+    last_ms: int  # of its newest record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group that has committed on the topics. `busy_there`: it has members on the target.
+    `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
+    of the target it has no place in yet, or an earlier one; `reason`: why one is not known."""
+
+    name: str
+    busy_here: bool
+    busy_there: bool
+    behind: int | None
+    undone: int
+    reason: str | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether it goes on, or is at work, at the right places of the target."""
+        return self.busy_there or (self.undone == 0 and self.reason is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """`ends`: source offsets up to which all was compared. `bad`: what differs, empty where nothing
+    does; `unsure`: what could not be compared."""
+
+    ends: Mapping[TopicPartition, int]
+    bad: str = ""
+    unsure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the clusters say at `at_ms`. `still_s`: so long nothing was appended to the topics.
+    `ended`: by topic, the directive by which its mirror has ended. `per_s`: by how many records the
+    lag shrinks. `appended`: offsets since the fence held everywhere."""
+
+    at_ms: int
+    topics: Mapping[str, str]  # by name on the source, that on the target
+    checks: tuple[Check, ...]
+    places: tuple[Place, ...]
+    driver: str | None  # who leads
+    fences: Mapping[str, Fence] = field(default_factory=dict)
+    ended: Mapping[str, Directive] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    producers: tuple[Producer, ...] = ()  # who has written since the last look
+    still_s: float = 0.0
+    appended: int = 0
+    per_s: float | None = None
+    verified: Verified | None = None
+
+
+class State(StrEnum):
+    """Of a step."""
+
+    DONE = "done"
+    NOW = "now"  # something is done, or waited for
+    BLOCKED = "blocked"  # a person has to act
+    NEXT = "next"  # comes later
+
+
+class Act(StrEnum):
+    """What is to be done now."""
+
+    WAIT = "wait"
+    PERSON = "person"  # wait for a person
+    LIFT = "lift"
+    FENCE = "fence"
+    GROUPS = "groups"
+    VERIFY = "verify"
+    PROMOTE = "promote"
+    STOP = "stop"  # nothing goes on before a person has acted
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """`lines`: what stands below it. `left_s`: how long it takes, where that is known."""
+
+    name: str
+    state: State
+    text: str
+    lines: tuple[str, ...] = ()
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checklist:
+    steps: tuple[Step, ...]
+    act: Act
+
+    @property
+    def current(self) -> Step | None:
+        return next((s for s in self.steps if s.state in (State.NOW, State.BLOCKED)), None)

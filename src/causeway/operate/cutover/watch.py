@@ -1,0 +1,142 @@
+"""What only several looks show: who goes on writing, how long nobody has, how fast lag shrinks."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.operate.cutover.values import Producer
+from causeway.wire.cluster import Cluster
+from causeway.wire.producers import (
+    ActiveProducer,
+    active_producers,
+    open_transactions,
+    transactional_ids,
+)
+
+_AGO_S: Final = 2.0  # so old are the ends that lag is measured by
+_RATE_S = 20.0  # over so long the lag's change is measured
+_NAMED_S = 10.0  # so long somebody who has written is named
+Ends = Mapping[TopicPartition, int]
+
+
+class Watch:
+    """Of the chosen partitions. Not thread-safe."""
+
+    def __init__(self, source: Cluster) -> None:
+        self._source = source
+        self._ends: dict[TopicPartition, int] = {}
+        self._changed_at = time.monotonic()
+        self._readable: deque[tuple[float, dict[TopicPartition, int]]] = deque()
+        self._lags: deque[tuple[float, int]] = deque()
+        self._sequences: dict[TopicPartition, dict[int, int]] = {}
+        self._open: dict[TopicPartition, int] = {}  # transactions
+        self._movers: dict[tuple[TopicPartition, int | None], tuple[float, int]] = {}
+        self._names: dict[int, str | None] = {}
+        self._fenced: dict[TopicPartition, int] | None = None
+
+    def see(self, ends: Ends, readable: Ends, *, fenced: bool) -> None:
+        """High watermarks and what can be read, by now; whether the fence holds everywhere."""
+        now = time.monotonic()
+        grown = [at for at, end in ends.items() if self._ends.get(at, end) != end]
+        first = [at for at in ends if at not in self._ends]
+        if grown or first:
+            self._changed_at = now
+        self._name(grown, first, now)
+        self._ends.update(ends)
+        self._readable.append((now, dict(readable)))
+        while len(self._readable) > 1 and self._readable[1][0] <= now - _AGO_S:
+            self._readable.popleft()
+        if not fenced:
+            self._fenced = None
+        elif self._fenced is None:
+            self._fenced = dict(ends)
+
+    def had(self, at: TopicPartition) -> int | None:
+        """What could be read of it a moment ago."""
+        return self._readable[0][1].get(at) if self._readable else None
+
+    @property
+    def still_s(self) -> float:
+        """How long nothing was appended, as far as has been seen."""
+        return time.monotonic() - self._changed_at
+
+    @property
+    def appended(self) -> int:
+        """Offsets since the fence was first seen to hold everywhere."""
+        before = self._fenced or {}
+        return sum(self._ends[at] - end for at, end in before.items())
+
+    def per_s(self, lag: int) -> float | None:
+        """By how many records a second the lag, which is this by now, has shrunk."""
+        now = time.monotonic()
+        self._lags.append((now, lag))
+        while self._lags[0][0] < now - _RATE_S:
+            self._lags.popleft()
+        begun, before = self._lags[0]
+        return (before - lag) / (now - begun) if now - begun >= 1 else None
+
+    def producers(self) -> tuple[Producer, ...]:
+        """Who has written lately."""
+        now = time.monotonic()
+        by_id: dict[int | None, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        for (at, producer), (seen, stamp) in self._movers.items():
+            if now - seen <= _NAMED_S:
+                by_id[producer].append((at, stamp))
+        self._look_up([each for each in by_id if each is not None])
+        return tuple(
+            Producer(
+                topics=tuple(sorted({at.topic for at, _ in places})),
+                producer_id=producer,
+                transactional_id=None if producer is None else self._names.get(producer),
+                last_ms=max(stamp for _, stamp in places),
+            )
+            for producer, places in sorted(by_id.items(), key=lambda item: item[0] or -1)
+        )
+
+    def _look_up(self, producers: Collection[int]) -> None:
+        new = [each for each in producers if each not in self._names]
+        if not new:
+            return
+        try:
+            found = transactional_ids(self._source, new)
+        except CausewayError:
+            found = {}  # before Kafka 3.0, or hidden from us
+        self._names |= {each: found.get(each) for each in new}
+
+    def _name(
+        self, grown: Collection[TopicPartition], first: Collection[TopicPartition], now: float
+    ) -> None:
+        """Notes who has appended to those that have grown."""
+        places = [*grown, *first]
+        if not places:
+            return
+        known = active_producers(self._source, places)
+        opened = open_transactions(self._source, places)
+        for at in places:
+            there = known.get(at)
+            if not isinstance(there, tuple):
+                continue
+            before = self._sequences.get(at)
+            self._sequences[at] = {each.producer_id: each.last_sequence for each in there}
+            still = opened.get(at)
+            ended, self._open[at] = (
+                self._open.get(at, 0),
+                len(still) if isinstance(still, tuple) else 0,
+            )
+            if before is None:
+                continue  # what was before is not going on
+            moved = list(_moved(before, there))
+            for each in moved:
+                self._movers[at, each.producer_id] = now, each.last_timestamp
+            # The end of a transaction is a record too, by the broker itself.
+            if not moved and not ended:
+                self._movers[at, None] = now, int(time.time() * 1000)
+
+
+def _moved(before: Mapping[int, int], now: Collection[ActiveProducer]) -> Iterator[ActiveProducer]:
+    return (each for each in now if before.get(each.producer_id) != each.last_sequence)

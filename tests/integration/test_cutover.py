@@ -1,0 +1,223 @@
+"""A cutover on real clusters, with producers and consumers that go on meanwhile. The source has an
+authorizer, and Causeway the rights there that docs/cutover.md lists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from causeway.config.settings import (
+    ControlSettings,
+    LinkSettings,
+    RunSettings,
+    SaslSettings,
+    Secret,
+    Settings,
+)
+from causeway.control import fences
+from causeway.control.directive_log import DirectiveLog
+from causeway.dev.cluster import LocalCluster
+from causeway.dev.security import Security
+from causeway.filters import compile_patterns
+from causeway.model import State
+from causeway.naming import ReplicationPolicy
+from causeway.operate.cutover import run as cutting
+from causeway.operate.cutover.run import End, Told
+from causeway.operate.cutover.values import Act, Checklist, First, Look, Wishes
+from causeway.wire.cluster import Cluster, SecurityDisabled
+from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.lanes import client
+from tests.harness.members import Member
+from tests.harness.shops import trading
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+FENCING = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0, verify=False)
+
+
+class Guarded(NamedTuple):
+    cluster: LocalCluster
+    tools: KafkaTools  # may do everything, whatever is denied
+    shop: KafkaTools  # may write to topics
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    users = dict.fromkeys(("causeway", "shop"), "secret")
+    security = Security(protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users=users, acl=True)
+    with LocalCluster("A", security=security) as cluster:
+        tools = KafkaTools(cluster.internal_bootstrap)
+        for kind, name, operation in (
+            (ResourceType.TOPIC, "*", AclOperation.READ),
+            (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
+            (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+            (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER),
+        ):
+            tools.allow("causeway", operation, kind, name)
+        tools.allow("shop", AclOperation.WRITE, ResourceType.TOPIC, "*")
+        shop = KafkaTools(cluster.bootstrap, security.librdkafka("shop"))
+        yield Guarded(cluster, tools, shop)
+
+
+def mirror_of(guarded: Guarded, target: KafkaTools, prefix: str) -> LinkSettings:
+    """A link of the test's own, as what is asked of one stands on."""
+    alias = prefix.partition("-")[0]
+    a = replace(
+        client(alias, guarded.cluster.bootstrap),
+        protocol="SASL_PLAINTEXT",
+        sasl=SaslSettings(mechanism="PLAIN", username="causeway", password=Secret("secret")),
+    )
+    own: dict[str, Any] = {
+        "source": a,
+        "source_admin": a,
+        "policy": ReplicationPolicy(source_alias=alias),
+    }
+    own["control"] = ControlSettings(groups=compile_patterns(prefix + ".*"))
+    return link(guarded.tools.bootstrap, target.bootstrap, prefix + ".*", more=own)
+
+
+def settings_of(*links: LinkSettings) -> Settings:
+    return Settings(links=links, run=RunSettings(), spark={})
+
+
+def is_fenced(mirror: LinkSettings, topic: str) -> bool:
+    with Cluster(mirror.source_admin) as source:
+        acls = source.describe_acls()
+        assert not isinstance(acls, SecurityDisabled)
+        return fences.denies_writes(acls, topic)
+
+
+def recorded(mirror: LinkSettings) -> set[str]:
+    with Cluster(mirror.target_admin) as target:
+        log = DirectiveLog(target, mirror.directives_topic)
+        log.look()
+        return set(fences.fences(log.standing))
+
+
+class DiesError(Exception):
+    """The command ends here, as one that is killed."""
+
+
+def dies_before(name: str) -> Told:
+    def told(checklist: Checklist, _: Look) -> None:
+        if (step := checklist.current) is not None and step.name == name:
+            raise DiesError
+
+    return told
+
+
+@pytest.mark.timeout(300)
+def test_producers_are_fenced_and_the_fence_is_undone(
+    guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    guarded.tools.create_topic(topic, 2)
+    mirror = mirror_of(guarded, target, prefix)
+    settings = settings_of(mirror)
+    with RunningDaemon(monkeypatch, mirror) as run, trading(guarded.shop, topic) as shop:
+        run.await_state(topic, State.RUNNING, 2)
+        await_until(lambda: len(shop.written) > 100, 60)
+        seen: list[Checklist] = []
+        shown = cutting.cutover(settings, FENCING, told=lambda found, _: seen.append(found))
+        assert shown.end is End.SHOWN
+        assert not is_fenced(mirror, topic), "it is only shown"
+        assert not recorded(mirror)
+
+        with pytest.raises(DiesError):
+            cutting.cutover(
+                settings, FENCING, topics=[topic], act=True, told=dies_before("promote")
+            )
+        await_until(lambda: shop.refused > 3, 60)
+        assert is_fenced(mirror, topic)
+        assert sum(target.offsets(mirror_name(mirror, topic)).values()) == len(shop.written)
+
+        before = len(shop.written)
+        shown_undo = cutting.undo(settings)
+        assert (set(shown_undo.topics), shown_undo.changed) == ({topic}, False)
+        assert is_fenced(mirror, topic)
+        assert cutting.undo(settings, act=True).changed
+        assert not is_fenced(mirror, topic)
+        assert not recorded(mirror)
+        await_until(lambda: len(shop.written) > before + 10, 60, "the shop goes on")
+    assert run.result == 0
+
+
+@pytest.mark.parametrize("first", list(First))
+@pytest.mark.timeout(300)
+def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
+    guarded: Guarded,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    first: First,
+) -> None:
+    """A shop writes all the time, where it may; a group reads what it writes. Both move when the
+    list says so: the group is closed on A when it is asked for, the shop goes to B once its topic
+    is promoted. At B lies what was acknowledged on either side, once and in order; the group has
+    read each record once. The printed pause is what the shop has felt."""
+    topic, group = prefix + "orders", prefix + "billing"
+    guarded.tools.create_topic(topic, 2)
+    mirror = mirror_of(guarded, target, prefix)
+    settings = settings_of(mirror)
+    there = mirror_name(mirror, topic)
+    reader = Member(guarded.tools, group, topic)
+    wishes = replace(FENCING, first=first)
+    with RunningDaemon(monkeypatch, mirror) as run, trading(guarded.shop, topic) as shop:
+        run.await_state(topic, State.RUNNING, 2)
+        reader.read_more(100)
+        reader.commit()
+        moved = closed = False
+
+        def told(checklist: Checklist, look: Look) -> None:
+            nonlocal moved, closed
+            if look.ended and not moved:
+                shop.move(target, there)
+                moved = True
+            if checklist.act is Act.PERSON and not closed:
+                step = checklist.current
+                assert step is not None
+                assert step.name == "consumers"
+                assert group in step.lines[0]
+                if first is First.PRODUCERS:
+                    ends = guarded.tools.offsets(topic)
+                    reader.read_until(lambda: len(reader.read) == sum(ends.values()))
+                else:
+                    reader.read_more(50)
+                reader.commit()
+                reader.close()
+                closed = True
+
+        found = cutting.cutover(settings, wishes, act=True, told=told)
+        assert found.end is End.DONE, found.checklist
+        assert shop.refused
+        before = len(shop.written)
+        await_until(lambda: len(shop.written) > before + 50, 60, "the shop goes on at B")
+        assert found.pause_ms is not None
+        assert 0.5 < shop.pause_s / (found.pause_ms / 1000) < 2
+        assert found.pause_ms < 20_000
+        assert is_fenced(mirror, topic), "what is written at A now would stay there"
+    assert run.result == 0
+    successor = Member(target, group, there)
+    successor.read_until(lambda: len(reader.read) + len(successor.read) >= len(shop.written))
+    successor.close()
+    assert Counter(reader.read + successor.read) == Counter(shop.written)
+    for number, records in target.read(there).items():
+        assert [record.value for record in records] == shop.written[number::2]
+    again = cutting.cutover(settings, wishes, act=True)
+    assert again.end is End.DONE
+    assert cutting.undo(settings, act=True).ended == {topic}
+    assert not is_fenced(mirror, topic)
+
+
+def mirror_name(mirror: LinkSettings, topic: str) -> str:
+    return mirror.policy.format_remote_topic(mirror.source.alias, topic)

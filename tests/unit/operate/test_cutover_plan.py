@@ -1,0 +1,212 @@
+"""From what is seen of a cutover to its list of steps, and what is done now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from causeway.control.directives import Directive, Kind, Scope
+from causeway.control.fences import DENY_WRITE
+from causeway.model import TopicPartition
+from causeway.operate.cutover.plan import plan
+from causeway.operate.cutover.values import (
+    Act,
+    Check,
+    Fence,
+    First,
+    Group,
+    Look,
+    Mark,
+    Place,
+    Producer,
+    State,
+    Step,
+    Verified,
+    Wishes,
+)
+
+AT = TopicPartition("orders", 0)
+NOW = 1_000_000
+FENCING = Wishes(fence=True)
+PRODUCERS_FIRST = Wishes(first=First.PRODUCERS, fence=True)
+GOING_ON = Producer(topics=("orders",), producer_id=7, transactional_id="shop-1", last_ms=NOW - 500)
+
+
+def place(**fields: Any) -> Place:
+    found = Place(
+        at=AT, target="A.orders", state="running", readable=100, end=100, had=100, position=100
+    )
+    return replace(found, **fields)
+
+
+def fence(*, until: int = NOW + 60_000, there: bool = True, everywhere: bool = True) -> Fence:
+    record = Directive(
+        kind=Kind.FENCE,
+        scope=Scope("orders"),
+        who="anna@ops",
+        at=NOW - 1_000,
+        until=until,
+        acls=(DENY_WRITE,),
+    )
+    return Fence(record=record, there=there, everywhere=everywhere, over=until <= NOW)
+
+
+def look(**fields: Any) -> Look:
+    """All is copied, nobody has written for a while, nothing is fenced."""
+    found = Look(
+        at_ms=NOW,
+        topics={"orders": "A.orders"},
+        checks=(Check(name="topics", mark=Mark.GOOD, text="1 topic"),),
+        places=(place(),),
+        driver="me@here",
+        still_s=10.0,
+    )
+    return replace(found, **fields)
+
+
+def fenced(**fields: Any) -> Look:
+    return look(**{"fences": {"orders": fence()}, **fields})
+
+
+def group(**fields: Any) -> Group:
+    found = Group(name="billing", busy_here=False, busy_there=False, behind=0, undone=0)
+    return replace(found, **fields)
+
+
+def current(seen: Look, wishes: Wishes = FENCING) -> tuple[str, Act]:
+    found = plan(seen, wishes)
+    step = found.current
+    return ("" if step is None else step.name), found.act
+
+
+def step_of(seen: Look, name: str, wishes: Wishes = FENCING) -> Step:
+    return next(each for each in plan(seen, wishes).steps if each.name == name)
+
+
+def test_steps_come_in_the_order_that_was_asked_for() -> None:
+    names = [step.name for step in plan(look(), FENCING).steps]
+    assert names == ["check", "lag", "consumers", "fence", "drain", "groups", "verify", "promote"]
+    names = [step.name for step in plan(look(), PRODUCERS_FIRST).steps]
+    assert names == ["check", "lag", "fence", "drain", "groups", "verify", "promote", "consumers"]
+
+
+def test_all_that_is_to_come_is_shown() -> None:
+    found = plan(look(places=(place(had=150),)), FENCING)
+    assert [step.state for step in found.steps[:3]] == [State.DONE, State.NOW, State.NEXT]
+    assert all(step.text for step in found.steps)
+    assert "deny WRITE on 1 topic, lifted after 5 min" in found.steps[3].text
+
+
+def test_nothing_begins_before_what_is_bad_is_mended() -> None:
+    bad = Check(name="rights", mark=Mark.BAD, text="grant ALTER")
+    assert current(look(checks=(bad,))) == ("check", Act.STOP)
+    note = replace(bad, mark=Mark.NOTE)
+    assert current(look(checks=(note,))) == ("fence", Act.FENCE)
+    assert step_of(look(checks=(note,)), "check").lines == ("rights: grant ALTER",)
+
+
+def test_lag_is_waited_for_as_far_as_was_asked_for() -> None:
+    behind = look(places=(place(position=40),), per_s=10.0)
+    assert current(behind) == ("lag", Act.WAIT)
+    assert step_of(behind, "lag").left_s == 6.0
+    assert current(behind, replace(FENCING, lag=60)) == ("fence", Act.FENCE)
+    assert current(look(places=(place(end=500, readable=500),))) == ("fence", Act.FENCE), (
+        "what came meanwhile is no lag"
+    )
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed", "paused"])
+def test_what_is_not_mirrored_stops_it(state: str) -> None:
+    seen = look(places=(place(state=state, reason="full"),))
+    assert current(seen) == ("lag", Act.STOP)
+    assert "full" in step_of(seen, "lag").lines[0]
+
+
+def test_somebody_must_mirror() -> None:
+    assert current(look(driver=None)) == ("lag", Act.PERSON)
+
+
+def test_consumers_are_stopped_placed_and_may_go_on() -> None:
+    assert current(look(groups=(group(busy_here=True),))) == ("consumers", Act.PERSON)
+    assert current(look(groups=(group(undone=3),))) == ("consumers", Act.GROUPS)
+    assert current(look(groups=(group(reason="gone"),))) == ("consumers", Act.STOP)
+    assert current(look(groups=(group(),))) == ("fence", Act.FENCE)
+    assert current(look(groups=(group(busy_there=True),))) == ("fence", Act.FENCE)
+    left = replace(FENCING, left_groups=frozenset({"billing"}))
+    assert current(look(groups=(group(busy_here=True),)), left) == ("fence", Act.FENCE)
+
+
+def test_consumers_that_come_second_hold_nothing_up() -> None:
+    busy = group(busy_here=True, behind=7)
+    assert current(look(groups=(busy,)), PRODUCERS_FIRST) == ("fence", Act.FENCE)
+    after = fenced(groups=(busy,), verified=Verified(ends={AT: 100}))
+    assert current(after, PRODUCERS_FIRST) == ("promote", Act.PROMOTE)
+    ended = replace(after, ended={"orders": fence().record})
+    assert current(ended, PRODUCERS_FIRST) == ("consumers", Act.PERSON)
+    idle = replace(ended, groups=(group(undone=1),))
+    assert current(idle, PRODUCERS_FIRST) == ("consumers", Act.GROUPS)
+
+
+def test_a_fence_is_set_and_holds_everywhere_before_anything_counts() -> None:
+    assert current(look()) == ("fence", Act.FENCE)
+    assert current(fenced(fences={"orders": fence(there=False)})) == ("fence", Act.FENCE)
+    assert current(fenced(fences={"orders": fence(everywhere=False)})) == ("fence", Act.WAIT)
+    assert current(fenced(still_s=0.5)) == ("fence", Act.WAIT)
+    assert current(fenced()) == ("verify", Act.VERIFY)
+
+
+def test_a_second_call_goes_on_with_a_fence_though_it_does_not_ask_for_one() -> None:
+    assert current(fenced(), Wishes()) == ("verify", Act.VERIFY)
+
+
+def test_who_writes_behind_the_fence_is_named() -> None:
+    seen = fenced(still_s=0.1, appended=9, producers=(GOING_ON,))
+    found = step_of(seen, "fence")
+    assert "1 producer goes on" in found.text
+    assert "lifted in 1 min" in found.text
+    assert "producer id 7, transactional id shop-1" in found.lines[0]
+    nameless = replace(GOING_ON, producer_id=None)
+    assert "not idempotent" in step_of(replace(seen, producers=(nameless,)), "fence").lines[0]
+
+
+def test_a_fence_whose_time_is_over_is_lifted_whatever_else_there_is() -> None:
+    over = {"orders": fence(until=NOW)}
+    assert current(look(fences=over)) == ("fence", Act.LIFT)
+    nearly = {"orders": fence(until=NOW + 1_000)}
+    assert current(look(fences=nearly)) == ("fence", Act.WAIT), "too late to promote"
+
+
+def test_without_a_fence_producers_are_waited_for_and_named() -> None:
+    seen = look(still_s=0.1, producers=(GOING_ON,))
+    assert current(seen, Wishes()) == ("fence", Act.PERSON)
+    assert "shop-1" in step_of(seen, "fence", Wishes()).lines[0]
+    assert current(look(), Wishes()) == ("verify", Act.VERIFY)
+
+
+def test_all_is_copied_open_transactions_too() -> None:
+    seen = fenced(places=(place(position=90, had=90),))
+    assert current(seen) == ("drain", Act.WAIT)
+    held = fenced(places=(place(position=90, readable=90, had=90),))
+    assert current(held) == ("drain", Act.WAIT)
+    assert "open transactions" in step_of(held, "drain").text
+
+
+def test_what_was_verified_counts_up_to_where_it_was() -> None:
+    assert current(fenced(verified=Verified(ends={AT: 99}))) == ("verify", Act.VERIFY)
+    assert current(fenced(verified=Verified(ends={AT: 100}))) == ("promote", Act.PROMOTE)
+    bad = Verified(ends={AT: 100}, bad="1 record is missing")
+    assert current(fenced(verified=bad)) == ("verify", Act.STOP)
+    assert current(fenced(), replace(FENCING, verify=False)) == ("promote", Act.PROMOTE)
+
+
+def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
+    seen = fenced(
+        ended={"orders": fence().record},
+        fences={"orders": fence(until=NOW - 1)},
+        driver=None,
+        still_s=0.0,
+        groups=(group(busy_here=True),),
+    )
+    assert current(seen) == ("", Act.FINISHED)
