@@ -3,6 +3,7 @@ authorizer, and Causeway the rights there that docs/cutover.md lists."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,12 +24,13 @@ from causeway.control import fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.security import Security
+from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.cutover import run as cutting
 from causeway.operate.cutover.run import End, Told
-from causeway.operate.cutover.values import Act, Checklist, First, Look, Wishes
+from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
@@ -39,7 +41,7 @@ from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
-FENCING = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0, verify=False)
+FENCING = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
 
 
 class Guarded(NamedTuple):
@@ -217,6 +219,112 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
     assert again.end is End.DONE
     assert cutting.undo(settings, act=True).ended == {topic}
     assert not is_fenced(mirror, topic)
+
+
+@pytest.mark.timeout(300)
+def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
+    guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A super user is not kept from writing: it is named, nothing is promoted, and the shop goes on
+    when the fence's time is over. Meanwhile a second one is told whose turn it is."""
+    topic, name = prefix + "orders", prefix + "boss"
+    guarded.tools.create_topic(topic, 2)
+    mirror = mirror_of(guarded, target, prefix)
+    settings = settings_of(mirror)
+    wishes = replace(FENCING, fence_for_s=6.0)
+    with RunningDaemon(monkeypatch, mirror) as run, trading(guarded.shop, topic) as shop:
+        run.await_state(topic, State.RUNNING, 2)
+        named: set[str] = set()
+        told_second = False
+
+        with guarded.tools.transactional(name) as boss:
+
+            def told(checklist: Checklist, look: Look) -> None:
+                nonlocal told_second
+                step = checklist.current
+                if step is None or step.name != "fence" or not look.fences:
+                    return
+                boss.begin()
+                boss.send(topic, b"mine")
+                boss.commit()
+                named.update(str(each.transactional_id) for each in look.producers)
+                if not told_second:
+                    told_second = True
+                    with pytest.raises(ConflictError, match="being cut over by anna@ops"):
+                        cutting.cutover(settings, wishes, act=True, who="ben@ops")
+
+            found = cutting.cutover(settings, wishes, act=True, who="anna@ops", told=told)
+        assert found.end is End.LIFTED, found.checklist
+        assert name in named
+        assert told_second
+        assert not is_fenced(mirror, topic)
+        before = len(shop.written)
+        await_until(lambda: len(shop.written) > before + 10, 60, "the shop goes on")
+
+
+@pytest.mark.timeout(300)
+def test_a_fence_of_a_command_that_died_is_lifted_by_the_driver_or_the_next_call(
+    guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "orders"
+    guarded.tools.create_topic(topic, 1)
+    guarded.tools.produce(topic, [b"1", b"2"])
+    mirror = mirror_of(guarded, target, prefix)
+    settings = settings_of(mirror)
+    wishes = replace(FENCING, fence_for_s=7.0)
+
+    def fence_and_die() -> None:
+        with pytest.raises(DiesError):
+            cutting.cutover(settings, wishes, act=True, told=dies_before("promote"))
+        assert is_fenced(mirror, topic)
+
+    with RunningDaemon(monkeypatch, mirror) as run:
+        run.await_state(topic, State.RUNNING)
+        fence_and_die()
+        await_until(lambda: not is_fenced(mirror, topic), 60, "the driver lifts it")
+        await_until(lambda: not recorded(mirror), 60)
+        fence_and_die()
+    await_until(lambda: fence_is_over(mirror), 60)
+    assert is_fenced(mirror, topic), "nobody has looked"
+    shown = cutting.cutover(settings, wishes)
+    assert shown.checklist.act is Act.LIFT
+    cutting.cutover(settings, replace(wishes, fence=False), act=True, wait_s=0)
+    assert not is_fenced(mirror, topic)
+    assert not recorded(mirror)
+
+
+def test_where_a_fence_cannot_be_it_is_said_before_anything_is_changed(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source has no authorizer. Nor is a topic cut over that nobody mirrors."""
+    topic = prefix + "orders"
+    source.create_topic(topic, 1)
+    source.produce(topic, [b"1", b"2"])
+    alias = prefix.partition("-")[0]
+    a = client(alias, source.bootstrap)
+    own = {"source": a, "source_admin": a, "policy": ReplicationPolicy(source_alias=alias)}
+    mirror = link(source.bootstrap, target.bootstrap, prefix + ".*", more=own)
+    settings = settings_of(mirror)
+    with RunningDaemon(monkeypatch, mirror) as run:
+        run.await_state(topic, State.RUNNING)
+        found = cutting.cutover(settings, FENCING, act=True)
+        assert found.end is End.BLOCKED
+        (why,) = [each.text for each in found.look.checks if each.mark is Mark.BAD]
+        assert "no authorizer" in why
+        assert "without --fence" in why
+        with pytest.raises(ConfigError, match=f"like it: {topic}"):
+            cutting.cutover(settings, FENCING, topics=[prefix + "order"])
+        without = cutting.cutover(settings, replace(FENCING, fence=False, verify=True), act=True)
+        assert without.end is End.DONE, without.checklist
+        assert without.look.verified is not None
+        assert without.look.verified.records == 2
+
+
+def fence_is_over(mirror: LinkSettings) -> bool:
+    with Cluster(mirror.target_admin) as cluster:
+        log = DirectiveLog(cluster, mirror.directives_topic)
+        log.look()
+        return bool(fences.expired(log.standing, int(time.time() * 1000)))
 
 
 def mirror_name(mirror: LinkSettings, topic: str) -> str:

@@ -66,6 +66,9 @@ def command(
             show_default=False,
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare both sides, record by record.")
+    ] = True,
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="TIME", help="Wait no longer than this.")
     ] = "10m",
@@ -106,7 +109,7 @@ def command(
         fence=fence,
         fence_for_s=parse_duration("--fence-for", fence_for),
         left_groups=frozenset(leave_group or ()),
-        verify=False,
+        verify=verify,
     )
     wait_s = parse_duration("--timeout", timeout)
     with _live(quiet=as_json) as told:

@@ -62,6 +62,7 @@ def look(**fields: Any) -> Look:
         places=(place(),),
         driver="me@here",
         still_s=10.0,
+        verified=Verified(ends={AT: 50}, records=50),
     )
     return replace(found, **fields)
 
@@ -86,17 +87,18 @@ def step_of(seen: Look, name: str, wishes: Wishes = FENCING) -> Step:
 
 
 def test_steps_come_in_the_order_that_was_asked_for() -> None:
+    before, after = ["check", "lag", "compare"], ["fence", "drain", "groups", "verify", "promote"]
     names = [step.name for step in plan(look(), FENCING).steps]
-    assert names == ["check", "lag", "consumers", "fence", "drain", "groups", "verify", "promote"]
+    assert names == [*before, "consumers", *after]
     names = [step.name for step in plan(look(), PRODUCERS_FIRST).steps]
-    assert names == ["check", "lag", "fence", "drain", "groups", "verify", "promote", "consumers"]
+    assert names == [*before, *after, "consumers"]
 
 
 def test_all_that_is_to_come_is_shown() -> None:
     found = plan(look(places=(place(had=150),)), FENCING)
     assert [step.state for step in found.steps[:3]] == [State.DONE, State.NOW, State.NEXT]
     assert all(step.text for step in found.steps)
-    assert "deny WRITE on 1 topic, lifted after 5 min" in found.steps[3].text
+    assert "deny WRITE on 1 topic, lifted after 5 min" in found.steps[4].text
 
 
 def test_nothing_begins_before_what_is_bad_is_mended() -> None:
@@ -173,7 +175,8 @@ def test_who_writes_behind_the_fence_is_named() -> None:
 
 def test_a_fence_whose_time_is_over_is_lifted_whatever_else_there_is() -> None:
     over = {"orders": fence(until=NOW)}
-    assert current(look(fences=over)) == ("fence", Act.LIFT)
+    assert current(look(fences=over)) == ("lift", Act.LIFT)
+    assert current(look(fences=over, driver=None)) == ("lift", Act.LIFT)
     nearly = {"orders": fence(until=NOW + 1_000)}
     assert current(look(fences=nearly)) == ("fence", Act.WAIT), "too late to promote"
 
@@ -193,6 +196,14 @@ def test_all_is_copied_open_transactions_too() -> None:
     assert "open transactions" in step_of(held, "drain").text
 
 
+def test_most_is_compared_before_anybody_is_kept_from_writing() -> None:
+    assert current(look(verified=None)) == ("compare", Act.VERIFY)
+    assert current(look(verified=None), replace(FENCING, verify=False)) == ("fence", Act.FENCE)
+    bad = Verified(ends={AT: 50}, bad="1 record differs")
+    assert current(look(verified=bad)) == ("compare", Act.STOP)
+    assert current(fenced(verified=None)) == ("verify", Act.VERIFY), "a second call"
+
+
 def test_what_was_verified_counts_up_to_where_it_was() -> None:
     assert current(fenced(verified=Verified(ends={AT: 99}))) == ("verify", Act.VERIFY)
     assert current(fenced(verified=Verified(ends={AT: 100}))) == ("promote", Act.PROMOTE)
@@ -204,7 +215,7 @@ def test_what_was_verified_counts_up_to_where_it_was() -> None:
 def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
     seen = fenced(
         ended={"orders": fence().record},
-        fences={"orders": fence(until=NOW - 1)},
+        fences={"orders": replace(fence(until=NOW - 1), over=False)},
         driver=None,
         still_s=0.0,
         groups=(group(busy_here=True),),

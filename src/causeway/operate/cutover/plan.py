@@ -1,11 +1,12 @@
 """From what the clusters say to the list of steps, and what is to be done now. Pure.
 
-    consumers first   check  lag  consumers  fence  drain  groups  verify  promote
-    producers first   check  lag  fence  drain  groups  verify  promote  consumers
+    consumers first   check lag compare consumers fence drain groups verify promote
+    producers first   check lag compare           fence drain groups verify promote consumers
 
 Nothing is remembered: a step is done where the clusters say so. One that comes undone (somebody
 writes again) is the current one again. Without a fence, step `fence` is to wait until producers
-have stopped. What a promoted topic needed before its promotion counts as done.
+have stopped. Most is compared while producers are still at work, so that only the rest is left
+while nobody may write. What a promoted topic needed before its promotion counts as done.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from causeway.operate.cutover.values import (
     Producer,
     State,
     Step,
+    Verified,
     Wishes,
 )
 
@@ -68,11 +70,13 @@ def plan(look: Look, wishes: Wishes) -> Checklist:
 
 def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
     """Lazily: what is not reached need not make sense yet."""
-    over = _over(look)
     promoted = set(look.topics) <= look.ended.keys()
+    if (over := _over(look)) is not None:
+        yield "lift", over
     before = {
         "check": _check,
         "lag": _lag,
+        "compare": _compare,
         "consumers": _consumers,
         "fence": _fence,
         "drain": _drain,
@@ -84,8 +88,6 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
     for name, step in before.items():
         if promoted:
             yield name, _Found("before the end")
-        elif over and name == "fence":
-            yield name, over
         else:
             yield name, step(look, wishes)
     yield "promote", _promote(look)
@@ -108,7 +110,7 @@ def _in_short(checks: Iterable[Check]) -> Iterator[str]:
 def _lag(look: Look, wishes: Wishes) -> _Found:
     if (found := _not_mirrored(look)) is not None:
         return found
-    if look.fences and not _over(look):
+    if look.fences:
         return _Found("was at most as wished for when the fence was set")
     lag = sum(place.lag or 0 for place in look.places)
     most = f"{_count(lag, 'record')} behind"
@@ -260,6 +262,24 @@ def _groups(look: Look, wishes: Wishes) -> _Found:
     return _Found(text)
 
 
+def _compare(look: Look, wishes: Wishes) -> _Found:
+    if not wishes.verify:
+        return _Found("left out as asked")
+    if look.fences:
+        return _Found("with the rest, below")
+    if look.verified is None:
+        return _Found("compare both sides record by record, as far as they are", Act.VERIFY)
+    return _compared(look.verified)
+
+
+def _compared(found: Verified) -> _Found:
+    if found.bad:
+        lines = ("`causeway verify` tells each record that differs",)
+        return _Found(found.bad, Act.STOP, lines)
+    text = f"{_count(found.records, 'record')} the same on both sides"
+    return _Found(text, lines=(found.unsure,) if found.unsure else ())
+
+
 def _verify(look: Look, wishes: Wishes) -> _Found:
     if not wishes.verify:
         return _Found("left out as asked")
@@ -267,10 +287,8 @@ def _verify(look: Look, wishes: Wishes) -> _Found:
     if found is None or any(
         place.end is not None and found.ends.get(place.at, -1) < place.end for place in look.places
     ):
-        return _Found("compare both sides record by record", Act.VERIFY)
-    if found.bad:
-        return _Found(found.bad, Act.STOP)
-    return _Found(found.unsure or "both sides hold the same")
+        return _Found("compare what has come since", Act.VERIFY)
+    return _compared(found)
 
 
 def _promote(look: Look) -> _Found:
@@ -297,8 +315,12 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
             return "wait until everything is copied"
         case "groups":
             return "idle groups get the exact offsets on the target"
+        case "compare" | "verify" if not wishes.verify:
+            return "left out as asked"
+        case "compare":
+            return "compare both sides record by record, as far as they are"
         case "verify":
-            return "compare both sides" if wishes.verify else "left out as asked"
+            return "compare what has come since"
         case _:
             return f"the mirror of {topics} ends, producers start on the target"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
@@ -14,15 +16,17 @@ from causeway.control import fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Scope
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.model import TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.observe import Eyes
 from causeway.operate.cutover.plan import plan
 from causeway.operate.cutover.turn import TURN_S, Turn
-from causeway.operate.cutover.values import Act, Checklist, Look, Wishes
+from causeway.operate.cutover.values import Act, Checklist, Look, State, Verified, Wishes
 from causeway.operate.directives import whoever
 from causeway.operate.moves.promote import promote
 from causeway.operate.scopes import Wanted, choose
+from causeway.operate.verify import Progress, Report, Verdict, verify
 
 _POLL_S: Final = 0.25
 _FENCED_MOST_S: Final = 24 * 3600.0
@@ -109,7 +113,17 @@ def cutover(
             told(checklist, look)
             return _result(chosen, wishes, End.SHOWN, checklist, look)
         stack.enter_context(turn)
-        run = _Run(settings, eyes, turn, wishes, who or whoever(), told, whole=not names)
+        directory = stack.enter_context(TemporaryDirectory(prefix="causeway-cutover-"))
+        run = _Run(
+            settings,
+            eyes,
+            turn,
+            wishes,
+            who or whoever(),
+            told,
+            whole=not names,
+            memory=Path(directory) / "compared",
+        )
         return run.to_end(look, time.monotonic() + wait_s)
 
 
@@ -126,8 +140,9 @@ class _Run:
         told: Told,
         *,
         whole: bool,
+        memory: Path,
     ) -> None:
-        """`whole`: not single topics, but the link."""
+        """`whole`: not single topics, but the link; `memory`: what was compared, for this call."""
         self._settings = settings
         self._eyes = eyes
         self._turn = turn
@@ -135,7 +150,8 @@ class _Run:
         self._who = who
         self._told = told
         self._whole = whole
-        self._fenced = False  # by this call
+        self._memory = memory
+        self._fenced: set[str] = set()  # topics, by this call
         self._promoted_ms: int | None = None  # likewise
 
     def to_end(self, look: Look, deadline: float) -> Result:
@@ -143,7 +159,7 @@ class _Run:
             self._turn.check()
             checklist = plan(look, self._wishes)
             self._told(checklist, look)
-            end = self._step(checklist.act, look)
+            end = End.LIFTED if self._is_lifted(look) else self._step(checklist, look)
             if end is None and time.monotonic() > deadline and checklist.act in _WAITS:
                 end = End.TIMEOUT
             if end is not None:
@@ -152,9 +168,9 @@ class _Run:
                 return _result(link, self._wishes, end, checklist, look, pause_ms)
             look = self._eyes.look(look.checks)
 
-    def _step(self, act: Act, look: Look) -> End | None:
+    def _step(self, checklist: Checklist, look: Look) -> End | None:
         """How the call ends; None where it goes on."""
-        match act:
+        match checklist.act:
             case Act.FINISHED:
                 return End.DONE
             case Act.STOP:
@@ -163,8 +179,6 @@ class _Run:
                 time.sleep(_POLL_S)
             case Act.LIFT:
                 self._lift(look)
-                if self._fenced:
-                    return End.LIFTED
             case Act.FENCE:
                 self._fence(look)
             case Act.GROUPS:
@@ -172,8 +186,12 @@ class _Run:
             case Act.PROMOTE:
                 self._promote(look)
             case Act.VERIFY:
-                return End.BLOCKED
+                self._verify(checklist, look)
         return None
+
+    def _is_lifted(self, look: Look) -> bool:
+        """Whether a fence of this call is gone, by whomever: it is not set again unasked."""
+        return bool(self._fenced - look.fences.keys() - look.ended.keys())
 
     def _fence(self, look: Look) -> None:
         """Those of the topics that are not fenced."""
@@ -199,7 +217,7 @@ class _Run:
         ]
         with self._turn.writing():
             fences.set_up(eyes.source, eyes.target, eyes.link, found)
-        self._fenced = True
+        self._fenced.update(lacking)
 
     def _promote(self, look: Look) -> None:
         """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
@@ -222,6 +240,29 @@ class _Run:
         self._promoted_ms = int(time.time() * 1000)
         eyes.groups_changed()
 
+    def _verify(self, checklist: Checklist, look: Look) -> None:
+        """What is mirrored by now and was not compared before; no longer than the fence stands."""
+        until = min((fence.record.until for fence in look.fences.values()), default=None)
+
+        def tell(progress: Progress) -> None:
+            self._turn.check()
+            if until is not None and time.time() * 1000 > until:
+                raise _OverError
+            self._told(_under_way(checklist, progress), look)
+
+        try:
+            report = verify(
+                self._settings,
+                link=self._eyes.link.name,
+                topics=list(look.topics),
+                state=self._memory,
+                on_progress=tell,
+            )
+        except _OverError:
+            return
+        ends = {place.at: place.position for place in look.places if place.position is not None}
+        self._eyes.verified = verified(report, ends)
+
     def _lift(self, look: Look) -> None:
         over = [fence.record for fence in look.fences.values() if fence.over]
         with self._turn.writing():
@@ -242,7 +283,38 @@ class _Run:
         eyes.groups_changed()
 
 
+class _OverError(Exception):
+    """The fence's time is over."""
+
+
 _WAITS = (Act.WAIT, Act.PERSON)
+
+
+def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
+    """What a comparison has shown. `ends`: how far the mirror was when it began."""
+    bad = [one for one in report.partitions if one.verdict is Verdict.DIFFERS]
+    left = [one for one in report.partitions if one.left]
+    text = ""
+    if bad:
+        many = sum(one.different for one in bad)
+        text = f"{many:,} records differ, the first in {bad[0].topic}-{bad[0].partition}"
+    unsure = ""
+    if left:
+        first = left[0]
+        why = f"{first.topic}-{first.partition}: {first.left[0].text}"
+        unsure = f"not all of {len(left):,} partitions could be compared, such as {why}"
+    return Verified(ends=ends, records=report.records, bad=text, unsure=unsure)
+
+
+def _under_way(checklist: Checklist, progress: Progress) -> Checklist:
+    """With how far the comparison is."""
+    share = progress.done / progress.size if progress.size else 1.0
+    text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
+    steps = (
+        replace(step, text=text, left_s=progress.eta_s) if step.state is State.NOW else step
+        for step in checklist.steps
+    )
+    return replace(checklist, steps=tuple(steps))
 
 
 def undo(

@@ -121,10 +121,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """`ends`: source offsets up to which all was compared. `bad`: what differs, empty where nothing
-    does; `unsure`: what could not be compared."""
+    """`ends`: source offsets up to which all was compared. `records`: that are the same. `bad`:
+    what differs, empty where nothing does; `unsure`: what could not be compared."""
 
     ends: Mapping[TopicPartition, int]
+    records: int = 0
     bad: str = ""
     unsure: str = ""
 
