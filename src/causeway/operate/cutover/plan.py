@@ -206,7 +206,7 @@ def _is_there(look: Look, topic: str) -> bool:
 
 
 def _over(look: Look) -> _Found | None:
-    over = [topic for topic, fence in look.fences.items() if fence.over and topic not in look.ended]
+    over = [topic for topic, fence in look.fences.items() if fence.over]
     if not over:
         return None
     return _Found(f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT)
