@@ -28,6 +28,7 @@ from bench import (
     start,
     throughput,
     transforms,
+    verify,
 )
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged
@@ -100,9 +101,20 @@ def workloads(*, quick: bool) -> list[Workload]:
             ),
             rounds=2,
         ),
+        _verify(SHAPES[1].shortened(factor)),
         *_asked(quick=quick),
         *_transforms(quick=quick),
     ]
+
+
+def _verify(shape: Shape) -> Workload:
+    return Workload(
+        name="verify",
+        title=f"verify, {shape.title}",
+        settings={"mirrored": f"{shape.backlog:,} records"},
+        measure=lambda stage, name, say: verify.measure(stage, name, shape, say),
+        systems=[CAUSEWAY],
+    )
 
 
 def _asked(*, quick: bool) -> Iterator[Workload]:

@@ -13,6 +13,7 @@ from bench.soak import growth
 from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, VARIANTS
 
 MEMORY_MB = 1500
+VERIFY_MB = 300.0  # a second, on two cores
 SOAK_MINUTES = 60
 GROUPS_S = 10.0
 SOAK_GROWTH = 0.05
@@ -43,6 +44,9 @@ Throughput has one more round before these, uncounted, in which the brokers get 
   group offset sync on; a second of it is the interval.
 - **Latency**: 200 records/s; the age of each record when a consumer of the target gets it. A
   consumer of the source shows what of it is not the mirror's.
+- **Verify**: a backlog that was mirrored, compared by `causeway verify` with no driver running:
+  bytes of the source's batches a second, from when Spark is up; as many are read from the target.
+  Seconds and CPU seconds are with Spark's start.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
   compares the last third of its samples with the first.
 {transforms}
@@ -92,6 +96,8 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
         for reader in ("read_uncommitted", "read_committed"):
             yield _latency(entries["latency"], reader, "p50", 0.5)
             yield _latency(entries["latency"], reader, "p99", 1.0)
+    if "verify" in entries:
+        yield _verify(entries["verify"])
     yield from _memory(entries)
 
 
@@ -135,6 +141,14 @@ def _groups(entry: Entry) -> Row:
     ours = _each(entry, _seconds)[2]
     wanted = f"at most {GROUPS_S:g} s"
     return replace(row, wanted=wanted, holds=None if ours is None else ours <= GROUPS_S)
+
+
+def _verify(entry: Entry) -> Row:
+    figures = _each(entry, _compared_per_s)
+    row = _row(f"{entry.title}: MB/s", figures, "{:,.0f}".format, "", None)
+    ours = figures[2]
+    holds = None if ours is None else ours >= VERIFY_MB
+    return replace(row, wanted=f"at least {VERIFY_MB:g}", holds=holds)
 
 
 def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
@@ -210,6 +224,14 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
         "memory (PSS)": lambda f: f"{f['usage']['pss_mb']:,.0f} MB",
         "memory (RSS)": lambda f: f"{f['usage']['rss_mb']:,.0f} MB",
     }
+    if "compared" in figure:
+        return {
+            "records": lambda f: f"{f['records']:,}",
+            "MB": lambda f: f"{f['compared'] / 1e6:,.0f}",
+            "MB/s": lambda f: f"{_compared_per_s(f):,.0f}",
+            "CPU s per GB": lambda f: f"{f['usage']['cpu_s'] / f['compared'] * 1e9:.2f}",
+            **usage,
+        }
     if "size" in figure:
         return {
             "records": lambda f: f"{f['records']:,}",
@@ -239,6 +261,10 @@ def _spread(spread: Mapping[str, float]) -> str:
 
 def _records_per_s(figure: Mapping[str, Any]) -> float:
     return float(figure["records"] / figure["usage"]["seconds"])
+
+
+def _compared_per_s(figure: Mapping[str, Any]) -> float:
+    return float(figure["compared"] / figure["comparing_s"] / 1e6)
 
 
 def _cpu_per_gb(figure: Mapping[str, Any]) -> float:

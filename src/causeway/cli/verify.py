@@ -10,6 +10,7 @@ import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.words import count, duration, size
+from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,15 @@ def command(
             show_default=False,
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="PATH",
+            help="Also write the report there, as one page.",
+            show_default=False,
+        ),
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Exit with 14 where something could not be compared."),
@@ -69,6 +79,8 @@ def command(
     from causeway.operate.verify import as_json as to_json
     from causeway.operate.verify import verify
 
+    if html is not None:
+        _writable(html)
     settings = load(file, quiet=True)
     with waiting() as say:
         report = verify(
@@ -79,6 +91,10 @@ def command(
             bytes_per_s=None if throttle is None else parse_rate(throttle, "--throttle"),
             on_progress=_shown(say),
         )
+    if html is not None:
+        from causeway.operate.verify.page import render
+
+        html.write_text(render(report), encoding="utf-8")
     if as_json:
         print_json(to_json(report))
     else:
@@ -86,6 +102,14 @@ def command(
     if report.differs:
         return DIFFERENT
     return LEFT_OUT if strict and not report.complete else 0
+
+
+def _writable(path: Path) -> None:
+    """Raises ConfigError: better before all is compared than after."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise ConfigError("use", f"--html {path}", error.strerror or str(error)) from error
 
 
 def _shown(say: Callable[[str], None]) -> Callable[[Progress], None]:

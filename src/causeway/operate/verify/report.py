@@ -50,11 +50,13 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`began` in ms since 1970. `read`: bytes read from both clusters together."""
+    """`began` in ms since 1970; `seconds` in all, `comparing_s` of them from when the lanes were
+    up."""
 
     partitions: tuple[PartitionReport, ...]
     began: int
     seconds: float
+    comparing_s: float = 0.0
 
     @property
     def differs(self) -> bool:
@@ -99,6 +101,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "complete": report.complete,
         "began_ms": report.began,
         "seconds": round(report.seconds, 3),
+        "comparing_seconds": round(report.comparing_s, 3),
         "records": report.records,
         "bytes": report.size,
         "partitions": [_partition_json(one) for one in report.partitions],

@@ -68,6 +68,7 @@ def verify(
     began, started = int(time.time() * 1000), time.monotonic()
     memory = State(state)
     memory.open()
+    comparing_s = 0.0
     try:
         with clusters() as connect:
             shares = plan(settings, connect, link=link, topics=topics, agreed=memory.agreed)
@@ -75,14 +76,17 @@ def verify(
             size = sum(part.range.size for part in work.parts)
             if work.parts:
                 with runner(settings, connect, size, bytes_per_s, work.tick) as run:
+                    work.begin()
                     run.run(work.parts, look_into=False, told=work.told)
                     closer = work.closer()
                     if closer:
                         run.run(closer, look_into=True, told=work.looked_into)
+                    comparing_s = work.seconds
             partitions = work.report()
     finally:
         memory.close()
-    return Report(partitions=partitions, began=began, seconds=time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return Report(partitions=partitions, began=began, seconds=seconds, comparing_s=comparing_s)
 
 
 @dataclass(slots=True)
@@ -115,6 +119,14 @@ class _Work:
         self._done = self._ranges_done = self._records = self._differ = 0
         self._looking = False
 
+    def begin(self) -> None:
+        """From now on it is compared."""
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
     def tick(self) -> None:
         self._on_progress(
             Progress(
@@ -124,7 +136,7 @@ class _Work:
                 ranges=len(self.parts),
                 records=self._records,
                 differ=self._differ,
-                seconds=time.monotonic() - self._started,
+                seconds=self.seconds,
                 looking=self._looking,
             )
         )

@@ -46,9 +46,14 @@ class State:
         if self._path is None:
             return
         try:
-            lines = self._path.read_text().splitlines() if self._path.exists() else []
+            content = self._path.read_bytes() if self._path.exists() else b""
+            whole = content[: content.rfind(b"\n") + 1]
+            lines = whole.decode().splitlines()
+            if content and not lines:
+                lines = [content.decode()]  # ours has one line at the least
             self._read(lines)
             self._file = self._path.open("a")
+            self._file.truncate(len(whole))  # a line that was broken off
             if not lines:
                 self._write(_FORMAT)
         except (OSError, UnicodeDecodeError) as error:
@@ -93,8 +98,6 @@ class State:
                 if number or fields != _FORMAT:
                     self._take(fields)
             except (ValueError, KeyError, TypeError) as error:
-                if number == len(lines) - 1 and number:
-                    return  # broken off
                 raise ConfigError(
                     "use",
                     f"--state {self._path}",
