@@ -1,154 +1,220 @@
-"""A failover, and the way back, as a consumer group and its readers live through it."""
+"""Failing over with the source gone: with a driver that obeys, with one that is dead or mute, and
+with a command that is killed between any two of its steps."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster, start_all
-from tests.harness.control import Truth
-from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.members import Member
-from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file
+from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.control import acls
+from causeway.daemon.leadership import Leadership
+from causeway.dev.cluster import LocalCluster
+from causeway.errors import NobodyLeadsError
+from causeway.model import State, TopicPartition
+from causeway.operate.moves import last_groups
+from causeway.operate.moves.ending import Ending
+from causeway.operate.moves.failover import failover
+from causeway.operate.moves.promote import promote
+from causeway.relay.progress import LeadershipLostError
+from causeway.wire.cluster import Cluster
+from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
+from tests.integration.test_directives import fill
+from tests.integration.test_promote import await_same, identity
 
 pytestmark = pytest.mark.integration
 
-GROUP, TOPIC, MIRROR = "billing", "orders", "A.orders"
-INTERVAL_S = 1  # sync.group.offsets.interval.seconds
-Offsets = dict[tuple[str, int], int]
 
-
-class Pair(NamedTuple):
-    a: LocalCluster
-    b: LocalCluster
-    at_a: KafkaTools
-    at_b: KafkaTools
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[LocalCluster]:
+    """A source that dies, and comes back for the next test."""
+    with LocalCluster("mortal") as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    clusters = LocalCluster("A"), LocalCluster("B")
-    try:
-        start_all(clusters)
-        yield Pair(*clusters, *(KafkaTools(each.bootstrap) for each in clusters))
-    finally:
-        for cluster in clusters:
-            cluster.destroy()
+def origin(mortal: LocalCluster) -> KafkaTools:
+    if mortal.brokers[1].pid is None:
+        mortal.restart()
+    return KafkaTools(mortal.bootstrap)
 
 
-def read_more(member: Member, count: int) -> None:
-    """At least `count` records, and some of both partitions."""
-    whole = len(member.read) + count
-    member.read_until(lambda: len(member.read) >= whole and len(member.begun) == 2)
+def settings_of(link: LinkSettings) -> Settings:
+    return Settings(links=(link,), run=RunSettings(lease_s=2.0), spark={})
 
 
-def write(tools: KafkaTools, name: str, count: int) -> set[bytes]:
-    """`count` records in committed transactions of 20, an aborted one before each, so that offsets
-    differ on both sides; their values."""
-    values = [f"{name} {number}".encode() for number in range(count)]
-    with tools.transactional(name) as transactions:
-        for start in range(0, count, 20):
-            transactions.begin()
-            transactions.send(TOPIC, *(Outgoing(value=b"aborted", partition=p) for p in (0, 1)))
-            transactions.abort()
-            transactions.begin()
-            for number, value in enumerate(values[start : start + 20]):
-                transactions.send(TOPIC, Outgoing(value=value, partition=number % 2))
-            transactions.commit()
-    # A broker that is killed before it has written the last markers, and then finds no leader for
-    # their partitions while it starts, gives them up for good.
-    with tools.transactional(name):
-        return set(values)
+def mirror_once(
+    link: LinkSettings,
+    prefix: str,
+    source: KafkaTools,
+    target: KafkaTools,
+    patch: pytest.MonkeyPatch,
+) -> str:
+    """A topic with 100 records, mirrored by a driver that has ended since."""
+    topic = prefix + "one"
+    source.create_topic(topic, 1)
+    fill(source, topic, 100)
+    with RunningDaemon(patch, link, lease_s=2.0):
+        await_same(source, target, topic)
+    return topic
 
 
-def file(directory: Path, pair: Pair, flow: str) -> Path:
-    return mm2_file(
-        directory,
-        {"A": pair.a, "B": pair.b},
-        f"{flow}.enabled = true",
-        "sync.group.offsets.enabled = true",
-        f"sync.group.offsets.interval.seconds = {INTERVAL_S}",
-        "sync.topic.acls.enabled = false",
-    )
-
-
-@pytest.mark.timeout(900)
-def test_a_group_goes_on_at_b_when_a_is_killed_and_the_flow_is_reversed(
-    pair: Pair, tmp_path: Path
+def test_the_source_is_gone_and_its_driver_obeys(
+    mortal: LocalCluster,
+    origin: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A producer and a group work on A; their topic is mirrored to B, the group's offsets too.
+    one, group = prefix + "one", prefix + "readers"
+    origin.create_topic(one, 2)
+    fill(origin, one, 100, partitions=2)
+    link = identity(origin, target, prefix, group)
+    settings = settings_of(link)
+    with RunningDaemon(monkeypatch, link) as run:
+        await_same(origin, target, one)
+        origin.commit_group(group, {(one, 0): 20, (one, 1): 50})
+        checkpoints = link.policy.checkpoints_topic(link.source.alias)
 
-    A is killed while the group has read further than it has committed, has committed what may not
-    have reached B, and while the producer's last records may not have been copied. Producer and
-    group move to B: the group goes on from the offsets that it finds there.
+        def followed() -> bool:
+            there = target.partition_count(checkpoints) is not None
+            return there and sum(target.offsets(checkpoints).values()) >= 2
 
-    Nothing is skipped: at A and B together the group reads every record that either has taken;
-    those that A had not yet handed on come when A is back. Nothing is read twice but what the group
-    read at A at or after its newest commit that had reached B. That takes at most one interval of
-    the sync and one round of it, so what was committed earlier is never read again.
-
-    Then the flow is turned round with another file: what was written at B while A was away arrives
-    there, and the group's place in it.
-    """
-    at_a, at_b = pair.at_a, pair.at_b
-    at_a.create_topic(TOPIC, 2)
-    written = write(at_a, "at A", 1_000)
-    reader = Member(at_a, GROUP, TOPIC)
-    with Running("run", file(tmp_path, pair, "A->B"), directory=tmp_path) as run:
-        await_copied(at_a, TOPIC, at_b, MIRROR)
-        truth = Truth.of(at_a, TOPIC, at_b, MIRROR)
-        read_more(reader, 400)
-        synced = on_b(reader.commit(), truth)
-        await_until(
-            lambda: at_b.group_offsets(GROUP) == synced,
-            PATIENCE_S,
-            f"{synced} on B",
-        )
-
-        read_more(reader, 200)
-        committed = on_b(reader.commit(), truth)
-        read_more(reader, 100)
-        written |= write(at_a, "last at A", 300)
-        pair.a.kill()
-        reader.close()
-
-        at_b.create_topic(TOPIC, 2)
-        written |= write(at_b, "at B", 200)
-        successor = Member(at_b, GROUP, MIRROR, TOPIC)
-        there = {record.value for records in at_b.read(MIRROR).values() for record in records}
-        successor.read_until(lambda: there <= {*reader.read, *successor.read})
-        pair.a.restart()
-        successor.read_until(lambda: written <= {*reader.read, *successor.read})
-        last = successor.commit()
-        successor.close()
-        assert run.stop() == 0
-
-    places = {
-        record.value: (p, record.offset) for p, rs in at_b.read(MIRROR).items() for record in rs
-    }
-    begun = {place: offset for place, offset in successor.begun.items() if place[0] == MIRROR}
-    assert all(begun[place] in (synced[place], committed[place]) for place in synced)
-    again = {value for value in reader.read if places[value][1] >= begun[MIRROR, places[value][0]]}
-    assert Counter(reader.read) + Counter(successor.read) == Counter(written) + Counter(again)
-    assert 100 <= len(again) <= 300, "read since the newest commit on B"
-
-    with Running("run", file(tmp_path, pair, "B->A"), directory=tmp_path) as run:
-        write(at_b, "later at B", 100)
-        await_copied(at_b, TOPIC, at_a, "B.orders")
-        assert_same(at_b, TOPIC, at_a, "B.orders")
-        back = Truth.of(at_b, TOPIC, at_a, "B.orders")
-        wanted = {
-            ("B.orders", p): back.place(p, offset) for (t, p), offset in last.items() if t == TOPIC
+        await_until(followed, 60, "checkpoints")
+        mortal.kill()
+        (shown,) = failover(settings, yes=False)
+        assert not shown.changed
+        assert shown.source is not None, "it does not answer"
+        (known,) = shown.topics
+        assert (known.topic, known.missing, known.exact) == (one, 0, False)
+        assert shown.rpo_ms is not None, "the source may have taken in more since"
+        assert {(p.partition.partition, p.offset, p.behind) for p in shown.groups} == {
+            (0, 20, 30),
+            (1, 50, 0),
         }
-        await_until(lambda: wanted.items() <= at_a.group_offsets(GROUP).items(), PATIENCE_S)
-        assert run.stop() == 0
-    assert "B.A.orders" not in at_a.topics(), "nothing goes in circles"
+        run.await_state(one, State.FAILED, 2)
+        (done,) = failover(settings, yes=True, who="anna@ops", reason="the site burns")
+        assert done.changed
+        assert [(p.source, p.targets, p.exact) for p in done.cuts[one].points] == [
+            (50, ((TopicPartition(one, number), 50),), True) for number in (0, 1)
+        ]
+        places = target.group_offsets(group)
+        assert (places[one, 0], places[one, 1]) == (20, 50)
+        run.await_state(one, State.FAILED_OVER, 2)
+        # Life goes on at B; the old source comes back, and nothing of it comes over.
+        fill(target, one, 10, partitions=2)
+        mortal.restart()
+        fill(origin, one, 30, partitions=2)
+        (again,) = failover(settings, yes=True, who="ben@ops")
+        assert not again.changed
+        assert again.before is not None
+        assert again.before.by.startswith("by anna@ops since ")
+        (late,) = promote(settings, topic=one, wait_s=0)
+        assert late.before is not None
+        assert late.before.by == again.before.by, "there is nothing left to promote"
+    with RunningDaemon(monkeypatch, link) as run:
+        status = run.await_state(one, State.FAILED_OVER, 2)
+        assert "the site burns" in str(status.reason)
+    assert target.offsets(one) == {0: 55, 1: 55}
+    assert target.group_offsets(group) == places, "a second call commits nothing"
 
 
-def on_b(committed: Mapping[tuple[str, int], int], truth: Truth) -> Offsets:
-    return {(MIRROR, p): truth.place(p, offset) for (_, p), offset in committed.items()}
+class _KilledError(BaseException):
+    """As if by SIGKILL: nothing cleans up."""
+
+
+def _kill(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Right after that step."""
+    real: Callable[..., object] = getattr(owner, name)
+
+    def call(*arguments: object, **named: object) -> object:
+        real(*arguments, **named)
+        raise _KilledError
+
+    patch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        pytest.param(Ending, "begin", marks=pytest.mark.slow),
+        (Ending, "finish"),
+        pytest.param(last_groups, "commit", marks=pytest.mark.slow),
+        pytest.param(acls, "lift", marks=pytest.mark.slow),
+    ],
+    ids=["ended", "cut", "committed", "lifted"],
+)
+def test_a_command_that_was_killed_is_gone_on_with(
+    owner: object,
+    name: str,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = identity(source, target, prefix)
+    topic = mirror_once(link, prefix, source, target, monkeypatch)
+    settings = settings_of(link)
+    with monkeypatch.context() as patch:
+        _kill(patch, owner, name)
+        with pytest.raises(_KilledError):
+            failover(settings, yes=True, who="anna@ops")
+    with RunningDaemon(monkeypatch, link, lease_s=2.0) as run:
+        run.await_state(topic, State.FAILED_OVER)
+        fill(source, topic, 5)
+        (found,) = failover(settings, yes=True, who="ben@ops")
+        assert found.changed
+        assert found.cuts[topic].points[0].targets == ((TopicPartition(topic, 0), 100),)
+        (again,) = failover(settings, yes=True)
+        assert not again.changed
+        assert again.before is not None
+        assert again.before.who == "anna@ops", "who began it"
+    assert target.offsets(topic) == {0: 100}
+
+
+def leading(link: LinkSettings) -> Leadership:
+    """Of a driver that reads no directives."""
+    found = Leadership(Cluster(link.target), Cluster(link.target), link, 2.0)
+    assert found.acquire(threading.Event(), lambda _: None) is not None
+    return found
+
+
+def test_a_driver_that_is_silent_cannot_go_on(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = identity(source, target, prefix)
+    topic = mirror_once(link, prefix, source, target, monkeypatch)
+    frozen = leading(link)
+    (found,) = failover(settings_of(link), yes=True, wait_s=0.5)
+    assert found.changed
+    assert not found.cuts[topic].points[0].exact, "it may have mirrored more than it said"
+    with pytest.raises(LeadershipLostError):
+        frozen.renew()
+
+
+@pytest.mark.slow
+def test_a_driver_that_goes_on_in_spite_of_it_is_named(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = identity(source, target, prefix)
+    topic = mirror_once(link, prefix, source, target, monkeypatch)
+    deaf, over = leading(link), threading.Event()
+
+    def renew() -> None:
+        while not over.wait(0.3):
+            deaf.renew()
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    with pytest.raises(NobodyLeadsError, match="leads, renews its lease and has not acted"):
+        failover(settings_of(link), yes=True, wait_s=0.5)
+    over.set()
+    thread.join()
+    deaf.release()
+    (found,) = failover(settings_of(link), yes=True, wait_s=0.5)
+    assert found.changed
+    assert found.cuts[topic].points[0].source == 100

@@ -1,4 +1,4 @@
-"""`causeway promote FILE`: the end of a mirror, as clean as can be."""
+"""`causeway promote | failover FILE`: the end of a mirror, cleanly or now."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.directives import LinkOption, ReasonOption
-from causeway.cli.words import count
+from causeway.cli.words import count, duration, number
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.control.cuts import Cut
+    from causeway.operate.moves.failover import FailedOver
     from causeway.operate.moves.promote import Promoted
 
 TopicOption = Annotated[
@@ -133,3 +134,100 @@ def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
         shown = "; ".join(renamed[:_RENAMED])
         more = f"; and {len(renamed) - _RENAMED} more" if len(renamed) > _RENAMED else ""
         out.print(f"topics have other names there: {shown}{more}")
+
+
+def failover(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    reason: ReasonOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without, it is only shown what would be lost.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    timeout: WaitOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """End a mirror now, with what has been mirrored so far; the source need not be there.
+
+    First it shows what is known: how old the newest mirrored record is, what is missing, where
+    consumer groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are
+    opened, and the cut is recorded. No driver mirrors any of it afterwards.
+    """
+    from causeway.cli.guard import complain
+    from causeway.operate.moves import failover as moves
+
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        found = moves.failover(
+            settings,
+            yes=yes and not dry_run,
+            link=link,
+            topic=topic,
+            reason=reason,
+            wait_s=timeout,
+            say=told,
+        )
+    if as_json:
+        print_json({"failed_over": [moves.as_json(each) for each in found]})
+    else:
+        for each in found:
+            _failed_over(each)
+    if yes or dry_run or all(each.before is not None for each in found):
+        return 7 if any(each.failures for each in found) else 0
+    complain("nothing was changed: what is missing would be lost; the same with --yes does it")
+    return 2
+
+
+def _failed_over(each: FailedOver) -> None:
+    from rich.text import Text
+
+    out = console()
+    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    if each.before is not None:
+        out.print(f"{what} was {each.before.how} {each.before.by}; nothing to change")
+    elif each.changed:
+        out.print(Text(f"{what} is failed over", "bold green"))
+    else:
+        out.print(Text(f"{what}, failed over now:", "bold"))
+    if each.before is None:
+        _known(out, each)
+    cuts(out, each.cuts)
+    lifted(out, each.lifted, later=not each.changed)
+    if each.changed:
+        next_steps(out, each.cuts, each.target)
+
+
+def _known(out: Output, each: FailedOver) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from causeway.operate.moves.failover import by_group
+
+    if each.source is not None:
+        out.print(Text("source unavailable ", "yellow").append(each.source))
+    elif any(one.missing for one in each.topics):
+        out.print(
+            "the source answers: with its producers stopped, `causeway promote` would lose nothing"
+        )
+    if each.seen_ms is not None:
+        out.print(f"a driver was last seen {duration(max(0, each.at_ms - each.seen_ms))} ago")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("topic", overflow="fold")
+    for name in ("partitions", "newest record", "records missing"):
+        table.add_column(name, justify="right")
+    for one in each.topics:
+        age = "–" if one.newest_ms < 0 else f"{duration(max(0, each.at_ms - one.newest_ms))} old"
+        missing = "unknown" if one.missing is None else number(one.missing)
+        if not one.exact and one.missing is not None:
+            missing = f"{missing} or more"
+        table.add_row(one.topic, number(one.partitions), age, missing)
+    out.print(table)
+    for group, places in by_group(each.groups).items():
+        reason = each.failures.get(group) or places[0].reason
+        left = sum(place.behind or 0 for place in places)
+        said = f"group {group}: goes on {count(left, 'record')} before the end"
+        out.print(said if reason is None else Text(f"group {group}: {reason}", "yellow"))
+    rpo = each.rpo_ms
+    whole = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
+    out.print(Text("RPO unknown" if rpo is None else whole, "bold"))

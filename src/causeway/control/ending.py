@@ -41,7 +41,8 @@ def finish(
         at = Scope(topic)
         known = standing.by_key.get((Kind.END, at))
         if known is None or known.cut is None:
-            mine = replace(before, scope=at, how=how, cut=cut, done=done)
+            # What is left to do is the link's, where the link ends.
+            mine = replace(before, scope=at, how=how, cut=cut, done=done or scope != at)
             changes.append((mine.key, mine))
     after = replace(before, how=how, done=done, cut=before.cut or cuts.get(scope.topic or ""))
     if after != before:

@@ -34,13 +34,16 @@ _PAUSE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Where a group goes on. `offset`: by its newest checkpoint; `reason`: why it gets no commit,
-    None where it does, or stands there already."""
+    """Where a group goes on, in a partition of the target: at `offset`, by its newest checkpoint,
+    or at `there`, what it has committed on the target, if that lies further on. `behind`: records
+    from there to the end, which it reads, some of them maybe again. `reason`: why it gets no
+    commit, None where it does, or stands there already."""
 
     group: str
     partition: TopicPartition
-    offset: int | None
-    there: int | None  # what it has committed on the target already
+    offset: int
+    there: int | None
+    behind: int | None
     reason: str | None = None
 
 
@@ -124,12 +127,15 @@ def remembered(link: LinkSettings, target: Cluster, progress: Iterable[Progress]
         known = there[group]
         for at, stand in sorted(parts.items()):
             committed = None if isinstance(known, CausewayError) else known.get(at)
+            there_at = None if committed is None else committed.offset
+            goes_on = max(stand.downstream, starts.get(at, 0), -1 if there_at is None else there_at)
             places.append(
                 GroupPlace(
                     group=group,
                     partition=at,
-                    offset=max(stand.downstream, starts.get(at, 0)),
-                    there=None if committed is None else committed.offset,
+                    offset=stand.downstream,
+                    there=there_at,
+                    behind=max(0, ends[at] - goes_on) if at in ends else None,
                     reason=why.get(group),
                 )
             )
