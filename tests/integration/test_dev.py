@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import KafkaException
 
@@ -15,6 +17,7 @@ from causeway.dev.cluster import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies
+from tests.harness.running import Running
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -93,6 +96,20 @@ def test_dev_up_and_down(tmp_path: Path) -> None:
         refused = causeway("dev", "up", "--brokers", "3", environment=environment)
         assert refused.code == 2
         assert "it is there already, with 1" in refused.err
+        a_stream_ends_by_ctrl_c(clusters["A"]["bootstrap"], environment, tmp_path / "load.log")
     finally:
         dev("down")
     assert status() == []
+
+
+def a_stream_ends_by_ctrl_c(bootstrap: str, environment: dict[str, str], log: Path) -> None:
+    words = ("dev", "load", "events", "--rate", "300", "--transactions", "1000000")
+    with Running(*words, directory=log.parent, environment=environment) as load:
+        tools = KafkaTools(bootstrap)
+        await_until(lambda: bool(tools.partition_count("events")))
+        await_until(lambda: any(tools.offsets("events").values()))
+        psutil.Process(load.pid).send_signal(signal.SIGINT)
+        assert load.wait() == 0, load.log
+        (said,) = re.findall(r"([\d,]+) records? .*1 transaction written", load.log)
+    committed = tools.read("events", read_committed=True)
+    assert int(said.replace(",", "")) == sum(map(len, committed.values()))

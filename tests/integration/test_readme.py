@@ -106,7 +106,7 @@ def follow(clone: Path, log: Path, runs: list[Process]) -> None:
                 await_until(mirrored, PATIENCE_S, "nothing left to mirror")
             case [".venv/bin/causeway", "dev", "down"]:
                 copies = KafkaTools(addresses(clone)["B"]).read("A.orders").values()
-                assert sum(len(records) for records in copies) == 1000
+                assert sum(len(records) for records in copies) == 3000
                 runs[0].send(signal.SIGINT)
                 assert runs[0].wait(PATIENCE_S)
                 assert runs[0].exit_code == 0, log.read_text()

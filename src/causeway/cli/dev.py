@@ -63,6 +63,7 @@ def up(
         out.print("To try it:")
         out.print("  causeway dev produce orders", soft_wrap=True)
         out.print(f"  causeway run {example}", soft_wrap=True)
+        out.print("  causeway dev load orders", soft_wrap=True)
 
 
 @app.command("produce", epilog=EXIT_CODES)
@@ -74,13 +75,58 @@ def produce(
     """Write some records to a topic of a local cluster, to have something to mirror."""
     from causeway.dev import records as writing
 
-    found = {each.name: each for each in Environment().status()}
-    if cluster not in found:
-        raise ConfigError(
-            "produce to", f"cluster {cluster}", "there is none", remedy="causeway dev up"
-        )
-    writing.produce(found[cluster].bootstrap, topic, records)
+    writing.produce(_bootstrap(cluster), topic, records)
     typer.echo(f"{count(records, 'record')} written to {topic} on {cluster}")
+
+
+@app.command("load", epilog=EXIT_CODES)
+def load(
+    topic: Annotated[str, typer.Argument(help="Made if it is not there.")] = "events",
+    rate: Annotated[
+        float, typer.Option(metavar="N", help="Records a second; 0: as fast as it goes.", min=0)
+    ] = 100.0,
+    size: Annotated[
+        int, typer.Option(metavar="BYTES", help="Of each value.", min=120, max=1_000_000)
+    ] = 200,
+    codec: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    transactions: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Write transactions of N records each.", min=1),
+    ] = None,
+    abort: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Roll every N-th transaction back.", min=1),
+    ] = None,
+    partitions: Annotated[int, typer.Option(help="Of a topic that is made.", min=1, max=1000)] = 2,
+    records: Annotated[
+        int | None, typer.Option("--count", metavar="N", help="End after N records.", min=1)
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End after so long.", min=0.1)
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
+) -> None:
+    """Write a stream of sample events to a local cluster until Ctrl-C, to see a mirror move."""
+    from causeway.cli import load as loading
+    from causeway.dev.load import CODECS, Stream
+
+    if codec not in CODECS:
+        cause = f"there is {', '.join(CODECS)}"
+        raise ConfigError("read option", f"--codec {codec}", cause)
+    if abort is not None and transactions is None:
+        raise ConfigError("read option", f"--abort {abort}", "of which? (--transactions N)")
+    stream = Stream(
+        topic=topic,
+        rate=rate or None,
+        size=size,
+        codec=codec,
+        transaction=transactions,
+        abort_every=abort,
+        partitions=partitions,
+        count=records,
+        duration_s=duration,
+    )
+    loading.run(_bootstrap(cluster), stream, cluster)
 
 
 @app.command("down", epilog=EXIT_CODES)
@@ -100,6 +146,15 @@ def status(as_json: JsonOption = False) -> None:
         _show(found)
     else:
         typer.echo("No local clusters. Start some with: causeway dev up")
+
+
+def _bootstrap(cluster: str) -> str:
+    found = {each.name: each for each in Environment().status()}
+    if cluster not in found:
+        raise ConfigError(
+            "produce to", f"cluster {cluster}", "there is none", remedy="causeway dev up"
+        )
+    return found[cluster].bootstrap
 
 
 def _show(clusters: list[ClusterStatus]) -> None:

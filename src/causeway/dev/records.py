@@ -11,18 +11,31 @@ PARTITIONS = 2
 _TIMEOUT_S = 30.0
 
 
-def produce(bootstrap: str, topic: str, records: int) -> None:
-    """Returns once the brokers have acknowledged all. Each ten share a key. The topic is made with
-    `PARTITIONS` if it is not there yet. Raises CausewayError."""
+def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """Unless it is there. Raises CausewayError."""
     timeout_ms = int(_TIMEOUT_S * 1000)
     try:
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=timeout_ms)
+        admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap,
+            bootstrap_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+        )
         try:
-            admin.create_topics({topic: {"num_partitions": PARTITIONS}}, wait_for_metadata=True)
+            admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
         except TopicAlreadyExistsError:
             pass
         finally:
             admin.close()
+    except KafkaError as error:
+        raise _failed(topic, error) from error
+
+
+def produce(bootstrap: str, topic: str, records: int) -> None:
+    """Returns once the brokers have acknowledged all. Each ten share a key. The topic is made with
+    `PARTITIONS` if it is not there yet. Raises CausewayError."""
+    make_topic(bootstrap, topic)
+    timeout_ms = int(_TIMEOUT_S * 1000)
+    try:
         producer = KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=timeout_ms, linger_ms=10)
         try:
             answers = [
@@ -34,5 +47,9 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
         finally:
             producer.close(_TIMEOUT_S)
     except KafkaError as error:
-        kind = UnreachableError if error.retriable else CausewayError
-        raise kind("produce to", topic, str(error)) from error
+        raise _failed(topic, error) from error
+
+
+def _failed(topic: str, error: KafkaError) -> CausewayError:
+    kind = UnreachableError if error.retriable else CausewayError
+    return kind("produce to", topic, str(error))
