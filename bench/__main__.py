@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 
 from bench import (
     asked,
+    capacity,
     groups,
     latency,
     many,
@@ -103,6 +104,7 @@ def workloads(*, quick: bool) -> list[Workload]:
         ),
         _verify(SHAPES[1].shortened(factor)),
         *_asked(quick=quick),
+        *_idle(quick=quick),
         *_transforms(quick=quick),
     ]
 
@@ -140,6 +142,25 @@ def _asked(*, quick: bool) -> Iterator[Workload]:
         rounds=2,
         systems=[CAUSEWAY],
     )
+
+
+def _idle(*, quick: bool) -> Iterator[Workload]:
+    settle_s, idle_s = (5.0, 5.0) if quick else (30.0, 60.0)
+    for topics in (3,) if quick else (100, 1000):
+        yield Workload(
+            name=f"{report.IDLE}{10 * topics}",
+            title=f"{10 * topics:,} partitions to which nothing is written",
+            settings={"after": f"{settle_s:g} s", "for": f"{idle_s:g} s"},
+            measure=partial(_capacity, topics, settle_s, idle_s),
+            rounds=1,
+            systems=[CAUSEWAY],
+        )
+
+
+def _capacity(
+    topics: int, settle_s: float, idle_s: float, stage: Stage, name: str, say: Say
+) -> capacity.Capacity:
+    return capacity.measure(stage, name, topics, 10, say, settle_s=settle_s, idle_s=idle_s)
 
 
 def _transforms(*, quick: bool) -> Iterator[Workload]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from bench.stage import TIMEOUT_S, Run, Stage
+from bench.stage import TIMEOUT_S, Run, Stage, create_topics, delete_topics
 from bench.systems import System, system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
@@ -36,7 +36,6 @@ class Many:
 
 def measure(stage: Stage, name: str, transforms: int, topics_each: int, say: Say) -> Many:
     with stage.run("many", 1) as run:
-        source = AdminClient({"bootstrap.servers": stage.source.bootstrap, "log_level": 2})
         target = AdminClient({"bootstrap.servers": stage.target.bootstrap, "log_level": 2})
         topics = [
             f"{run.topic}-{number}-{topic}"
@@ -44,7 +43,7 @@ def measure(stage: Stage, name: str, transforms: int, topics_each: int, say: Say
             for topic in range(topics_each)
         ]
         say(f"{len(topics):,} topics for {transforms} transforms")
-        _create(source, topics)
+        create_topics(stage.source.bootstrap, topics)
         try:
             _write(stage.source.bootstrap, topics)
             mirror = system(name, stage, run, flow=_keys(run, transforms))
@@ -57,8 +56,8 @@ def measure(stage: Stage, name: str, transforms: int, topics_each: int, say: Say
                     time.sleep(2 * _MEMORY_S)  # the most comes when all of them are there
                     usage = meter.stop(seconds=seconds)
         finally:
-            _delete(source, topics)
-            _delete(target, [f"{run.alias}.{topic}" for topic in topics])
+            delete_topics(stage.source.bootstrap, topics)
+            delete_topics(stage.target.bootstrap, [f"{run.alias}.{topic}" for topic in topics])
     say(f"{usage.seconds:.1f} s, {usage.cpu_s:.1f} s of CPU, {usage.pss_mb:,.0f} MB")
     records = len(topics) * _RECORDS_EACH
     return Many(transforms=transforms, topics=len(topics), records=records, usage=usage)
@@ -74,19 +73,6 @@ def _keys(run: Run, transforms: int) -> dict[str, str]:
         keys[f"causeway.transform.{name}.topics"] = f"{re.escape(run.topic)}-{number}-.*"
         keys[f"causeway.transform.{name}.rules"] = f"mask value.$.name keep first {number + 1}"
     return keys
-
-
-def _create(admin: AdminClient, topics: list[str]) -> None:
-    new = [NewTopic(topic, num_partitions=1, replication_factor=1) for topic in topics]
-    for future in admin.create_topics(new, operation_timeout=TIMEOUT_S).values():
-        future.result(TIMEOUT_S)
-
-
-def _delete(admin: AdminClient, topics: list[str]) -> None:
-    there = admin.list_topics(timeout=TIMEOUT_S).topics
-    if gone := [topic for topic in topics if topic in there]:
-        for future in admin.delete_topics(gone, operation_timeout=TIMEOUT_S).values():
-            future.result(TIMEOUT_S)
 
 
 def _write(bootstrap: str, topics: list[str]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
 from bench import transform_report
+from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry
 from bench.soak import growth
 from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, VARIANTS
@@ -16,6 +18,8 @@ MEMORY_MB = 1500
 VERIFY_MB = 300.0  # a second, on two cores
 SOAK_MINUTES = 60
 GROUPS_S = 10.0
+IDLE = "idle-"  # how the workloads of many idle partitions are called
+IDLE_CORE, SCRAPE_S = 0.03, 0.3
 SOAK_GROWTH = 0.05
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
 _CPU_SHARE = 0.1
@@ -98,6 +102,9 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
             yield _latency(entries["latency"], reader, "p99", 1.0)
     if "verify" in entries:
         yield _verify(entries["verify"])
+    for name, entry in entries.items():
+        if name.startswith(IDLE):
+            yield from _idle(entry)
     yield from _memory(entries)
 
 
@@ -155,6 +162,26 @@ def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
     figures = _each(entry, lambda figure: float(figure[reader][quantile]))
     work = f"{entry.title}: {reader} {quantile}"
     return _row(work, figures, "{:.1f} ms".format, f"at most {most:g} ×", most, lower=True)
+
+
+def _idle(entry: Entry) -> Iterator[Row]:
+    """There is nobody to compare with."""
+    figures = entry.rounds[CAUSEWAY]
+    core = median(figure["usage"]["cpu_s"] / figure["usage"]["seconds"] for figure in figures)
+    scrape_s = median(figure["scrape_cpu_s"] for figure in figures)
+    for work, ours, wanted, holds in (
+        ("of a core", f"{core:.1%}", f"at most {IDLE_CORE:.0%}", core <= IDLE_CORE),
+        ("CPU of a scrape", f"{scrape_s:.3f} s", f"at most {SCRAPE_S} s", scrape_s <= SCRAPE_S),
+    ):
+        yield Row(
+            work=f"{entry.title}: {work}",
+            theirs="–",
+            ours=ours,
+            ratio="–",
+            tuned="–",
+            wanted=wanted,
+            holds=holds,
+        )
 
 
 def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:
@@ -250,9 +277,24 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
         }
     if "transforms" in figure:
         return {"topics": lambda f: f"{f['topics']:,}", **usage}
+    if "scrape_cpu_s" in figure:
+        return {
+            "start": lambda f: f"{f['start_s']:.1f} s",
+            "of a core": lambda f: f"{f['usage']['cpu_s'] / f['usage']['seconds']:.2%}",
+            **{f"of it {part}": partial(_share, part) for part in (LANE, DRIVER, JVM)},
+            "scrape, CPU": lambda f: f"{f['scrape_cpu_s']:.3f} s",
+            "scrape": lambda f: f"{f['scrape_mb']:.1f} MB",
+            "status": lambda f: f"{f['status_s']:.1f} s",
+            "status, CPU": lambda f: f"{f['status_cpu_s']:.1f} s",
+            **usage,
+        }
     if "groups" in figure:
         return {"groups": lambda f: f"{f['groups']:,}", **usage}
     return {"records": lambda f: f"{f['records']:,}", **usage}
+
+
+def _share(part: str, figure: Mapping[str, Any]) -> str:
+    return f"{figure['usage']['parts'].get(part, 0) / _seconds(figure):.2%}"
 
 
 def _spread(spread: Mapping[str, float]) -> str:

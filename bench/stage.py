@@ -7,10 +7,11 @@ left on the target (positions, connector settings, progress) is found by a later
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -18,6 +19,9 @@ from bench.target import Target
 from causeway.dev.cluster import LocalCluster, start_all
 
 TIMEOUT_S = 60.0
+_AT_ONCE = 100  # topics that a broker is asked to create or delete
+_NONE: Mapping[str, str] = {}
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +83,36 @@ def staged() -> Iterator[Stage]:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    create_topics(bootstrap, [topic], partitions, config)
+
+
+def create_topics(
+    bootstrap: str, topics: Sequence[str], partitions: int = 1, config: Mapping[str, str] = _NONE
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
-    for future in admin.create_topics([new], operation_timeout=TIMEOUT_S).values():
-        future.result(TIMEOUT_S)
+    new = [
+        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
+        for topic in topics
+    ]
+    for some in _batched(new, _AT_ONCE):
+        for future in admin.create_topics(some, operation_timeout=TIMEOUT_S).values():
+            future.result(TIMEOUT_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Nothing happens if it is not there."""
+    delete_topics(bootstrap, [topic])
+
+
+def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
+    """Those that are there."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    if topic not in admin.list_topics(timeout=TIMEOUT_S).topics:
-        return
-    for future in admin.delete_topics([topic], operation_timeout=TIMEOUT_S).values():
-        future.result(TIMEOUT_S)
+    there = admin.list_topics(timeout=TIMEOUT_S).topics
+    for some in _batched([topic for topic in topics if topic in there], _AT_ONCE):
+        for future in admin.delete_topics(some, operation_timeout=TIMEOUT_S).values():
+            future.result(TIMEOUT_S)
+
+
+def _batched(of: Sequence[_T], size: int) -> Iterator[list[_T]]:
+    for start in range(0, len(of), size):
+        yield list(of[start : start + size])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench import report, results, transform_report
+from bench.capacity import Capacity
 from bench.latency import Latency, Spread
 from bench.many import Many
 from bench.parts import SOURCE
@@ -130,6 +131,25 @@ def test_an_untransformed_topic_is_held_against_itself_without_a_transform() -> 
     rounds = {"causeway": [_throughput(1.0, 1.0)], "causeway-quiet": [_throughput(1.2, 1.0)]}
     (row,) = _transform_rows(quiet=_entry("copied", **rounds))
     assert (row.ratio, row.holds) == ("0.833 ×", False)
+
+
+@pytest.mark.parametrize(("cpu_s", "holds"), [(1.7, True), (1.9, False)])
+def test_idle_partitions_have_limits_of_their_own(cpu_s: float, holds: bool) -> None:
+    idle = Capacity(
+        topics=1_000,
+        partitions=10_000,
+        start_s=60.0,
+        usage=_usage(60, cpu_s),
+        scrape_cpu_s=0.2,
+        scrape_mb=4.0,
+        status_s=5.0,
+        status_cpu_s=4.0,
+    )
+    entries = {"idle-10000": _entry("idle", causeway=[idle])}
+    rows = _rows(**entries)
+    assert rows["idle: of a core"].holds is holds
+    assert rows["idle: CPU of a scrape"].holds is True
+    assert "| Causeway | 60.0 s |" in report.render(entries)
 
 
 def test_many_transforms_have_a_limit_of_their_own() -> None:
