@@ -86,6 +86,29 @@ def test_the_page_beside_a_mirror(
         assert seen.complaints == []
 
 
+def test_what_comes_together_is_shown_and_who_leads_can_step_down() -> None:
+    parts = {
+        (a, b): replace(partition(0), topic="orders", target_topic=f"{a}.orders")
+        for a, b in (("A", "C"), ("B", "C"))
+    }
+    links = [
+        replace(link(one), name=f"{a}->{b}", source=a, target=b) for (a, b), one in parts.items()
+    ]
+    settled = tuple(settings(a, b) for a, b in parts)
+    run = Settings(links=settled, run=RunSettings(http=HttpSettings(port=0)), spark={})
+    with served(run) as serving, chromium() as browser:
+        serving.take(lambda: full(*links))
+        seen = Watched(browser, str(serving.address))
+        seen.open()
+        together = seen.page.get_by_role("region", name="What comes together")
+        together.get_by_text("A.orders from A").wait_for(timeout=_MS)
+        together.get_by_text("B.orders from B").wait_for(timeout=_MS)
+        seen.page.get_by_role("button", name="step-down link A->C").click()
+        seen.page.get_by_text("lets go of the lead").wait_for(timeout=_MS)
+        seen.assert_fits(390)
+        assert seen.complaints == []
+
+
 EVIL = "<img src=x onerror=alert(1)>\"'`${alert(2)}</script><script>window.had = 1</script>"
 PLACES = ("overview", "topics", "partitions", "groups", "lanes", "tasks", "transforms", "problems",
           "events")  # fmt: skip

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from causeway.config.settings import LinkSettings
 from causeway.daemon.topics import WORST, TopicRow
 from causeway.http import shapes, shaping
+from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
 from causeway.http.events import Events
 from causeway.http.history import Memory
@@ -57,6 +58,15 @@ def router(
         """The clusters of all links, by alias."""
         view = await views.newest()
         return _cut(view, shaping.clusters(links), offset, limit, lambda one: one)
+
+    @api.get("/aggregates", response_model=Page[shapes.Aggregate])
+    async def all_aggregates(
+        search: Search = "", offset: Offset = 0, limit: Limit = 100
+    ) -> Response:
+        """Where topics of one name from several clusters come together, and from where."""
+        view = await views.newest()
+        found = _named(aggregates(view, links), search, lambda one: one.name)
+        return _cut(view, found, offset, limit, lambda one: one)
 
     @api.get("/links", response_model=Page[shapes.Link])
     async def all_links(search: Search = "", offset: Offset = 0, limit: Limit = 100) -> Response:

@@ -39,6 +39,21 @@ class Cluster(Shape):
     target_of: list[str] = Field(description="Links that write to it.")
 
 
+class AggregatePart(Shape):
+    topic: str = Field(description="On the cluster of the aggregate.")
+    link: str | None = Field(description="Which brings it; null: it is written there.")
+    source: str | None
+    source_topic: str | None
+
+
+class Aggregate(Shape):
+    """What several clusters call by one name, where it comes together."""
+
+    cluster: str
+    name: str
+    parts: list[AggregatePart]
+
+
 class Link(Shape):
     """Counts are of this run; lag and rates of all partitions together."""
 

@@ -1,4 +1,4 @@
-// Pause, resume, restart and throttle, each asked for once more in a dialog with who and why.
+// Pause, resume, restart, throttle and step-down, each asked for once more in a dialog with who and why.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask } from "./api.js";
@@ -8,6 +8,7 @@ const MEANING = {
   resume: "The pause is taken back: it goes on where it stood.",
   restart: "What is stopped or failed is tried again now, with all checks. What runs is left alone.",
   throttle: "Limits what is read from the source.",
+  "step-down": "This process lets go of the lead. A process on standby takes it within a second; where there is none, this one takes it again.",
 };
 
 /** `scope`: `{ link, topic, partition }`, the latter two or the last left out. */
@@ -23,12 +24,13 @@ function nameOf(scope) {
   return scope.partition == null ? `topic ${scope.topic}` : `partition ${scope.topic}-${scope.partition}`;
 }
 
-export function Acts({ scope, paused, stopped }) {
+export function Acts({ scope, paused, stopped, leads }) {
   const [action, setAction] = useState(null);
   const actions = [
     paused ? "resume" : "pause",
     ...(stopped ? ["restart"] : []),
     ...(scope.partition == null ? ["throttle"] : []),
+    ...(leads ? ["step-down"] : []),
   ];
   return html`<span class="acts">${actions.map(
       (each) => html`<button class="quiet" onClick=${() => setAction(each)}

@@ -25,7 +25,7 @@ export function Overview({ overview }) {
   return html`<${Verdict} overview=${overview} />
     <div class="columns">
       <div class="stack"><section class="card" aria-labelledby="topology"><h2 id="topology">Clusters and links</h2>
-        <${Topology} links=${overview.links} /></section><${Wrong} /><${Standing} /></div>
+        <${Topology} links=${overview.links} /></section><${Wrong} /><${Standing} /><${Aggregates} /></div>
       <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} />`)}</div>
     </div>
     <${Charts} links=${overview.links.map(({ link }) => link)} />`;
@@ -66,7 +66,7 @@ function LinkCard({ link }) {
   return html`<section class="card link" aria-label=${`Link ${link.link}`}>
     <div class="bar"><h2><span class=${`dot ${health(link)}`} aria-hidden="true"></span>${link.link}</h2>
       <span class="faint">${link.role}</span>
-      <${Acts} scope=${{ link: link.link }} paused=${paused}
+      <${Acts} scope=${{ link: link.link }} paused=${paused} leads=${link.role === "leading"}
         stopped=${Boolean(link.states.stopped || link.states.failed)} /></div>
     ${link.reason && html`<p class="reason">${link.reason}</p>`}
     <dl>
@@ -97,6 +97,19 @@ function Standing() {
       ${" "}<b class="name">${one.topic == null ? "the link" : one.partition == null ? one.topic : `${one.topic}-${one.partition}`}</b>
       ${" "}<span class="faint">${one.link}</span>
       <div class="reason">${one.who}, ${new Date(one.at_ms).toLocaleString()}${one.why && `: ${one.why}`}</div></li>`)}</ul>
+    ${found.total > found.items.length && html`<p class="faint">and ${number(found.total - found.items.length)} more</p>`}
+  </section>`;
+}
+
+/** What comes together from several clusters, and from where. */
+function Aggregates() {
+  const [found] = useLive(`/aggregates?limit=${SHOWN}`);
+  if (!found?.items.length) return null;
+  return html`<section class="card" aria-labelledby="aggregates"><h2 id="aggregates">What comes together</h2>
+    <ul class="wrong">${found.items.map(({ cluster, name, parts }) => html`<li key=${`${cluster} ${name}`}>
+      <b class="name">${name}</b> <span class="faint">on ${cluster}</span>
+      ${parts.map(({ topic, link, source }) => html`<div class="reason" key=${`${topic} ${link}`}>
+        ${link == null ? `${topic}, written there` : `${topic} from ${source}`}</div>`)}</li>`)}</ul>
     ${found.total > found.items.length && html`<p class="faint">and ${number(found.total - found.items.length)} more</p>`}
   </section>`;
 }

@@ -1,0 +1,60 @@
+"""What belongs together on a target: topics there that come from one name on several clusters.
+
+orders on C  ◄─ A.orders, by A->C      MirrorMaker 2's names: who reads `.*orders` has them all
+             ◄─ B.orders, by B->C
+orders on C  ◄─ orders, by A->C        names that stay: one topic, fed by several links
+             ◄─ orders, by B->C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causeway.config.settings import LinkSettings
+from causeway.http import shapes
+from causeway.http.view import View
+from causeway.naming import ReplicationPolicy
+
+
+def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggregate]:
+    """By cluster and name. A topic that a link reads on the cluster belongs to it as well, where
+    nobody mirrors to it."""
+    aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
+    parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
+    fed: set[tuple[str, str]] = set()  # by some link
+    for each in links:
+        cluster = each.target.alias
+        for row in view.links[each.name].topics:
+            fed.add((cluster, row.target_topic))
+            where = cluster, _original(row.target_topic, each.policy, aliases)
+            parts.setdefault(where, {})[row.target_topic, each.name] = shapes.AggregatePart(
+                topic=row.target_topic,
+                link=each.name,
+                source=each.source.alias,
+                source_topic=row.topic,
+            )
+    for each in links:
+        cluster = each.source.alias
+        for row in view.links[each.name].topics:
+            where = cluster, _original(row.topic, each.policy, aliases)
+            if where in parts and (cluster, row.topic) not in fed:
+                parts[where][row.topic, None] = shapes.AggregatePart(
+                    topic=row.topic, link=None, source=None, source_topic=None
+                )
+    return [
+        shapes.Aggregate(
+            cluster=cluster, name=name, parts=[some[key] for key in sorted(some, key=str)]
+        )
+        for (cluster, name), some in sorted(parts.items())
+        if len(some) > 1
+    ]
+
+
+def _original(topic: str, policy: ReplicationPolicy, aliases: set[str]) -> str:
+    """Only names of clusters are taken off: a topic's own name may have the separator in it."""
+    while policy.topic_source(topic) in aliases:
+        upstream = policy.upstream_topic(topic)
+        if upstream is None or upstream == topic:
+            break
+        topic = upstream
+    return topic
