@@ -27,6 +27,8 @@ from causeway.errors import CausewayError
 _TIMEOUT_S = 900.0
 _SCRAPES = 5
 _MEMORY_S = 10.0
+# An index is mapped into memory at its full size, and there are two for each partition.
+_SMALL = {"segment.index.bytes": "4096"}
 
 Say = Callable[[str], None]
 
@@ -59,7 +61,7 @@ def measure(
     with stage.run("idle", 1) as run:
         names = [f"{run.topic}-{number}" for number in range(topics)]
         say(f"{topics:,} topics of {each} partitions")
-        create_topics(stage.source.bootstrap, names, each)
+        create_topics(stage.source.bootstrap, names, each, _SMALL)
         ports = Ports()
         port = ports.take()
         try:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -28,7 +28,7 @@ from causeway.http.shaping import VERSION
 from causeway.http.sight import NotYetError, Sight
 from causeway.http.translating import Translating
 from causeway.http.translating import router as translate_routes
-from causeway.metrics.collector import SnapshotCollector, registry_of
+from causeway.metrics.collector import text as metrics_text
 
 _FILES: Final = Path(__file__).parent / "page"
 # What tells nothing of the mirror, and must be there before a token can be asked for.
@@ -109,13 +109,8 @@ def _bare() -> FastAPI:
 
 
 def _add_metrics(app: FastAPI, sight: Sight) -> None:
-    collector = SnapshotCollector()
-    registry = registry_of(collector)
-
     def scrape() -> bytes:
-        if sight.begun:
-            collector.take(sight.look)
-        return generate_latest(registry)
+        return metrics_text(sight.look() if sight.begun else None)
 
     # Who scrapes comes once a minute, and wants to know how things are by then.
     scrapes = Paced(scrape, name="scrapes", patience_s=0)

@@ -10,14 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-Family = CounterMetricFamily | GaugeMetricFamily
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """`name` as it is scraped; a counter's ends in `_total`."""
+    """`name` as it is scraped; a counter's ends in `_total`. `help`: one line, no backslash."""
 
     name: str
     help: str
@@ -26,11 +22,6 @@ class Metric:
     @property
     def kind(self) -> str:
         return "counter" if self.name.endswith("_total") else "gauge"
-
-    def family(self) -> Family:
-        """Without samples yet."""
-        kind = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
-        return kind(self.name, self.help, labels=self.labels)
 
 
 class TimingMetrics(NamedTuple):

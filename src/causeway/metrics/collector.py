@@ -1,16 +1,19 @@
-"""From a snapshot of the daemon to Prometheus's metric families, once a scrape."""
+"""From a snapshot of the daemon to Prometheus's text, once a scrape.
+
+The text is our own: prometheus_client makes an object and sorts the labels of each sample anew,
+which took four times as long, 1.2 s for 10,000 partitions on a machine where this takes 0.3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from causeway.daemon.status import (
     LinkStatus,
-    Look,
     PartitionStatus,
     Role,
     Snapshot,
@@ -18,46 +21,32 @@ from causeway.daemon.status import (
     TransformStatus,
 )
 from causeway.metrics import catalogue
-from causeway.metrics.catalogue import Family, Metric, TimingMetrics
+from causeway.metrics.catalogue import Metric, TimingMetrics
 from causeway.relay.progress import TaskRecord
 
+_PROCESS: Final = CollectorRegistry()
+ProcessCollector(registry=_PROCESS)
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+# In UTF-8: what is not text, as of a group's name, must not cost the others the scrape.
+_CODING: Final = ("utf-8", "backslashreplace")
 
-class SnapshotCollector(Collector):
-    """Thread-safe: `take` says how to look at the daemon, and each scrape looks once, in its own
-    thread.
+
+def text(snapshot: Snapshot | None) -> bytes:
+    """All that a scrape shows, in the text format, figures of this process (`process_*`) among
+    them; None: before it can be looked at.
 
     What is unknown has no sample. A counter goes back only where its subject began anew, as when
     this process leads a link once more.
     """
-
-    def __init__(self) -> None:
-        self._look: Look | None = None
-
-    def take(self, look: Look) -> None:
-        self._look = look
-
-    def describe(self) -> Iterable[Family]:
-        return [metric.family() for metric in catalogue.metrics()]
-
-    def collect(self) -> Iterator[Family]:
-        page = _Page()
-        page.add(catalogue.INFO, (version("causeway"),), 1)
-        if self._look is not None:
-            snapshot = self._look()
-            _add_process(page, snapshot)
-            for link in snapshot.links:
-                _add_link(page, link, snapshot.taken_at)
-            for name, tasks in snapshot.other_tasks.items():
-                _add_tasks(page, name, tasks)
-        return page.families()
-
-
-def registry_of(collector: SnapshotCollector) -> CollectorRegistry:
-    """All that a scrape shows, figures of this process (`process_*`) among them."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    ProcessCollector(registry=registry)
-    return registry
+    page = _Page()
+    page.add(catalogue.INFO, (version("causeway"),), 1)
+    if snapshot is not None:
+        _add_process(page, snapshot)
+        for link in snapshot.links:
+            _add_link(page, link, snapshot.taken_at)
+        for name, tasks in snapshot.other_tasks.items():
+            _add_tasks(page, name, tasks)
+    return "".join(page.lines()).encode(*_CODING) + generate_latest(_PROCESS)
 
 
 class _Page:
@@ -84,12 +73,27 @@ class _Page:
             self.add(metrics.most, labels, recent.most)
             self.add(metrics.mean, labels, recent.total / recent.seen)
 
-    def families(self) -> Iterator[Family]:
+    def lines(self) -> Iterator[str]:
+        # A partition's samples share their labels.
+        written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
         for metric, samples in self._samples.items():
-            family = metric.family()
+            name = metric.name
+            yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
+            known = written.setdefault(metric.labels, {})
             for labels, value in samples.items():
-                family.add_metric(labels, value)
-            yield family
+                shown = known.get(labels)
+                if shown is None:
+                    shown = known[labels] = _labels(metric.labels, labels)
+                yield f"{name}{shown} {float(value)!r}\n"
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    if not names:
+        return ""
+    pairs = (
+        f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True)
+    )
+    return "{" + ",".join(pairs) + "}"
 
 
 def _add_process(page: _Page, snapshot: Snapshot) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from causeway.daemon.status import LinkStatus, Role, Snapshot, Timing
 from causeway.metrics import catalogue
-from causeway.metrics.collector import SnapshotCollector, registry_of
+from causeway.metrics.collector import text
 from causeway.metrics.reference import markdown
 from causeway.model import State
 from tests.unit.metrics.snapshots import LATENCY, full, link, partition
@@ -19,19 +21,16 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def read(text: str) -> Page:
+def read(scraped: str) -> Page:
     """By name and labels; none may come twice."""
-    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    samples = [s for family in text_string_to_metric_families(scraped) for s in family.samples]
     page = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
     assert len(page) == len(samples)
     return page
 
 
 def scrape(snapshot: Snapshot | None) -> Page:
-    collector = SnapshotCollector()
-    if snapshot is not None:
-        collector.take(lambda: snapshot)
-    return read(generate_latest(registry_of(collector)).decode())
+    return read(text(snapshot).decode())
 
 
 def names(page: Page) -> set[str]:
@@ -185,3 +184,31 @@ def test_what_transforms_do() -> None:
     assert of(page, "causeway_transform_stages", **labels) == 1
     assert of(page, "causeway_transform_troubles", **labels) == 1
     assert of(page, "causeway_transform_unseen_rules", **labels) == 2
+
+
+def test_names_of_any_kind_are_told_as_they_are() -> None:
+    evil = 'a"b\\n\n{}=,\\'
+    page = scrape(full(link(replace(partition(0), topic=evil, target_topic=evil))))
+    assert of(page, "causeway_partition_lag_records", link="A->B", topic=evil, partition="0") == 10
+
+
+def test_a_name_that_is_no_text_costs_nobody_the_scrape() -> None:
+    page = scrape(full(link(replace(partition(0), topic="\udcff", target_topic="t"))))
+    assert [labels for name, labels in page if name == "causeway_partition_lag_records"]
+
+
+def test_prometheus_client_would_write_the_same() -> None:
+    """What it reads of the text, and writes again, is read as the same."""
+    scraped = text(full()).decode()
+    families = list(text_string_to_metric_families(scraped))
+    registry = CollectorRegistry()
+
+    class Again(Collector):
+        def collect(self) -> list[PrometheusMetric]:
+            return families
+
+    registry.register(Again())
+    assert read(generate_latest(registry).decode()) == read(scraped)
+    kinds = {family.name: family.type for family in families}
+    assert kinds["causeway_partition_records"] == "counter"
+    assert kinds["causeway_partition_lag_records"] == "gauge"

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from causeway.daemon.status import Role
-from causeway.metrics.collector import SnapshotCollector, registry_of
+from causeway.metrics.collector import text as metrics_text
 from causeway.model import State
 from tests.unit.metrics.snapshots import full
 
@@ -66,9 +65,7 @@ class Expression:
 
 def exported() -> dict[str, set[str]]:
     """The labels of each metric that a run has, of which everything is known."""
-    collector = SnapshotCollector()
-    collector.take(full)
-    page = generate_latest(registry_of(collector)).decode()
+    page = metrics_text(full()).decode()
     found: dict[str, set[str]] = {"up": set()}  # Prometheus's own, of each target
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
