@@ -42,8 +42,9 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
 
 def print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """What is no UTF-8 in it, such as the name of a file in a reason, comes out as `?`."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    sys.stdout.write(text.encode(errors="replace").decode() + "\n")
 
 
 def console() -> Output:

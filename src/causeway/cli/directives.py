@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,6 +56,7 @@ TimeoutOption = Annotated[
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G|Ki|Mi|Gi)B?(?:/s)?")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _UNLIMITED = "unlimited"
+_LONG = 40  # characters of an option that are quoted
 
 
 def pause(
@@ -215,13 +217,16 @@ def step_down(
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
     """Bytes a second; None for `unlimited`. Raises ConfigError."""
+    from causeway.control.directives import MOST_RATE
+
     if text.strip() == _UNLIMITED:
         return None
     found = _RATE.fullmatch(text.strip())
-    value = 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
-    if value < 1:
-        cause = "not a number of bytes a second"
-        raise ConfigError("read option", f"{option} {text}", cause, remedy="such as 500kB or 10MB")
+    value = 0 if found is None else int(Decimal(found[1]) * _UNITS[found[2]])
+    if not 1 <= value <= MOST_RATE:
+        cause = "not a number of bytes a second" if value < 1 else "faster than anything"
+        shown = text if len(text) <= _LONG else f"{text[:_LONG]}…"
+        raise ConfigError("read option", f"{option} {shown}", cause, remedy="such as 500kB or 10MB")
     return value
 
 

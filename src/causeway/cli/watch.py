@@ -108,5 +108,6 @@ def _repeat(
 
 
 def _write(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False)
+    sys.stdout.write(text.encode(errors="replace").decode() + "\n")
     sys.stdout.flush()

@@ -24,6 +24,7 @@ from causeway.filters import compile_patterns
 from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]
+_ALL_ADDRESSES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - to know them by
 # What Spark's scripts pass to Java as arguments, in whatever way they get it.
 _ARGUMENTS = re.compile(r"spark\.(driver|executor)\.(extra|default)(JavaOptions|ClassPath)")
 
@@ -138,6 +139,7 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
             text = str(round(float(entry.value) * 1000))
             own[millis] = Entry(key=entry.key, value=text, line=entry.line)
     keys = read(RunKeys, own, problems)
+    _check_ports(own, keys, problems)
     return RunSettings(
         lanes=keys.lanes,
         progress_interval_s=keys.progress_interval_ms / 1000,
@@ -183,6 +185,19 @@ def _http(own: Entries, keys: RunKeys, problems: Problems) -> HttpSettings:
         key=keys.http_key,
         client_ca=keys.http_client_ca,
     )
+
+
+def _check_ports(own: Entries, keys: RunKeys, problems: Problems) -> None:
+    """Two servers cannot listen on one address."""
+    if keys.metrics_port is None or keys.metrics_port != keys.http_port:
+        return
+    hosts = {keys.metrics_host, keys.http_host}
+    if len(hosts) == 1 or hosts & _ALL_ADDRESSES or all(map(is_loopback, hosts)):
+        by_default = "" if "causeway.http.port" in own else ", by default"
+        problems.add(
+            f"{own['causeway.metrics.port'].place} is causeway.http.port{by_default}, too: leave it"
+            " out, as that port has /metrics as well, or give one of them another"
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -39,6 +39,7 @@ from causeway.errors import ConfigError, ProtocolError
 from causeway.model import ENDED, State, TopicPartition
 
 VERSION = 1
+MOST_RATE = 2**63 - 1  # bytes/s, as of the file's
 
 
 class Kind(StrEnum):

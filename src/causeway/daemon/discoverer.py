@@ -49,6 +49,7 @@ class Discoverer:
         self._over, self._lost = over, lost
         self._on_found, self._on_failure, self._fail = on_found, on_failure, fail
         self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
+        self._carry_out_at, self._carry_out_pause = 0.0, _BACKOFF_S[0]
         name = f"discover {link.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -94,15 +95,32 @@ class Discoverer:
         wanted, asked = self._registry.wanted, self._directing.wanted
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_over:
-            if asked.is_set():
+            if asked.is_set() and time.monotonic() >= self._carry_out_at:
                 asked.clear()
-                if self._directing.carry_out():
+                if self._carry_out():
                     return
             if time.monotonic() < self._supply_at:
                 self._over.wait(_TICK_S)
             elif wanted.wait(_TICK_S):
                 wanted.clear()
                 self._supply()
+
+    def _carry_out(self) -> bool:
+        """Whether a look has to follow. What cannot be done now is tried again."""
+        try:
+            looks = self._directing.carry_out()
+        except LeadershipLostError:
+            self._lost.set()
+            return True
+        except Exception as error:
+            about = {"link": self._link.name, "reason": str(self._fail(error))}
+            _log.warning("not carried out", extra=about)
+            self._carry_out_at = time.monotonic() + self._carry_out_pause
+            self._carry_out_pause = min(2 * self._carry_out_pause, _BACKOFF_S[1])
+            self._directing.wanted.set()
+            return False
+        self._carry_out_pause = _BACKOFF_S[0]
+        return looks
 
     def _supply(self) -> None:
         try:

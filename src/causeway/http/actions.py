@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, HTTPException, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import Field
 
 from causeway.config.settings import Settings
@@ -23,6 +23,7 @@ from causeway.errors import (
     NobodyLeadsError,
     UnreachableError,
 )
+from causeway.http.answers import AnyJSONResponse
 from causeway.http.shapes import Shape
 from causeway.http.threads import in_thread
 from causeway.operate import directives
@@ -124,7 +125,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
         # 202: it is written, and whoever leads, or will, acts on it.
-        return JSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
+        return AnyJSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str) -> None:
         async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:

@@ -15,19 +15,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon.status import LinkStatus, Role
 from causeway.http.actions import Actions, Wish
+from causeway.http.answers import AnyJSONResponse
 from causeway.http.connect_config import CLASSES, config_of
 from causeway.http.paced import Paced
 from causeway.http.shaping import VERSION
 from causeway.http.view import View
-from causeway.model import State
+from causeway.model import ENDED, State
 from causeway.naming import HEARTBEATS
 from causeway.relay.progress import TaskRecord
 
@@ -39,6 +41,7 @@ _STATES: Final = {
     Role.FAILED: "FAILED",
     Role.ENDED: "STOPPED",
 }
+_FAILED: Final = frozenset({State.STOPPED, State.FAILED})
 _BY_FILE: Final = (
     "connectors are the flows of the file that this run was given: change the file and start the "
     "run anew"
@@ -57,7 +60,7 @@ _REFUSED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Connector:
     """One of a link's. `settings` as the file has them; `worker`: this process, host and port."""
 
@@ -68,26 +71,26 @@ class Connector:
     worker: str
     lanes: int
 
-    @property
-    def state(self) -> str:
-        return "PAUSED" if self.paused else _STATES[self.link.role]
+    @cached_property
+    def _states(self) -> frozenset[State]:
+        """Of the link's partitions, where they are this connector's affair."""
+        partitions = self.link.partitions if self.kind == SOURCE else ()
+        return frozenset(each.state for each in partitions)
 
     @property
-    def paused(self) -> bool:
-        """All of the link is."""
-        found = {each.state for each in self.link.partitions}
-        return self.kind == SOURCE and found == {State.PAUSED}
+    def state(self) -> str:
+        """A mirror that has ended is a connector that was stopped."""
+        if self._states and self._states <= ENDED:
+            return "STOPPED"
+        return "PAUSED" if self._states == {State.PAUSED} else _STATES[self.link.role]
 
     def tasks(self) -> list[dict[str, Any]]:
         """Each with id, state and worker, and the trace where it failed."""
         if self.link.role is not Role.LEADING:
             return []
         if self.kind == SOURCE:
-            state = self.state  # of 100,000 partitions it is not asked for each lane
-            return [
-                {"id": number, "state": state, "worker_id": self.worker}
-                for number in range(self.lanes)
-            ]
+            own = {"state": self.state, "worker_id": self.worker} | self._failure()
+            return [{"id": number, **own} for number in range(self.lanes)]
         record = self._record()
         if record is None:
             return []
@@ -95,6 +98,14 @@ class Connector:
         if record.reason is not None:
             found |= {"state": "FAILED", "trace": record.reason}
         return [found]
+
+    def _failure(self) -> dict[str, str]:
+        """Of its tasks: where nothing is mirrored, as all partitions have stopped or failed."""
+        if not self._states or not self._states <= _FAILED:
+            return {}
+        found = (each for each in self.link.partitions if each.reason)
+        trace = next((f"{each.topic}-{each.partition}: {each.reason}" for each in found), "")
+        return {"state": "FAILED", "trace": trace}
 
     def _record(self) -> TaskRecord | None:
         name = "groups" if self.kind == CHECKPOINT else "heartbeats"
@@ -184,8 +195,8 @@ def router(
         """Names, or with `expand` what they are."""
         found = await every()
         if not expand:
-            return JSONResponse(list(found))
-        return JSONResponse(
+            return AnyJSONResponse(list(found))
+        return AnyJSONResponse(
             {
                 name: {
                     **({"status": each.status()} if "status" in expand else {}),
@@ -198,23 +209,23 @@ def router(
     @connect.get("/connectors/{name}")
     async def connector(name: str) -> Response:
         """Config and tasks."""
-        return JSONResponse((await named(name)).info())
+        return AnyJSONResponse((await named(name)).info())
 
     @connect.get("/connectors/{name}/config")
     async def config(name: str) -> Response:
         """What the file says of it, under MirrorMaker 2's keys, without logins."""
-        return JSONResponse((await named(name)).config())
+        return AnyJSONResponse((await named(name)).config())
 
     @connect.get("/connectors/{name}/status")
     async def status(name: str) -> Response:
         """States of it and its tasks."""
-        return JSONResponse((await named(name)).status())
+        return AnyJSONResponse((await named(name)).status())
 
     @connect.get("/connectors/{name}/tasks")
     async def tasks(name: str) -> Response:
         """Its tasks; all have its config."""
         each = await named(name)
-        return JSONResponse(
+        return AnyJSONResponse(
             [
                 {"id": {"connector": name, "task": task["id"]}, "config": each.config()}
                 for task in each.tasks()
@@ -227,7 +238,7 @@ def router(
         found = next((t for t in (await named(name)).tasks() if t["id"] == task), None)
         if found is None:
             raise HTTPException(404, f"No status found for task {name}-{task}")
-        return JSONResponse(found)
+        return AnyJSONResponse(found)
 
     @connect.get("/connectors/{name}/topics")
     async def topics(name: str) -> Response:
@@ -245,7 +256,7 @@ def router(
     async def plugins() -> Response:
         """The classes that there are."""
         package = "org.apache.kafka.connect.mirror."
-        return JSONResponse(
+        return AnyJSONResponse(
             [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
         )
 
@@ -280,7 +291,7 @@ def router(
         await act("restart", name, request)
         asked = [request.query_params.get(each, "") for each in ("includeTasks", "onlyFailed")]
         if "true" in map(str.lower, asked):
-            return JSONResponse((await named(name)).status(), 202)
+            return AnyJSONResponse((await named(name)).status(), 202)
         return Response(status_code=204)
 
     @connect.post(
@@ -307,7 +318,7 @@ def router(
 async def _made(content: Callable[[], Any]) -> Response:
     """Connect knows no pages: with 100,000 partitions it takes a second, in which others are to be
     answered."""
-    return await asyncio.to_thread(lambda: JSONResponse(content()))
+    return await asyncio.to_thread(lambda: AnyJSONResponse(content()))
 
 
 def server_info() -> dict[str, Any]:

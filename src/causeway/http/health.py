@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from causeway.daemon.status import Role, Snapshot
+from causeway.http.answers import AnyJSONResponse
 from causeway.http.paced import Paced
 from causeway.http.view import View
 
@@ -26,16 +27,16 @@ def router(views: Paced[View], heard_at: Callable[[], float]) -> APIRouter:
         """200 while the driver lives; 503 where its main thread has been silent for 2 minutes."""
         silent_s = time.monotonic() - heard_at()
         if silent_s > _SILENT_S:
-            return JSONResponse({"status": "hanging", "silent_s": round(silent_s)}, 503)
-        return JSONResponse({"status": "ok"})
+            return AnyJSONResponse({"status": "hanging", "silent_s": round(silent_s)}, 503)
+        return AnyJSONResponse({"status": "ok"})
 
     @health.get("/readyz")
     async def readyz() -> Response:
         """200 where each link is led by this process or another one; 503 with the reason else."""
         reason = _not_ready((await views.newest()).snapshot)
         if reason is not None:
-            return JSONResponse({"status": "not ready", "reason": reason}, 503)
-        return JSONResponse({"status": "ready"})
+            return AnyJSONResponse({"status": "not ready", "reason": reason}, 503)
+        return AnyJSONResponse({"status": "ready"})
 
     return health
 

@@ -133,8 +133,8 @@ def throttle(
 ) -> tuple[Outcome, ...]:
     """Limits what a link, or a topic of it, reads from its source, in bytes/s; None: not at all,
     whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
-    if bytes_per_s is not None and bytes_per_s < 1:
-        raise ConfigError("throttle", f"to {bytes_per_s} bytes/s", "must be 1 or more")
+    if bytes_per_s is not None and not 1 <= bytes_per_s <= directives.MOST_RATE:
+        raise ConfigError("throttle", cause=f"a rate must be 1 to {directives.MOST_RATE} bytes/s")
     wish = replace(_wish(Kind.THROTTLE, reason, who), bytes_per_s=bytes_per_s)
     return _ask("throttle", settings, wish, Wanted(link, topic, None, ahead), wait_s, back=off)
 

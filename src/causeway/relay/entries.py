@@ -367,4 +367,5 @@ def _outlet(item: dict[str, Any]) -> Outlet:
 
 
 def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    # A reason may hold what is no UTF-8, such as the name of a file.
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")

@@ -10,6 +10,7 @@ from causeway.control.directives import Directive, Kind, Scope
 from causeway.errors import ConfigError
 from causeway.operate.directives import Outcome, Seen
 
+NINES = "9" * 400
 ANNA = Directive(
     kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0
 )
@@ -31,7 +32,9 @@ def test_rates(text: str, rate: int | None) -> None:
     assert directives.parse_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "0", "fast", "-1MB", "10TB", "1,5MB", "0.1", "MB"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "fast", "-1MB", "10TB", "1,5MB", "0.1", "MB", NINES, "1e3"]
+)
 def test_what_is_no_rate(text: str) -> None:
     with pytest.raises(ConfigError, match="such as 500kB"):
         directives.parse_rate(text)
@@ -79,3 +82,8 @@ def test_what_stands_in_words() -> None:
     assert lines[0].startswith("paused orders by anna@ops since 1970-01-01T00:00:00Z: too [red]")
     assert "\x1b" not in lines[0]
     assert lines[1].startswith("throttled the link to 2.0 MB/s by anna@ops")
+
+
+def test_a_rate_that_is_too_long_is_not_quoted_whole() -> None:
+    with pytest.raises(ConfigError, match=r"9{40}…: faster than anything"):
+        directives.parse_rate(NINES)

@@ -84,6 +84,15 @@ HOST = "causeway.http.host = 0.0.0.0\n"
         ("causeway.http.tls.key = k.pem\n", r"\(line 5\) needs causeway\.http\.tls\.certificate"),
         ("causeway.http.tls.certificate = c.pem\n", r"\(line 5\) needs causeway\.http\.tls\.key"),
         ("causeway.http.tls.client.ca = c.pem\n", r"needs causeway\.http\.tls\.certificate"),
+        ("causeway.metrics.port = 8490\n", r"\(line 5\) is causeway\.http\.port, by default, too"),
+        (
+            "causeway.http.port = 9000\ncauseway.metrics.port = 9000\n",
+            r"metrics\.port \(line 6\) is causeway\.http\.port, too: leave it out",
+        ),
+        (
+            "causeway.metrics.port = 8490\ncauseway.metrics.host = 0.0.0.0\n",
+            r"give one of them another",
+        ),
         ("causeway.http.port = 65536\n", "must be 0 to 65535, or -1, not '65536'"),
     ],
 )
@@ -96,3 +105,8 @@ def test_a_token_that_could_not_be_had_is_told_of_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         http(tmp_path, f"{HOST}{TLS}causeway.http.token = ${{env:CAUSEWAY_NO_SUCH}}\n")
     assert str(caught.value).count("causeway.http") == 1
+
+
+def test_two_addresses_may_have_one_port(tmp_path: Path) -> None:
+    http(tmp_path, "causeway.metrics.port = 8490\ncauseway.metrics.host = 10.0.0.5\n")
+    http(tmp_path, "causeway.metrics.port = 8490\ncauseway.http.port = -1\n")

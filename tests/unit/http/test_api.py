@@ -151,6 +151,14 @@ def test_what_is_not_known_is_null() -> None:
     assert topic["lag_ms"] is None
 
 
+def test_a_reason_that_is_no_utf_8_is_told_all_the_same() -> None:
+    odd = replace(partition(0, State.STOPPED), reason="no file caf\udce9")
+    with client(lambda: full(link(odd))) as api:
+        (found,) = api.get("/api/v1/partitions").json()["items"]
+        one = api.get("/api/v1/links/A-%3EB/topics/orders/partitions/0")
+    assert found["reason"] == one.json()["reason"] == "no file caf?"
+
+
 def test_a_link_that_another_process_leads_has_no_lag_of_zero() -> None:
     waits = replace(link(), role=Role.STANDBY, reason="led by x", partitions=(), planned=False)
     with client(lambda: full(waits)) as api:

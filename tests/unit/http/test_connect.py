@@ -121,6 +121,23 @@ def test_a_link_of_which_all_is_paused() -> None:
         assert found["connector"]["state"] == "RUNNING"
 
 
+def test_a_link_of_which_nothing_is_mirrored() -> None:
+    stopped = replace(partition(0, State.STOPPED), reason="truncated \udcff")
+    with client(lambda: full(link(stopped, partition(1, State.FAILED)))) as connect:
+        found = connect.get(f"/connectors/{SOURCE}/status").json()
+        assert found["connector"]["state"] == "RUNNING"
+        (task,) = found["tasks"]
+        assert (task["state"], task["trace"]) == ("FAILED", "orders-0: truncated ?")
+        other = connect.get(f"/connectors/{CHECKPOINT}/status").json()
+        assert [task["state"] for task in other["tasks"]] == ["RUNNING"]
+    with client(lambda: full(link(stopped, partition(1)))) as connect:
+        found = connect.get(f"/connectors/{SOURCE}/status").json()
+        assert [task["state"] for task in found["tasks"]] == ["RUNNING"]
+    with client(lambda: full(link(partition(0, State.PROMOTED)))) as connect:
+        found = connect.get(f"/connectors/{SOURCE}/status").json()
+        assert found["connector"]["state"] == "STOPPED"
+
+
 def test_topics_and_offsets() -> None:
     """Offsets are MirrorMaker 2's: the last one that is copied, not the next."""
     new = replace(partition(1), position=-1)

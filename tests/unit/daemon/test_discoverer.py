@@ -1,0 +1,93 @@
+"""Who looks for topics goes on looking, whatever goes wrong with what people ask meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.daemon import discoverer
+from causeway.daemon.discoverer import Discoverer
+from causeway.daemon.partitions.discovery import Found
+from causeway.errors import CausewayError
+from causeway.relay.progress import LeadershipLostError
+from tests.unit.daemon.test_claims import LINK
+
+PATIENCE_S = 10.0
+
+
+class Directing:
+    """What is asked for fails as often as there are errors, then it is done."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.known, self.wanted = threading.Event(), threading.Event()
+        self.known.set()
+        self.wanted.set()
+        self._errors = list(errors)
+
+    def carry_out(self) -> bool:
+        if self._errors:
+            raise self._errors.pop(0)
+        return True
+
+    def looked(self) -> None: ...
+
+
+class Looks:
+    """Two: the second follows what was carried out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.second = threading.Event()
+
+    def look(self) -> Found:
+        self.count += 1
+        if self.count == 2:
+            self.second.set()
+        return Found()
+
+
+def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Event, list[str]]:
+    lost, failures = threading.Event(), list[str]()
+
+    def fail(error: Exception) -> CausewayError:
+        failures.append(str(error))
+        return CausewayError("mirror", cause=str(error))
+
+    made = Discoverer(
+        LINK,
+        cast(Any, looks),
+        cast(Any, SimpleNamespace(wanted=threading.Event())),
+        cast(Any, directing),
+        again=True,
+        over=threading.Event(),
+        lost=lost,
+        on_found=lambda _: None,
+        on_failure=failures.append,
+        fail=fail,
+    )
+    return made, lost, failures
+
+
+def test_what_cannot_be_carried_out_now_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discoverer, "_BACKOFF_S", (0.01, 0.02))
+    looks = Looks()
+
+    made, lost, failures = start(Directing(ValueError("odd"), CausewayError("x")), looks)
+
+    assert looks.second.wait(PATIENCE_S), "discovery goes on"
+    assert failures == ["odd", "x"]
+    assert made.alive
+    lost.set()
+    made.join()
+
+
+def test_who_was_overtaken_meanwhile_ends() -> None:
+    made, lost, failures = start(Directing(LeadershipLostError("write", "p")), Looks())
+
+    made.join()
+
+    assert lost.is_set()
+    assert failures == []
