@@ -91,7 +91,8 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     if not names:
         return ""
     pairs = (
-        f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True)
+        f'{name}="{value.translate(_ESCAPES)}"'
+        for name, value in sorted(zip(names, values, strict=True))
     )
     return "{" + ",".join(pairs) + "}"
 
