@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
 from causeway.config.settings import LinkSettings
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import topic_log, walk
@@ -16,6 +18,7 @@ from causeway.wire.offsets import EARLIEST, OffsetAt
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 
+TIME_MS = 1_767_225_600_000  # 2026-01-01
 # Of the records of one batch, from the index of one of them on.
 Flaw = Callable[[list[PlainRecord], int], None]
 
@@ -48,9 +51,11 @@ def mirror(
     *,
     source: Cluster,
     target: Cluster,
+    claimed: Callable[[list[Entry]], list[Entry]] = lambda entries: entries,
 ) -> dict[int, int]:
     """Copies `topic`, whose mirror is there and empty, as a lane would, but for `flaws` at (source
-    partition, source offset), and claims it as a driver would. The ends of the mirror."""
+    partition, source offset), and claims it as a driver would, but for what `claimed` changes. The
+    ends of the mirror."""
     mirrored = link.decide_topic(topic).target_name
     assert mirrored is not None
     ids = (
@@ -103,7 +108,8 @@ def mirror(
     progress = ProgressTopic(target, link.progress_topic)
     progress.ensure(1)
     now_ms = int(time.time() * 1000)
-    for raw, _ in topic_log.build([encode(one, now_ms) for one in claims], now_ms=now_ms):
+    entries = [encode(one, now_ms) for one in claimed(claims)]
+    for raw, _ in topic_log.build(entries, now_ms=now_ms):
         progress.append(raw)
     return {
         one.partition: one.outlets[0].pair.target for one in claims if isinstance(one, Progress)
@@ -132,3 +138,15 @@ def _flawed(batch: Batch, flaws: Mapping[int, Flaw]) -> Batch:
         leader_epoch=batch.leader_epoch,
         offsets=range(batch.first, batch.first + len(records)),
     )
+
+
+def fill(cluster: Cluster, at: TopicPartition, count: int, *, per_batch: int = 5_000) -> None:
+    """Writes so many records of some 100 bytes, each like no other, quicker than a producer."""
+    padding = b"." * 80
+    for first in range(0, count, per_batch):
+        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**31 - 1)
+        for index in range(min(per_batch, count - first)):
+            number = first + index
+            key, value = b"%d" % (number % 1_000), b"%d%s" % (number, padding)
+            builder.append(index, TIME_MS + number, key, value, [])
+        cluster.produce_batch(at, bytes(builder.build()))

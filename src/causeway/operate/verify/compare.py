@@ -68,7 +68,16 @@ def _aligned(
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
     """Both sides from the first record that both are to have."""
     feed, end = part.feed, part.end
-    ours = of_target(target, feed, part.target_from, part.target_to, part.offset_bytes, seen, spent)
+    ours = of_target(
+        target,
+        feed,
+        part.target_from,
+        part.target_to,
+        part.offset_bytes,
+        seen,
+        spent,
+        part.others_to,
+    )
 
     def theirs() -> Iterator[Piece]:
         return of_source(source, feed, part.source_from, end.source, part.offset_bytes, spent)

@@ -168,12 +168,14 @@ def of_target(
     offset_bytes: float,
     seen: Seen,
     spent: Spent,
+    others_to: int = 0,
 ) -> Iterator[Piece]:
     """What was written by the feed's producer at target offsets `start` to `end` - 1; what others
-    wrote is counted in `seen`. Raises CausewayError."""
+    wrote, also up to `others_to`, is counted in `seen`. Raises CausewayError."""
     at, room, position = feed.target, _Room(offset_bytes), start
-    while position < end:
-        fetched = cluster.fetch(at, position, room.bytes(end - position), max_wait_ms=0)
+    last_of_all = max(end, others_to)
+    while position < last_of_all:
+        fetched = cluster.fetch(at, position, room.bytes(last_of_all - position), max_wait_ms=0)
         spent(len(fetched.records))
         data, here, before = memoryview(fetched.records), 0, position
         while len(data) - here > MAGIC_AT:
@@ -191,11 +193,11 @@ def of_target(
                 last = base + fields[6]
                 if last < position:
                     continue
-                if base >= end:
+                if base >= last_of_all:
                     return
                 piece = _piece(raw, fields, feed, seen)
             position = last + 1
-            if piece is None:
+            if piece is None or base >= end:
                 continue
             if base < start or last >= end:
                 first = bisect_left(piece.offsets, start)
@@ -203,7 +205,7 @@ def of_target(
             if piece.count:
                 yield piece
         if position == before:
-            raise _behind(at, end, position)
+            raise _behind(at, last_of_all, position)
         room.read(position - before, here)
 
 

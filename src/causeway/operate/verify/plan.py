@@ -18,7 +18,7 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.errors import CausewayError, ConfigError
-from causeway.model import Pair, State, TopicPartition
+from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect
 from causeway.operate.scopes import unknown
 from causeway.operate.verify.ranges import Feed, Range
@@ -225,6 +225,9 @@ class _Link:
         before = self._agreed(feed)
         done = () if before is None else before.stretches
         ranges = cut(feed, points, ends, from_first=begun, done=done)
+        last = points[-1]
+        if alone and progress.state not in ENDED and ends.target_end > last.target:
+            ranges.append(_behind_all(feed, last, ends))
         return _with(
             share,
             ranges=tuple(ranges),
@@ -254,6 +257,19 @@ class _Link:
         )
 
 
+def _behind_all(feed: Feed, last: Pair, logs: Logs) -> Range:
+    """Nothing to compare: who else wrote to the target, behind what is mirrored?"""
+    return Range(
+        feed=feed,
+        start=last,
+        end=last,
+        source_from=last.source,
+        target_from=last.target,
+        target_to=last.target,
+        others_to=logs.target_end,
+    )
+
+
 def _with(share: Share, **more: Any) -> Share:
     return replace(share, **more)
 
@@ -264,7 +280,7 @@ def _behind(progress: Progress, logs: _Ends) -> tuple[Left, ...]:
     if end is None or end <= progress.position:
         return ()
     text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
-    if progress.state in (State.PAUSED, State.STOPPED, State.FAILED):
+    if progress.state in HELD | {State.STOPPED, State.FAILED}:
         text += f": it is {progress.state}"
         text += f", {progress.reason}" if progress.reason else ""
     return (Left(why=Why.NOT_MIRRORED, text=text),)

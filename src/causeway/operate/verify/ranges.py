@@ -34,7 +34,8 @@ class Range:
     `start` None: counted back from `end`, for what the map of offsets does not tell. `source_from`
     and `target_from`: what the logs still hold. `cut`: the target has deleted what came before, so
     that the sequence of its first record tells where to begin. `target_to`: where the target ends,
-    if that is before `end`.
+    if that is before `end`. `others_to`: so far it is looked for records of others, if that is
+    further on.
     """
 
     feed: Feed
@@ -43,6 +44,7 @@ class Range:
     source_from: int
     target_from: int
     target_to: int
+    others_to: int = 0
     cut: bool = False
     offset_bytes: float = 1000.0  # about how many one source offset takes
 

@@ -154,8 +154,10 @@ class _Work:
             into.suspects.append(place)
             return
         into.outcomes[place] = found
-        if part.range.start is not None and not part.range.cut and found.ended is None:
-            self._memory.add(part.range.feed, part.range.start, part.range.end, found)
+        start, end = part.range.start, part.range.end
+        if start not in (None, end) and not part.range.cut and found.ended is None:
+            assert start is not None
+            self._memory.add(part.range.feed, start, end, found)
 
     def _usable(self, part: Part, found: Answer) -> bool:
         """Whether it was compared; why not, is left to the report."""
@@ -218,7 +220,7 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
         at = next(one.others_at for one in outcomes if one.others)
-        text = f"{others} records of others lie between ours, from target offset {at} on"
+        text = f"{others} records of others lie in it, from target offset {at} on"
         if share.feed.alone:
             differences.append(
                 Difference(kind=Kind.UNKNOWN, source=-1, target=at, records=others, detail=text)

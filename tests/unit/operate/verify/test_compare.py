@@ -257,6 +257,16 @@ def test_what_others_wrote_is_counted_and_passed_over() -> None:
     assert (found.others, found.others_at) == (COUNT // 5, 5)
 
 
+def test_what_others_wrote_behind_it_is_looked_for() -> None:
+    source = _source((5,))
+    target = _target([_record(i) for i in range(COUNT)], (5,))
+    end = Pair(COUNT, COUNT, COUNT)
+    target.append([Rec(offset=target.end)], producer_id=FOREIGN, epoch=0, sequence=0)
+    target.append([_record(target.end)], producer_id=OURS, epoch=0, sequence=COUNT)
+    found = _compare(source, target, end=end, target_to=COUNT, others_to=target.end)
+    assert (found.differs, found.others, found.others_at) == (False, 1, COUNT)
+
+
 def test_times_that_the_target_gives_are_not_compared() -> None:
     source = _source((5,))
     target = Log()

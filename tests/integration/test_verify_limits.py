@@ -1,0 +1,210 @@
+"""What `causeway verify` cannot compare it says; it calls nothing equal that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from causeway.config.load import load
+from causeway.config.settings import Settings
+from causeway.dev.cluster import LocalCluster
+from causeway.errors import ConfigError
+from causeway.model import State
+from causeway.operate.verify import PartitionReport, Verdict, verify
+from causeway.operate.verify.outcome import Kind
+from causeway.relay.progress import Entry, OffsetMapRecord, Progress
+from causeway.wire.cluster import Cluster
+from tests.harness import flawed
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.running import mm2_file
+
+pytestmark = pytest.mark.integration
+
+FOREVER = {"retention.ms": "-1"}
+RECORDS = 2_000
+
+
+@dataclass
+class Ground:
+    """A link of its own, whose mirrors are made by `flawed.mirror`."""
+
+    settings: Settings
+    source: KafkaTools
+    target: KafkaTools
+    one: Cluster
+    other: Cluster
+
+    def mirrored(
+        self,
+        topic: str,
+        flaws: dict[tuple[int, int], flawed.Flaw] | None = None,
+        *,
+        config: dict[str, str] | None = None,
+        claimed: Callable[[list[Entry]], list[Entry]] = lambda entries: entries,
+    ) -> str:
+        (link,) = self.settings.links
+        mirror = f"limits.{topic}"
+        self.source.create_topic(topic, config={**FOREVER, **(config or {})})
+        self.target.create_topic(mirror, config={**FOREVER, **(config or {})})
+        self.source.produce(
+            topic, [Outgoing(value=b"%d" % n, key=b"%d" % (n % 50)) for n in range(RECORDS)]
+        )
+        flawed.mirror(
+            link, topic, flaws or {}, 1, source=self.one, target=self.other, claimed=claimed
+        )
+        return mirror
+
+    def verify(self, topic: str) -> PartitionReport:
+        (found,) = verify(self.settings, topics=[topic]).partitions
+        return found
+
+
+@pytest.fixture(scope="module")
+def ground(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Ground]:
+    file = mm2_file(
+        tmp_path_factory.mktemp("limits"),
+        {"limits": source_cluster, "there": target_cluster},
+        "limits->there.enabled = true",
+        "limits->there.topics = limits-.*",
+    )
+    settings = load(file)
+    (link,) = settings.links
+    with Cluster(link.source) as one, Cluster(link.target) as other:
+        yield Ground(settings, source, target, one, other)
+
+
+def _said(found: PartitionReport) -> list[str]:
+    return [left.text for left in found.left]
+
+
+def test_what_either_side_has_deleted_is_said_and_the_rest_compared(ground: Ground) -> None:
+    mirror = ground.mirrored("limits-deleted", {(0, 1_500): flawed.flip})
+    ground.source.delete_records("limits-deleted", 0, 300)
+    ground.target.delete_records(mirror, 0, 700)
+
+    found = ground.verify("limits-deleted")
+
+    assert _said(found) == [
+        "the source has deleted offsets 0 to 299",
+        "the target has deleted offsets 0 to 699",
+    ]
+    assert found.verdict is Verdict.DIFFERS
+    assert [(one.kind, one.source, one.target) for one in found.differences] == [
+        (Kind.CHANGED, 1_500, 1_500)
+    ]
+    assert found.records == RECORDS - 700 - 1
+
+
+def test_without_a_map_of_offsets_records_are_counted_from_the_end(ground: Ground) -> None:
+    def without_map(entries: list[Entry]) -> list[Entry]:
+        return [entry for entry in entries if not isinstance(entry, OffsetMapRecord)]
+
+    mirror = ground.mirrored("limits-no-map", {(0, 1_200): flawed.flip}, claimed=without_map)
+    ground.source.delete_records("limits-no-map", 0, 500)
+    ground.target.delete_records(mirror, 0, 100)
+    found = ground.verify("limits-no-map")
+    assert [(one.kind, one.source) for one in found.differences] == [(Kind.CHANGED, 1_200)]
+    assert found.records == RECORDS - 500 - 1
+
+
+def test_a_compacted_topic_that_has_lost_records_is_not_said_to_differ_nor_to_agree(
+    ground: Ground,
+) -> None:
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+    ground.mirrored("limits-compacted", {(0, 700): flawed.drop}, config=compacted)
+    found = ground.verify("limits-compacted")
+    assert found.verdict is Verdict.IN_PART
+    assert "compacted" in _said(found)[-1]
+    ground.mirrored("limits-whole", config=compacted)
+    assert ground.verify("limits-whole").verdict is Verdict.AGREES
+
+
+def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground: Ground) -> None:
+    def edited(change: Callable[[Progress], Progress]) -> Callable[[list[Entry]], list[Entry]]:
+        return lambda entries: [
+            change(entry) if isinstance(entry, Progress) else entry for entry in entries
+        ]
+
+    ground.mirrored(
+        "limits-transformed", claimed=edited(lambda one: replace(one, transform="hash"))
+    )
+    assert "transform" in _said(ground.verify("limits-transformed"))[0]
+
+    def repeats(one: Progress) -> Progress:
+        outlets = tuple(
+            each.model_copy(update={"producer_id": -1, "producer_epoch": -1})
+            for each in one.outlets
+        )
+        return replace(one, outlets=outlets)
+
+    ground.mirrored("limits-repeats", claimed=edited(repeats))
+    assert "at least once" in _said(ground.verify("limits-repeats"))[0]
+
+    ground.source.create_topic("limits-never")
+    found = ground.verify("limits-never")
+    assert (found.verdict, _said(found)) == (
+        Verdict.NOT_COMPARED,
+        ["nothing of it is mirrored yet"],
+    )
+
+    ground.mirrored(
+        "limits-paused",
+        claimed=edited(lambda one: replace(one, state=State.PAUSED, reason="by anna")),
+    )
+    ground.source.produce("limits-paused", [b"more", b"and more"])
+    found = ground.verify("limits-paused")
+    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS)
+    assert _said(found) == [
+        "source offsets 2000 to 2001 are not mirrored yet: it is paused, by anna"
+    ]
+
+
+def test_records_of_others_in_a_mirror_are_told(ground: Ground) -> None:
+    """In one that is ours alone they are a difference: whoever reads it takes them for the
+    source's."""
+    mirror = ground.mirrored("limits-others")
+    assert ground.verify("limits-others").verdict is Verdict.AGREES
+    ground.target.produce(mirror, [b"mine", b"mine too"])
+    found = ground.verify("limits-others")
+    assert [(one.kind, one.target, one.records) for one in found.differences] == [
+        (Kind.UNKNOWN, RECORDS, 2)
+    ]
+
+
+def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> None:
+    def shared(entries: list[Entry]) -> list[Entry]:
+        return [
+            replace(
+                entry,
+                outlets=tuple(one.model_copy(update={"exclusive": False}) for one in entry.outlets),
+            )
+            if isinstance(entry, Progress)
+            else entry
+            for entry in entries
+        ]
+
+    mirror = ground.mirrored("limits-shared", claimed=shared)
+    ground.target.produce(mirror, [b"mine"])
+    assert ground.verify("limits-shared").verdict is Verdict.AGREES  # behind what was mirrored
+
+
+def test_a_target_made_anew_and_an_unknown_name(ground: Ground) -> None:
+    mirror = ground.mirrored("limits-anew")
+    ground.target.delete_topic(mirror)
+    found = ground.verify("limits-anew")
+    assert (found.verdict, _said(found)) == (
+        Verdict.NOT_COMPARED,
+        ["the target topic does not exist"],
+    )
+    ground.target.create_topic(mirror)
+    assert "made anew at the target" in _said(ground.verify("limits-anew"))[0]
+    with pytest.raises(ConfigError, match="like it: limits-anew"):
+        verify(ground.settings, topics=["limits-new"])
