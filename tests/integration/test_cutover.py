@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from causeway.config.load import load
 from causeway.config.settings import (
     ControlSettings,
     LinkSettings,
@@ -30,12 +32,15 @@ from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.cutover import run as cutting
 from causeway.operate.cutover.run import End, Told
+from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
 from causeway.wire.cluster import Cluster, SecurityDisabled
+from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
 from tests.harness.members import Member
+from tests.harness.running import mm2_file
 from tests.harness.shops import trading
 from tests.harness.waiting import await_until
 
@@ -119,20 +124,39 @@ def dies_before(name: str) -> Told:
 
 
 @pytest.mark.timeout(300)
-def test_producers_are_fenced_and_the_fence_is_undone(
-    guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
+    guarded: Guarded,
+    target_cluster: LocalCluster,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    topic = prefix + "orders"
+    topic, alias = prefix + "orders", prefix.partition("-")[0]
     guarded.tools.create_topic(topic, 2)
-    mirror = mirror_of(guarded, target, prefix)
-    settings = settings_of(mirror)
+    file = mm2_file(
+        tmp_path,
+        {alias: guarded.cluster, "B": target_cluster},
+        *(
+            f"{alias}.{k} = {v}"
+            for k, v in guarded.cluster.security.java_client("causeway").items()
+        ),
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        "groups = none",
+    )
+    settings = load(file)
+    (mirror,) = settings.links
+    wanted = "--first", "producers", "--fence", "--topic", topic
     with RunningDaemon(monkeypatch, mirror) as run, trading(guarded.shop, topic) as shop:
         run.await_state(topic, State.RUNNING, 2)
         await_until(lambda: len(shop.written) > 100, 60)
-        seen: list[Checklist] = []
-        shown = cutting.cutover(settings, FENCING, told=lambda found, _: seen.append(found))
-        assert shown.end is End.SHOWN
-        assert not is_fenced(mirror, topic), "it is only shown"
+        shown = causeway("cutover", file, *wanted)
+        assert shown.code == 0, shown.err
+        assert "1 producer in the last hour" in shown.out
+        assert "deny WRITE on 1 topic, lifted after 5 min" in shown.out
+        assert "nothing was changed" in shown.out
+        assert not is_fenced(mirror, topic)
         assert not recorded(mirror)
 
         with pytest.raises(DiesError):
@@ -142,16 +166,28 @@ def test_producers_are_fenced_and_the_fence_is_undone(
         await_until(lambda: shop.refused > 3, 60)
         assert is_fenced(mirror, topic)
         assert sum(target.offsets(mirror_name(mirror, topic)).values()) == len(shop.written)
+        again = causeway("cutover", file, *wanted, "--dry-run", "--yes", "--json")
+        states = {step["step"]: step["state"] for step in again.json["steps"]}
+        assert states["check"] == states["lag"] == "done"
+        assert states["fence"] == "now", "how long nobody has written, a second call watches anew"
 
         before = len(shop.written)
-        shown_undo = cutting.undo(settings)
-        assert (set(shown_undo.topics), shown_undo.changed) == ({topic}, False)
+        assert "would be lifted" in causeway("cutover", file, "--undo").out
         assert is_fenced(mirror, topic)
-        assert cutting.undo(settings, act=True).changed
+        undone = causeway("cutover", file, "--undo", "--yes", "--json")
+        assert undone.json["fences"] == [{"topic": topic, "ended": False, "error": None}]
         assert not is_fenced(mirror, topic)
         assert not recorded(mirror)
         await_until(lambda: len(shop.written) > before + 10, 60, "the shop goes on")
-    assert run.result == 0
+
+        ended = causeway("cutover", file, *wanted, "--yes")
+        assert ended.code == 0, ended.err
+        assert f"topic {topic} is {mirror_name(mirror, topic)}" in ended.out
+        assert f"bootstrap.servers = {target_cluster.bootstrap}" in ended.out
+        Path("/tmp/cutover.out").write_text(shown.out + again.out + ended.out + ended.err)
+    wrong = causeway("cutover", file, "--topic", prefix + "order")
+    assert wrong.code == 2
+    assert f"like it: {topic}" in wrong.err
 
 
 @pytest.mark.parametrize("first", list(First))
@@ -217,7 +253,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         assert [record.value for record in records] == shop.written[number::2]
     again = cutting.cutover(settings, wishes, act=True)
     assert again.end is End.DONE
-    assert cutting.undo(settings, act=True).ended == {topic}
+    assert undo(settings, act=True).ended == {topic}
     assert not is_fenced(mirror, topic)
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from causeway.cli.output import Output
-    from causeway.operate.cutover.run import Lifted, Result
+    from causeway.operate.cutover.run import Result
+    from causeway.operate.cutover.undoing import Lifted
     from causeway.operate.cutover.values import Checklist, Look
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
@@ -87,13 +88,13 @@ def command(
     exit code is 7 where a person has to act first, or a fence was lifted because its time was over,
     10 where somebody else is at it, 11 where --timeout was over.
     """
-    from causeway.operate.cutover import report, run
+    from causeway.operate.cutover import report, run, undoing
     from causeway.operate.cutover.values import First, Wishes
 
     settings = load(file, quiet=True)
     act = yes and not dry_run
     if undo:
-        lifted = run.undo(settings, link=link, topics=topic or (), act=act)
+        lifted = undoing.undo(settings, link=link, topics=topic or (), act=act)
         if as_json:
             print_json(report.undone_json(lifted))
         else:
@@ -113,9 +114,21 @@ def command(
     )
     wait_s = parse_duration("--timeout", timeout)
     with _live(quiet=as_json) as told:
-        result = run.cutover(
-            settings, wishes, link=link, topics=topic or (), act=act, wait_s=wait_s, told=told
-        )
+        last: Look | None = None
+
+        def heard(checklist: Checklist, look: Look) -> None:
+            nonlocal last
+            last = look
+            told(checklist, look)
+
+        try:
+            result = run.cutover(
+                settings, wishes, link=link, topics=topic or (), act=act, wait_s=wait_s, told=heard
+            )
+        except KeyboardInterrupt:
+            if last is not None and last.fences:
+                print(f"causeway: {_standing_fence(last)}", file=sys.stderr)
+            raise
     if as_json:
         print_json(report.as_json(result))
     else:
@@ -209,11 +222,16 @@ def _show(out: Output, result: Result, *, act: bool) -> None:
             out.print("waited long enough; the same command goes on")
         case "done":
             _show_what_to_change(out, result)
-    if act and result.end.value != "done" and (fences := result.look.fences):
-        until = max(fence.record.until for fence in fences.values())
-        left = max(0, until - result.look.at_ms)
-        if result.end.value != "lifted":
-            out.print(f"the fence is lifted in {duration(left)}; --undo --yes lifts it now")
+    if act and result.end.value in ("blocked", "timeout") and result.look.fences:
+        out.print(_standing_fence(result.look))
+
+
+def _standing_fence(look: Look) -> str:
+    until = max(fence.record.until for fence in look.fences.values())
+    left = duration(max(0, until - look.at_ms))
+    return (
+        f"the fence is lifted in {left}, unless the topics are promoted; --undo --yes lifts it now"
+    )
 
 
 def _show_what_to_change(out: Output, result: Result) -> None:

@@ -36,16 +36,17 @@ def checks(
     planned: TopicPlan,
     names: Collection[str],
     wishes: Wishes,
+    fenced: Collection[str],
 ) -> tuple[Check, ...]:
-    """Of the topics `names`. Asks much, changes nothing. Raises CausewayError where a cluster
-    cannot be asked at all."""
+    """Of the topics `names`, some of which we have `fenced` already. Asks much, changes nothing.
+    Raises CausewayError where a cluster cannot be asked at all."""
     mirrored = [topic for topic in planned.mirrored if topic.source in names]
     partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
     return (
         *_topics(planned, mirrored, names),
         *_configs(link, source, target, planned, mirrored),
         *_rights(source, wishes),
-        *_fence(source, names, wishes),
+        *_fence(source, set(names) - set(fenced), wishes),
         *_disks(target),
         *_groups(link, source, names, wishes),
         *_producers(source, partitions),

@@ -12,7 +12,7 @@ while nobody may write. What a promoted topic needed before its promotion counts
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from causeway.operate.cutover.values import (
     Act,
@@ -30,6 +30,7 @@ from causeway.operate.cutover.values import (
     Wishes,
 )
 
+BEFORE_THE_END: Final = "before the end"
 _MOST_LINES = 8
 _MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
@@ -87,7 +88,7 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
         del before["consumers"]
     for name, step in before.items():
         if promoted:
-            yield name, _Found("before the end")
+            yield name, _Found(BEFORE_THE_END)
         else:
             yield name, step(look, wishes)
     yield "promote", _promote(look)

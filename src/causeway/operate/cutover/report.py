@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from causeway.operate.cutover.run import Lifted, Result
+from causeway.operate.cutover.run import Result
+from causeway.operate.cutover.undoing import Lifted
 
 
 def as_json(result: Result) -> dict[str, Any]:

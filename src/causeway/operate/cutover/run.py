@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,22 +13,22 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Scope
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.model import TopicPartition
-from causeway.operate.clusters import Connect, clusters
+from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
+from causeway.operate.cutover.chosen import the_one
+from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.observe import Eyes
-from causeway.operate.cutover.plan import plan
+from causeway.operate.cutover.plan import BEFORE_THE_END, plan
 from causeway.operate.cutover.turn import TURN_S, Turn
-from causeway.operate.cutover.values import Act, Checklist, Look, State, Verified, Wishes
+from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
+from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import whoever
 from causeway.operate.moves.promote import promote
-from causeway.operate.scopes import Wanted, choose
-from causeway.operate.verify import Progress, Report, Verdict, verify
+from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25
+_REST: Final = 0.5  # times what a look took, so that waiting costs the brokers little
 _FENCED_MOST_S: Final = 24 * 3600.0
 _PROMOTE_S: Final = 30.0
 _WHY: Final = "cutover"
@@ -58,17 +58,6 @@ class Result:
     pause_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifted:
-    """By topic of the source: the error of a fence that stays, else None. `ended`: of those, the
-    ones whose mirror has ended."""
-
-    link: LinkSettings
-    topics: dict[str, CausewayError | None]
-    ended: frozenset[str]
-    changed: bool
-
-
 def cutover(
     settings: Settings,
     wishes: Wishes,
@@ -90,7 +79,7 @@ def cutover(
     _refuse(wishes)
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
-        chosen, names = _chosen(settings, link, topics, connect)
+        chosen, names = the_one(settings, link, topics, connect)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         planned = checking.chosen(chosen, source, target)
         mirrors = {
@@ -105,9 +94,11 @@ def cutover(
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
         checking.refuse_unfit(mirrors, chosen)
         eyes = Eyes(settings, chosen, mirrors, connect)
-        checked = checking.checks(chosen, source, target, planned, mirrors, wishes)
-        look = eyes.look(checked)
+        look = eyes.look()
+        checked = checking.checks(chosen, source, target, planned, mirrors, wishes, look.fences)
         turn = Turn(target, chosen, who or whoever())
+        time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
+        look = eyes.look(checked)
         if not act:
             checklist = plan(look, wishes)
             told(checklist, look)
@@ -150,14 +141,16 @@ class _Run:
         self._who = who
         self._told = told
         self._whole = whole
+        self._looked = time.monotonic()
         self._memory = memory
+        self._seen: dict[str, Step] = {}
         self._fenced: set[str] = set()  # topics, by this call
         self._promoted_ms: int | None = None  # likewise
 
     def to_end(self, look: Look, deadline: float) -> Result:
         while True:
             self._turn.check()
-            checklist = plan(look, self._wishes)
+            checklist = self._with_what_was(plan(look, self._wishes))
             self._told(checklist, look)
             end = End.LIFTED if self._is_lifted(look) else self._step(checklist, look)
             if end is None and time.monotonic() > deadline and checklist.act in _WAITS:
@@ -166,7 +159,21 @@ class _Run:
                 link = self._eyes.link
                 pause_ms = _pause_ms(look, self._promoted_ms)
                 return _result(link, self._wishes, end, checklist, look, pause_ms)
+            self._looked = time.monotonic()
             look = self._eyes.look(look.checks)
+
+    def _with_what_was(self, checklist: Checklist) -> Checklist:
+        """What this call has seen of steps, where the clusters do not tell any more."""
+        self._seen |= {
+            step.name: step
+            for step in checklist.steps
+            if step.state is State.DONE and step.text != BEFORE_THE_END
+        }
+        steps = (
+            self._seen.get(step.name, step) if step.text == BEFORE_THE_END else step
+            for step in checklist.steps
+        )
+        return replace(checklist, steps=tuple(steps))
 
     def _step(self, checklist: Checklist, look: Look) -> End | None:
         """How the call ends; None where it goes on."""
@@ -176,7 +183,7 @@ class _Run:
             case Act.STOP:
                 return End.BLOCKED
             case Act.WAIT | Act.PERSON:
-                time.sleep(_POLL_S)
+                time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
             case Act.LIFT:
                 self._lift(look)
             case Act.FENCE:
@@ -248,7 +255,7 @@ class _Run:
             self._turn.check()
             if until is not None and time.time() * 1000 > until:
                 raise _OverError
-            self._told(_under_way(checklist, progress), look)
+            self._told(under_way(checklist, progress), look)
 
         try:
             report = verify(
@@ -288,77 +295,6 @@ class _OverError(Exception):
 
 
 _WAITS = (Act.WAIT, Act.PERSON)
-
-
-def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
-    """What a comparison has shown. `ends`: how far the mirror was when it began."""
-    bad = [one for one in report.partitions if one.verdict is Verdict.DIFFERS]
-    left = [one for one in report.partitions if one.left]
-    text = ""
-    if bad:
-        many = sum(one.different for one in bad)
-        text = f"{many:,} records differ, the first in {bad[0].topic}-{bad[0].partition}"
-    unsure = ""
-    if left:
-        first = left[0]
-        why = f"{first.topic}-{first.partition}: {first.left[0].text}"
-        unsure = f"not all of {len(left):,} partitions could be compared, such as {why}"
-    return Verified(ends=ends, records=report.records, bad=text, unsure=unsure)
-
-
-def _under_way(checklist: Checklist, progress: Progress) -> Checklist:
-    """With how far the comparison is."""
-    share = progress.done / progress.size if progress.size else 1.0
-    text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
-    steps = (
-        replace(step, text=text, left_s=progress.eta_s) if step.state is State.NOW else step
-        for step in checklist.steps
-    )
-    return replace(checklist, steps=tuple(steps))
-
-
-def undo(
-    settings: Settings,
-    *,
-    link: str | None = None,
-    topics: Collection[str] = (),
-    act: bool = False,
-    who: str | None = None,
-) -> Lifted:
-    """Lifts the fences of `topics`, or all of the link, so that producers go on where they were;
-    without `act` only tells which. That is all that has to be undone before a promotion; what is
-    promoted stays so. Raises as `cutover`."""
-    with clusters() as connect:
-        chosen, names = _chosen(settings, link, topics, connect)
-        source, target = connect(chosen.source_admin), connect(chosen.target_admin)
-        log = DirectiveLog(target, chosen.directives_topic)
-        log.look()
-        found = fences.fences(log.standing, names or None)
-        errors: dict[str, CausewayError | None] = dict.fromkeys(found)
-        if act and found:
-            with Turn(target, chosen, who or whoever()) as turn, turn.writing():
-                errors = fences.lift(source, target, chosen, list(found.values()))
-        ended = {topic for topic in found if log.standing.has_ended(Scope(topic))}
-        return Lifted(
-            link=chosen, topics=errors, ended=frozenset(ended), changed=act and bool(found)
-        )
-
-
-def _chosen(
-    settings: Settings, link: str | None, topics: Collection[str], connect: Connect
-) -> tuple[LinkSettings, tuple[str, ...]]:
-    """The one link that is meant, and the names that were given."""
-    links = list(choose(settings, Wanted(link, None, None, ahead=False), connect, "cut over"))
-    for topic in topics:
-        having = choose(settings, Wanted(link, topic, None, ahead=False), connect, "cut over")
-        links = [each for each in links if each in having]
-    if not links:
-        cause = "no flow mirrors all of them"
-        raise ConfigError("cut over", f"topics {', '.join(topics)}", cause, remedy="one at a time")
-    if len(links) > 1:
-        names = ", ".join(each.name for each in links)
-        raise ConfigError("cut over", names, "which of these flows?", remedy="--link A->B")
-    return links[0], tuple(dict.fromkeys(topics))
 
 
 def _refuse(wishes: Wishes) -> None:

@@ -25,12 +25,16 @@ _KEY = Kind.CUTOVER, THE_LINK
 
 class Turn:
     """Ours from `with` to its end. Raises ConflictError where it is somebody else's, also later, by
-    `check`: nothing may be changed after that."""
+    `check` and `writing`: nothing may be changed after that. `takes`: whoever has it, as an undo
+    waits for nobody."""
 
-    def __init__(self, target: Cluster, link: LinkSettings, who: str) -> None:
+    def __init__(
+        self, target: Cluster, link: LinkSettings, who: str, *, takes: bool = False
+    ) -> None:
         self._target = target
         self._link = link
         self._who = who
+        self._takes = takes
         self._run = uuid.uuid4().hex
         self._since = int(time.time() * 1000)
         self._over = threading.Event()
@@ -41,6 +45,7 @@ class Turn:
 
     def __enter__(self) -> Turn:
         self._write()
+        self._takes = False
         self._thread.start()
         return self
 
@@ -75,8 +80,7 @@ class Turn:
         """Directives may be written in this block, that takes up to `for_s`. Raises as `check`."""
         self.check()
         with self._writing:
-            if for_s > TURN_S:
-                self._write(for_s)
+            self._write(for_s)
             yield
 
     def _renew(self) -> None:
@@ -101,7 +105,8 @@ class Turn:
     def _take(self, for_s: float, standing: Standing) -> Plan:
         now = int(time.time() * 1000)
         there = standing.by_key.get(_KEY)
-        if there is not None and there.run != self._run and there.until > now:
+        taken = there is not None and there.run != self._run and there.until > now
+        if there is not None and taken and not self._takes:
             raise ConflictError(
                 "cut over",
                 f"{self._link.name} for {self._who}",

@@ -18,7 +18,7 @@ from causeway.wire.producers import (
     transactional_ids,
 )
 
-_AGO_S: Final = 2.0  # so old are the ends that lag is measured by
+AGO_S: Final = 2.0  # so old are the ends that lag is measured by
 _RATE_S = 20.0  # over so long the lag's change is measured
 _NAMED_S = 10.0  # so long somebody who has written is named
 Ends = Mapping[TopicPartition, int]
@@ -49,7 +49,7 @@ class Watch:
         self._name(grown, first, now)
         self._ends.update(ends)
         self._readable.append((now, dict(readable)))
-        while len(self._readable) > 1 and self._readable[1][0] <= now - _AGO_S:
+        while len(self._readable) > 1 and self._readable[1][0] <= now - AGO_S:
             self._readable.popleft()
         if not fenced:
             self._fenced = None

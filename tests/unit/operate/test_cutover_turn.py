@@ -1,0 +1,73 @@
+"""Whose turn it is to cut a link over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import LinkSettings
+from causeway.control import directive_log
+from causeway.control.directives import THE_LINK, Kind, Plan, Standing
+from causeway.errors import ConflictError
+from causeway.operate.cutover.turn import Turn
+from tests.harness.daemon import link
+
+KEY = Kind.CUTOVER, THE_LINK
+
+
+class Log:
+    """Stands in for the directives topic."""
+
+    def __init__(self) -> None:
+        self.standing = Standing()
+
+    def write(self, _: Any, __: Any, decide: Callable[[Standing], Plan]) -> None:
+        self.standing = self.standing.with_all(decide(self.standing).changes)
+
+    @property
+    def whose(self) -> str | None:
+        found = self.standing.by_key.get(KEY)
+        return None if found is None else found.who
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log()
+    monkeypatch.setattr(directive_log, "write", log.write)
+    return log
+
+
+def turn(who: str, *, takes: bool = False) -> Turn:
+    mirror: LinkSettings = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+    target: Any = None
+    return Turn(target, mirror, who, takes=takes)
+
+
+def test_the_second_is_told_by_whom_it_is_cut_over(log: Log) -> None:
+    with turn("anna@ops") as first:
+        with pytest.raises(ConflictError, match="being cut over by anna@ops"):
+            turn("ben@ops").__enter__()
+        first.check()
+        assert log.whose == "anna@ops"
+    assert log.whose is None
+    with turn("ben@ops"):
+        assert log.whose == "ben@ops"
+
+
+def test_one_that_died_holds_nobody_up_for_long(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = turn("anna@ops")
+    dead._write(0.0)
+    assert log.whose == "anna@ops"
+    with turn("ben@ops"):
+        assert log.whose == "ben@ops"
+
+
+def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
+    with turn("anna@ops") as first:
+        with turn("ben@ops", takes=True) as second, second.writing():
+            assert log.whose == "ben@ops"
+            with pytest.raises(ConflictError, match="being cut over by ben@ops"), first.writing():
+                raise AssertionError("nothing is written any more")
+        assert log.whose is None, "it gives back its own alone"
