@@ -95,13 +95,17 @@ def run_stage(
         )
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
 
-    try:
+    def job() -> Any:
+        """Ready to be started, and all of Spark's plans that is kept as long as it runs."""
         rows = query(1)
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
             rows = query(1 + _HELD * collecting)
         sink = SinkWorker(lane, prepared.encodes)
-        rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite").save()
+        return rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite")
+
+    try:
+        job().save()
     except Exception as error:
         raise CausewayError("transform", key, explain(error), retriable=not threw(error)) from None
 
