@@ -82,6 +82,14 @@ def test_what_a_name_is_and_what_becomes_of_it(
     done = causeway("wait", file, "--timeout", "30")
     assert (done.code, "reached" in done.out) == (0, True), done.err
 
+    happened = causeway("events", file, "--json").json["events"]
+    assert [each["event"] for each in happened][:2] == ["lead link", "begin"], "no driver runs now"
+    (topic,) = causeway("topics", file, "--match", "ORDERS", "--json").json["topics"]
+    assert (topic["topic"], topic["partitions"], topic["lag_records"]) == (orders, 2, 0)
+    (group,) = causeway("groups", file, "--match", app, "--json").json["groups"]
+    assert (group["name"], group["code"]) == (app, "synced")
+    assert causeway("lanes", file).code == 9, "no driver to ask"
+
     (one,) = explain(file, f"{orders}-1")
     assert (one["kind"], one["name"]) == ("partition", f"{orders}-1")
     assert "was seen at" in str(one["facts"])

@@ -1,4 +1,4 @@
-"""`causeway topics | groups | lanes FILE`: a line each."""
+"""`causeway topics | groups | lanes | events FILE`: a line each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.directives import LinkOption
-from causeway.cli.words import count, duration, number, printable, size
+from causeway.cli.words import count, duration, moment, number, printable, size
 
 if TYPE_CHECKING:
     from causeway.operate.explain.values import Explanation
+    from causeway.operate.listing.events import EventLine
     from causeway.operate.listing.topics import TopicLine
 
 MatchOption = Annotated[
@@ -125,6 +126,48 @@ def _lane(one: dict[str, Any]) -> tuple[str, ...]:
         size(one["rss_bytes"]),
         duration(1000 * one["cpu_s"]),
     )
+
+
+def events(
+    file: FileArgument,
+    match: Annotated[
+        str,
+        typer.Option(
+            "--match", metavar="TEXT", help="Part of what is said, in any case.", show_default=False
+        ),
+    ] = "",
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--level",
+            metavar="LEVEL",
+            help="info, warning or error; may be said again.",
+            show_default=False,
+        ),
+    ] = None,
+    link: LinkOption = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="The newest so many.")
+    ] = 50,
+    as_json: JsonOption = False,
+) -> int:
+    """List what has happened, as the leading drivers noted it on the targets, the newest last."""
+    from causeway.operate.listing import events as listing
+
+    found = listing.events(
+        load(file, quiet=True), link=link, match=match, levels=level or (), limit=limit
+    )
+    if as_json:
+        print_json({"events": [listing.as_json(one) for one in found]})
+        return 0
+    _table(("time", "level", "link", "event", "about"), [_event(one) for one in found], "event")
+    return 0
+
+
+def _event(one: EventLine) -> tuple[str, ...]:
+    event = one.event
+    about = "; ".join(f"{name} {value}" for name, value in event.about.items())
+    return moment(event.at), event.level, one.link, event.event, about
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:

@@ -32,6 +32,7 @@ from collections.abc import Callable, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon import processes
+from causeway.daemon.happened import Happened
 from causeway.daemon.lanes.fleet import MARGIN
 from causeway.errors import CausewayError
 from causeway.relay.lane.lease import clock
@@ -74,6 +75,7 @@ class Leadership:
         self._taken_at = 0.0
         self._alone_at = 0.0
         self._progress_lost: bool | None = None
+        self._happened = Happened(link.name)
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
@@ -82,6 +84,7 @@ class Leadership:
 
         `on_standby` is called with each lease record that keeps us waiting. Raises CausewayError.
         """
+        self._happened.listen()
         self._topic.ensure()
         contents = self._topic.read()
         if not any(lease.process == self._process for lease in contents.leases):
@@ -89,6 +92,7 @@ class Leadership:
         if not contents.leases:
             self._announce(contents)
         if not self._wait_for_lease(contents, stop, on_standby):
+            self._happened.end()
             return None
         with self._lock:
             # Else nobody has led since; what an attempt of ours that failed has found out stands.
@@ -116,7 +120,8 @@ class Leadership:
             self._leading = True
             lease_s = max(lease.lease_s for lease in contents.leases)
             self._alone_at = time.monotonic() + lease_s * MARGIN
-        _log.info("lead link", extra={"link": self._link.name})
+        self._happened.begin(contents.events)
+        _log.info("lead link", extra={"link": self._link.name, "driver": self._owner})
         return contents
 
     @property
@@ -159,7 +164,9 @@ class Leadership:
                     self._writer.write([self._record()])  # proves that nobody else leads by now
                     self._take()
                 writing_at = clock()
-                self._writer.write([self._record(), *entries])
+                losses = self.losses
+                self._writer.write([self._record(), *entries, *self._happened.unwritten()])
+                self._happened.written(again=self.losses != losses)
             except LeadershipLostError:
                 self._leading = False
                 raise
@@ -174,12 +181,14 @@ class Leadership:
     def release(self) -> None:
         """Lets a standby take over at once. Never raises."""
         self._leading = False
+        self._happened.end()
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is None:
                 return
             try:
-                writer.write([self._record(writer, released=True)])
+                last = self._happened.unwritten()
+                writer.write([*last, self._record(writer, released=True)])
             except CausewayError as error:
                 _log.debug("release %s: %s", self._link.name, error)
 

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
+from causeway.daemon.happened import plain, said
 from causeway.http.shapes import Event
 
 _MOST: Final = 2000
-_LONGEST: Final = 500  # characters of one value
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 class Events(logging.Handler):
@@ -24,20 +23,14 @@ class Events(logging.Handler):
         self._kept: deque[Event] = deque(maxlen=_MOST)
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = {
-            _plain(name): _plain(value)
-            for name, value in record.__dict__.items()
-            if name not in _STANDARD
-        }
-        if record.exc_info and record.exc_info[1] is not None:
-            said["error"] = type(record.exc_info[1]).__name__
+        about = said(record)
         self._kept.append(
             Event(
                 at_ms=int(record.created * 1000),
                 level=record.levelname.lower(),
-                event=_plain(record.getMessage()),
-                link=said.pop("link", None),
-                about=said,
+                event=plain(record.getMessage()),
+                link=about.pop("link", None),
+                about=about,
             )
         )
 
@@ -54,11 +47,6 @@ class Events(logging.Handler):
             and (not wanted or any(wanted in text.casefold() for text in _texts(each)))
         ]
         return list(islice(found, offset, offset + limit)), len(found)
-
-
-def _plain(value: object) -> str:
-    """As JSON takes it: names of files need not be UTF-8."""
-    return str(value)[:_LONGEST].encode(errors="replace").decode()
 
 
 def _texts(event: Event) -> Iterator[str]:

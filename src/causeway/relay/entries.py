@@ -14,6 +14,8 @@ value  {"v": 1, "hash": …, "records_in": …, "records_out": …, "dropped": �
         "seen": …, "reason": …, "written_at": …}
 key    {"directives": "A->B"}
 value  {"v": 1, "topic_id": …, "applied": …, "reason": …, "written_at": …}
+key    {"event": 17}                                           its number modulo EVENTS
+value  {"v": 1, "number": …, "at": …, "level": …, "event": …, "about": {…}}
 key    {"lease": "A->B"}
 value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
         "released": false, "progress_lost": false, "reached": …, "written_at": …}
@@ -30,8 +32,10 @@ from causeway.errors import ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import offset_map
 from causeway.relay.messages import Outlet, Transformed
+from causeway.relay.outlet_json import outlet_json, outlet_of
 
 VERSION = 1
+EVENTS = 250  # of a link that are kept, the newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,18 @@ class DirectivesRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """What a leading driver's log said of the link, at `at` (ms); `number`: among all events of the
+    link; `level`: info, warning or error; `about`: more of it, such as partition and reason."""
+
+    number: int
+    at: int
+    level: str
+    event: str
+    about: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """Takes a partition's progress ("topic") or an offset map ("offsets") out of the topic. `to`:
     see OffsetMapRecord."""
@@ -155,6 +171,7 @@ Entry = (
     | TaskRecord
     | TransformRecord
     | DirectivesRecord
+    | EventRecord
     | Deletion
 )
 
@@ -214,6 +231,16 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "reason": entry.reason,
             "written_at": now_ms,
         }
+    elif isinstance(entry, EventRecord):
+        key = {"event": entry.number % EVENTS}
+        value = {
+            "v": VERSION,
+            "number": entry.number,
+            "at": entry.at,
+            "level": entry.level,
+            "event": entry.event,
+            "about": dict(entry.about),
+        }
     else:
         key = {"topic": entry.topic, "partition": entry.partition}
         value = {
@@ -221,7 +248,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "topic_id": entry.topic_id,
             "leader_epoch": entry.leader_epoch,
             "position": entry.position,
-            "outlets": [_outlet_json(outlet) for outlet in entry.outlets],
+            "outlets": [outlet_json(outlet) for outlet in entry.outlets],
             "keys_from": entry.keys_from,
             "transform": entry.transform,
             "state": entry.state.value,
@@ -296,13 +323,21 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 reason=fields["reason"],
                 written_at=fields["written_at"],
             )
+        if "event" in name:
+            return EventRecord(
+                number=fields["number"],
+                at=fields["at"],
+                level=fields["level"],
+                event=fields["event"],
+                about=fields["about"],
+            )
         return Progress(
             topic=name["topic"],
             partition=name["partition"],
             topic_id=fields["topic_id"],
             leader_epoch=fields["leader_epoch"],
             position=fields["position"],
-            outlets=tuple(_outlet(item) for item in fields["outlets"]),
+            outlets=tuple(outlet_of(item) for item in fields["outlets"]),
             keys_from=fields.get("keys_from", 0),
             transform=fields.get("transform"),
             state=State(fields["state"]),
@@ -335,35 +370,6 @@ def _name(
 
 def _to(name: dict[str, Any]) -> TopicPartition | None:
     return TopicPartition(*name["to"]) if "to" in name else None
-
-
-def _outlet_json(outlet: Outlet) -> dict[str, Any]:
-    return {
-        "topic": outlet.topic,
-        "partition": outlet.partition,
-        "topic_id": outlet.topic_id,
-        "producer_id": outlet.producer_id,
-        "producer_epoch": outlet.producer_epoch,
-        "source": outlet.pair.source,
-        "target": outlet.pair.target,
-        "sequence": outlet.pair.sequence,
-        "exclusive": outlet.exclusive,
-        "routed": outlet.routed,
-    }
-
-
-def _outlet(item: dict[str, Any]) -> Outlet:
-    pair = Pair(source=item["source"], target=item["target"], sequence=item["sequence"])
-    return Outlet(
-        topic=item["topic"],
-        partition=item["partition"],
-        topic_id=item["topic_id"],
-        producer_id=item["producer_id"],
-        producer_epoch=item["producer_epoch"],
-        pair=pair,
-        exclusive=item["exclusive"],
-        routed=item.get("routed"),
-    )
 
 
 def _dump(value: dict[str, Any]) -> bytes:

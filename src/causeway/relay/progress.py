@@ -20,6 +20,7 @@ from causeway.relay.entries import (
     Deletion,
     DirectivesRecord,
     Entry,
+    EventRecord,
     LeaseRecord,
     OffsetMapRecord,
     Progress,
@@ -37,6 +38,7 @@ __all__ = [
     "Deletion",
     "DirectivesRecord",
     "Entry",
+    "EventRecord",
     "LeadershipLostError",
     "LeaseRecord",
     "MapRecords",
@@ -79,6 +81,7 @@ class Contents:
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
     transforms: dict[str, TransformRecord] = field(default_factory=dict)
     directives: DirectivesRecord | None = None
+    events: dict[int, EventRecord] = field(default_factory=dict)  # by number
     deleted: set[Deletion] = field(default_factory=set)
 
     def update(self, more: Contents) -> None:
@@ -93,6 +96,7 @@ class Contents:
         self.tasks.update(more.tasks)
         self.transforms.update(more.transforms)
         self.directives = more.directives or self.directives
+        self.events.update(more.events)
 
     def take(self, entry: Entry | None) -> None:
         match entry:
@@ -108,6 +112,8 @@ class Contents:
                 self.transforms[entry.name] = entry
             case DirectivesRecord():
                 self.directives = entry
+            case EventRecord():
+                self.events[entry.number] = entry
             case Deletion():
                 self.deleted.add(entry)
                 if entry.of == "topic":

@@ -1,0 +1,62 @@
+"""The newest events of the file's links, as their leading drivers noted them on the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.listing.chosen import fits, links_of
+from causeway.relay.progress import EventRecord, ProgressTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLine:
+    link: str
+    event: EventRecord
+
+
+def events(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    match: str = "",
+    levels: Collection[str] = (),
+    limit: int | None = None,
+) -> tuple[EventLine, ...]:
+    """The oldest first; the newest `limit` of those that fit. `match`: a part of what is said, in
+    any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does."""
+    chosen = links_of(settings, link, "list events")
+    with clusters() as connect:
+        found = [
+            one
+            for each in chosen
+            for one in _of_link(each, connect)
+            if (not levels or one.event.level in levels) and _says(one.event, match)
+        ]
+    found.sort(key=lambda one: one.event.at)
+    return tuple(found if limit is None else found[max(0, len(found) - limit) :])
+
+
+def _of_link(link: LinkSettings, connect: Connect) -> Iterator[EventLine]:
+    progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
+    if progress.exists():
+        found = progress.read().events
+        yield from (EventLine(link=link.name, event=found[number]) for number in sorted(found))
+
+
+def _says(event: EventRecord, match: str) -> bool:
+    return any(fits(text, match) for text in (event.event, *event.about.values()))
+
+
+def as_json(one: EventLine) -> dict[str, Any]:
+    """For `--json`: as the API has it."""
+    return {
+        "at_ms": one.event.at,
+        "level": one.event.level,
+        "event": one.event.event,
+        "link": one.link,
+        "about": dict(one.event.about),
+    }
