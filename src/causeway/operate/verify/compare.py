@@ -18,7 +18,8 @@ from google_crc32c import value as crc32c
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
-from causeway.operate.verify.logs import Piece, Seen, Spent, of_source, of_target
+from causeway.operate.verify.fetching import Spent
+from causeway.operate.verify.logs import Piece, Seen, of_source, of_target
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.sides import Side, size_of, without_times

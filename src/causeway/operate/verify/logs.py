@@ -9,6 +9,7 @@ from typing import Any
 
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
+from causeway.operate.verify.fetching import Fetching, Spent
 from causeway.operate.verify.ranges import Feed
 from causeway.relay.shares import shares
 from causeway.relay.source import keep
@@ -28,11 +29,6 @@ from causeway.wire.batches import (
 )
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import decode, records_of
-
-_MOST_BYTES = 4 * 1024 * 1024
-_LEAST_BYTES = 64 * 1024
-_MORE = 1.05  # than it takes by what was read so far
-Spent = Callable[[int], None]
 
 
 class Piece:
@@ -89,23 +85,6 @@ class Seen:
     corrupt: list[int] = field(default_factory=list)
 
 
-class _Room:
-    """How much to ask for, so that little is read that lies behind the end."""
-
-    def __init__(self, offset_bytes: float) -> None:
-        self._each = offset_bytes
-        self._offsets = self._bytes = 0
-
-    def bytes(self, offsets: int) -> int:
-        return int(min(_MOST_BYTES, max(_LEAST_BYTES, offsets * self._each * _MORE)))
-
-    def read(self, offsets: int, size: int) -> None:
-        self._offsets += offsets
-        self._bytes += size
-        if self._offsets > 0:
-            self._each = self._bytes / self._offsets
-
-
 def of_source(
     cluster: Cluster, feed: Feed, start: int, end: int, offset_bytes: float, spent: Spent
 ) -> Iterator[Piece]:
@@ -137,27 +116,22 @@ def of_source(
 def _relayed(
     cluster: Cluster, feed: Feed, position: int, end: int, offset_bytes: float, spent: Spent
 ) -> Iterator[Batch]:
-    at, room = feed.source, _Room(offset_bytes)
-    while position < end:
-        fetched = cluster.fetch(
-            at,
-            position,
-            room.bytes(end - position),
-            read_committed=feed.read_committed,
-            max_wait_ms=0,
-        )
-        spent(len(fetched.records))
-        aborted = fetched.aborted if feed.read_committed else ()
-        kept = keep(memoryview(fetched.records), position, aborted, str(at))
-        if kept.position == position:
-            raise _behind(at, end, position)
-        room.read(kept.position - position, len(fetched.records))
-        position = kept.position
-        for batch in kept.batches:
-            if feed.split is None:
-                yield batch
-            elif (share := shares(batch, feed.split)[feed.outlet]) is not None:
-                yield share
+    at = feed.source
+    with Fetching(
+        cluster, at, end, offset_bytes, spent, read_committed=feed.read_committed
+    ) as fetching:
+        while position < end:
+            fetched = fetching.get(position)
+            aborted = fetched.aborted if feed.read_committed else ()
+            kept = keep(memoryview(fetched.records), position, aborted, str(at))
+            if kept.position == position:
+                raise _behind(at, end, position)
+            position = kept.position
+            for batch in kept.batches:
+                if feed.split is None:
+                    yield batch
+                elif (share := shares(batch, feed.split)[feed.outlet]) is not None:
+                    yield share
 
 
 def of_target(
@@ -172,41 +146,51 @@ def of_target(
 ) -> Iterator[Piece]:
     """What was written by the feed's producer at target offsets `start` to `end` - 1; what others
     wrote, also up to `others_to`, is counted in `seen`. Raises CausewayError."""
-    at, room, position = feed.target, _Room(offset_bytes), start
+    at, position = feed.target, start
     last_of_all = max(end, others_to)
-    while position < last_of_all:
-        fetched = cluster.fetch(at, position, room.bytes(last_of_all - position), max_wait_ms=0)
-        spent(len(fetched.records))
-        data, here, before = memoryview(fetched.records), 0, position
-        while len(data) - here > MAGIC_AT:
-            stop = here + LENGTH_OVERHEAD + int.from_bytes(data[here + 8 : here + 12])
-            if stop > len(data):
-                break
-            raw, here = data[here:stop], stop
-            if raw[MAGIC_AT] != MAGIC:
-                base = last = int.from_bytes(raw[:8])
-                piece = None
-                seen.others += 1
-            else:
-                fields = HEADER.unpack_from(raw)
-                base = fields[0]
-                last = base + fields[6]
-                if last < position:
+    with Fetching(cluster, at, last_of_all, offset_bytes, spent, read_committed=False) as fetching:
+        while position < last_of_all:
+            before = position
+            records = fetching.get(position).records
+            for base, last, whole in _pieces(records, position, last_of_all, feed, seen):
+                position = last + 1
+                if whole is None or base >= end:
                     continue
-                if base >= last_of_all:
-                    return
-                piece = _piece(raw, fields, feed, seen)
-            position = last + 1
-            if piece is None or base >= end:
-                continue
-            if base < start or last >= end:
-                first = bisect_left(piece.offsets, start)
-                piece = piece.part(first, bisect_left(piece.offsets, end))
-            if piece.count:
-                yield piece
-        if position == before:
-            raise _behind(at, last_of_all, position)
-        room.read(position - before, here)
+                inside = base >= start and last < end
+                piece = whole if inside else _inside(whole, start, end)
+                if piece.count:
+                    yield piece
+            if position == before:
+                raise _behind(at, last_of_all, position)
+
+
+def _inside(piece: Piece, start: int, end: int) -> Piece:
+    return piece.part(bisect_left(piece.offsets, start), bisect_left(piece.offsets, end))
+
+
+def _pieces(
+    records: bytes, position: int, end: int, feed: Feed, seen: Seen
+) -> Iterator[tuple[int, int, Piece | None]]:
+    """The first and last offsets of each whole batch from `position` on, and what is ours of it, up
+    to the first that begins at `end` or later."""
+    data, at = memoryview(records), 0
+    while len(data) - at > MAGIC_AT:
+        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
+        if stop > len(data):
+            return
+        raw, at = data[at:stop], stop
+        base = int.from_bytes(raw[:8])
+        if base >= end:
+            yield base, base, None  # compaction may have removed what lay right before
+            return
+        if raw[MAGIC_AT] != MAGIC:
+            seen.others += 1
+            yield base, base, None
+            continue
+        fields = HEADER.unpack_from(raw)
+        last = base + fields[6]
+        if last >= position:
+            yield base, last, _piece(raw, fields, feed, seen)
 
 
 def _piece(raw: memoryview, fields: tuple[Any, ...], feed: Feed, seen: Seen) -> Piece | None:

@@ -267,6 +267,15 @@ def test_what_others_wrote_behind_it_is_looked_for() -> None:
     assert (found.differs, found.others, found.others_at) == (False, 1, COUNT)
 
 
+def test_gaps_that_compaction_left_at_the_end_of_a_range_hold_nothing_up() -> None:
+    source, target = _source((5,)), _target([_record(i) for i in range(COUNT)], (5,))
+    for log in (source, target):
+        log.batches = [each for each in log.batches if each[0] not in (25, 30)]
+    cut: dict[str, Any] = {"end": Pair(33, 33, 33), "target_to": 33}
+    found = _compare(source, target, **cut)
+    assert (found.differs, found.records) == (False, 25)
+
+
 def test_times_that_the_target_gives_are_not_compared() -> None:
     source = _source((5,))
     target = Log()
