@@ -37,7 +37,7 @@ from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, W
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
-from tests.harness.kafka_tools import KafkaTools
+from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.members import Member
 from tests.harness.running import mm2_file
@@ -46,6 +46,7 @@ from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
+LATE = [b"late 1", b"late 2"]  # in a transaction that is open when the fence comes
 FENCING = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
 
 
@@ -207,34 +208,50 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
 ) -> None:
     """A shop writes all the time, where it may; a group reads what it writes. Both move when the
     list says so: the group is closed on A when it is asked for, the shop goes to B once its topic
-    is promoted. At B lies what was acknowledged on either side, once and in order; the group has
-    read each record once. The printed pause is what the shop has felt."""
+    is promoted. A transaction that was open when the fence came is committed behind it. At B lies
+    what was acknowledged on either side, once and in order; the group has read each record once.
+    The printed pause is what the shop has felt."""
     topic, group = prefix + "orders", prefix + "billing"
     guarded.tools.create_topic(topic, 2)
+    with guarded.tools.transactional(prefix + "early") as early:  # offsets differ from now on
+        early.begin()
+        early.send(topic, *(Outgoing(value=b"aborted", partition=n % 2) for n in range(20)))
+        early.abort()
     mirror = mirror_of(guarded, target, prefix)
     settings = settings_of(mirror)
     there = mirror_name(mirror, topic)
     reader = Member(guarded.tools, group, topic)
     wishes = replace(FENCING, first=first)
-    with RunningDaemon(monkeypatch, mirror) as run, trading(guarded.shop, topic) as shop:
+    with (
+        RunningDaemon(monkeypatch, mirror) as run,
+        trading(guarded.shop, topic) as shop,
+        guarded.tools.transactional(prefix + "slow") as slow,
+    ):
         run.await_state(topic, State.RUNNING, 2)
         reader.read_more(100)
         reader.commit()
-        moved = closed = False
+        moved = closed = ended = False
+        slow.begin()
 
         def told(checklist: Checklist, look: Look) -> None:
-            nonlocal moved, closed
+            nonlocal moved, closed, ended
+            step = checklist.current
+            if step is not None and step.name == "fence" and not look.fences:
+                slow.send(topic, *(Outgoing(value=each, partition=0) for each in LATE))
+                slow.flush()
+            if step is not None and "open transactions" in step.text and not ended:
+                slow.commit()
+                ended = True
             if look.ended and not moved:
                 shop.move(target, there)
                 moved = True
             if checklist.act is Act.PERSON and not closed:
-                step = checklist.current
                 assert step is not None
                 assert step.name == "consumers"
                 assert group in step.lines[0]
                 if first is First.PRODUCERS:
-                    ends = guarded.tools.offsets(topic)
-                    reader.read_until(lambda: len(reader.read) == sum(ends.values()))
+                    old = sum(map(len, guarded.tools.read(topic, read_committed=True).values()))
+                    reader.read_until(lambda: len(reader.read) == old)
                 else:
                     reader.read_more(50)
                 reader.commit()
@@ -244,6 +261,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         found = cutting.cutover(settings, wishes, act=True, told=told)
         assert found.end is End.DONE, found.checklist
         assert shop.refused
+        assert ended
         before = len(shop.written)
         await_until(lambda: len(shop.written) > before + 50, 60, "the shop goes on at B")
         assert found.pause_ms is not None
@@ -252,11 +270,14 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         assert is_fenced(mirror, topic), "what is written at A now would stay there"
     assert run.result == 0
     successor = Member(target, group, there)
-    successor.read_until(lambda: len(reader.read) + len(successor.read) >= len(shop.written))
+    written = [*shop.written, *LATE]
+    successor.read_until(lambda: len(reader.read) + len(successor.read) >= len(written))
     successor.close()
-    assert Counter(reader.read + successor.read) == Counter(shop.written)
+    assert Counter(reader.read + successor.read) == Counter(written)
     for number, records in target.read(there).items():
-        assert [record.value for record in records] == shop.written[number::2]
+        values = [record.value for record in records]
+        assert [value for value in values if value not in LATE] == shop.written[number::2]
+        assert [value for value in values if value in LATE] == (LATE if number == 0 else [])
     again = cutting.cutover(settings, wishes, act=True)
     assert again.end is End.DONE
     assert undo(settings, act=True).ended == {topic}

@@ -244,6 +244,9 @@ def _show_what_to_change(out: Output, result: Result) -> None:
     for topic, mirror in sorted(result.look.topics.items()):
         if topic != mirror:
             out.print(f"  topic {topic} is {mirror}")
+    placed = [group.name for group in result.look.groups if group.placed]
+    if placed:
+        out.print(f"groups go on there where they were: {', '.join(placed)}")
 
 
 def _show_undone(out: Output, lifted: Lifted) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import Directive, Kind, Scope
 from causeway.control.fences import DENY_WRITE
 from causeway.model import TopicPartition
@@ -210,6 +211,21 @@ def test_what_was_verified_counts_up_to_where_it_was() -> None:
     bad = Verified(ends={AT: 100}, bad="1 record is missing")
     assert current(fenced(verified=bad)) == ("verify", Act.STOP)
     assert current(fenced(), replace(FENCING, verify=False)) == ("promote", Act.PROMOTE)
+
+
+def test_what_was_written_behind_the_cut_is_told() -> None:
+    point = CutPoint(partition=0, source=100, targets=(), exact=True)
+    end = Directive(
+        kind=Kind.END,
+        scope=Scope("orders"),
+        who="anna@ops",
+        at=NOW,
+        cut=Cut(target="A.orders", points=(point,)),
+    )
+    assert current(look(ended={"orders": end})) == ("", Act.FINISHED)
+    late = look(ended={"orders": end}, places=(place(end=103),))
+    assert current(late) == ("promote", Act.STOP)
+    assert step_of(late, "promote").lines == ("orders-0: 3 offsets",)
 
 
 def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:

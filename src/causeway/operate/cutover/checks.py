@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -14,6 +15,7 @@ from causeway.control.topics import CreateTopic, MirroredTopic, TopicPlan
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.operate.cutover.values import Check, Mark, Wishes
+from causeway.relay.progress import ProgressTopic
 from causeway.wire import disks, rights
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from causeway.wire.producers import active_producers, transactional_ids
@@ -21,6 +23,7 @@ from causeway.wire.producers import active_producers, transactional_ids
 _LEAST_FREE: Final = 0.05  # of a disk of the target
 _LATELY_MS: Final = 3_600_000
 _MOST_NAMES = 5
+_PROGRESS = re.compile(r"^__causeway\..+\.progress$", re.MULTILINE)
 _OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
 
 
@@ -45,6 +48,7 @@ def checks(
     return (
         *_topics(planned, mirrored, names),
         *_configs(link, source, target, planned, mirrored),
+        *_mirrors(source, names, wishes),
         *_rights(source, wishes),
         *_fence(source, set(names) - set(fenced), wishes),
         *_disks(target),
@@ -96,6 +100,22 @@ def _configs(
     for one in mirrored:
         for note in one.notes:
             yield Check(name="configs", mark=Mark.NOTE, text=f"{one.target}: {note}")
+
+
+def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
+    """A fence keeps everybody from writing, Causeway too: a mirror from elsewhere would stop."""
+    if not wishes.fence:
+        return
+    for topic in _PROGRESS.findall("\n".join(sorted(source.metadata(None).topics))):
+        try:
+            contents = ProgressTopic(source, topic).read()
+        except CausewayError as error:
+            yield Check(name="fence", mark=Mark.NOTE, text=f"not known who mirrors here: {error}")
+            continue
+        written = {outlet.topic for each in contents.partitions.values() for outlet in each.outlets}
+        if found := sorted(written & set(names)):
+            text = f"{_names(found)} cannot be fenced: mirrors are written there ({topic})"
+            yield Check(name="fence", mark=Mark.BAD, text=text)
 
 
 def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:

@@ -296,8 +296,23 @@ def _promote(look: Look) -> _Found:
     if not set(look.topics) <= look.ended.keys():
         what = _count(len(look.topics), "topic")
         return _Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
+    late = [(place, more) for place in look.places if (more := _behind_the_cut(look, place)) > 0]
+    if late:
+        many = sum(more for _, more in late)
+        lines = _cut(f"{place.at}: {_count(more, 'offset')}" for place, more in late)
+        text = f"{_count(many, 'offset')} written to the source after the cut: nobody copies them"
+        return _Found(text, Act.STOP, lines)
     first = min(look.ended.values(), key=lambda each: each.at)
     return _Found(f"{_count(len(look.topics), 'topic')} {first.how} {first.by}")
+
+
+def _behind_the_cut(look: Look, place: Place) -> int:
+    """Source offsets that have come since the mirror ended."""
+    cut = look.ended[place.at.topic].cut
+    point = None if cut is None else cut.point(place.at.partition)
+    if place.end is None or point is None or point.source < 0:
+        return 0
+    return place.end - point.source
 
 
 def _to_come(name: str, look: Look, wishes: Wishes) -> str:
