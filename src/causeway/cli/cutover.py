@@ -126,7 +126,7 @@ def command(
                 settings, wishes, link=link, topics=topic or (), act=act, wait_s=wait_s, told=heard
             )
         except KeyboardInterrupt:
-            if last is not None and last.fences:
+            if last is not None and last.fences and not last.ended:
                 print(f"causeway: {_standing_fence(last)}", file=sys.stderr)
             raise
     if as_json:
@@ -222,7 +222,12 @@ def _show(out: Output, result: Result, *, act: bool) -> None:
             out.print("waited long enough; the same command goes on")
         case "done":
             _show_what_to_change(out, result)
-    if act and result.end.value in ("blocked", "timeout") and result.look.fences:
+    if (
+        act
+        and result.end.value in ("blocked", "timeout")
+        and result.look.fences
+        and not result.look.ended
+    ):
         out.print(_standing_fence(result.look))
 
 

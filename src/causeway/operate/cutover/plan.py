@@ -87,7 +87,9 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
     if wishes.first is First.PRODUCERS:
         del before["consumers"]
     for name, step in before.items():
-        if promoted:
+        if promoted and name == "fence" and look.fences:
+            yield name, _Found("nobody may write to the source; --undo lifts it")
+        elif promoted:
             yield name, _Found(BEFORE_THE_END)
         else:
             yield name, step(look, wishes)
@@ -111,11 +113,9 @@ def _in_short(checks: Iterable[Check]) -> Iterator[str]:
 def _lag(look: Look, wishes: Wishes) -> _Found:
     if (found := _not_mirrored(look)) is not None:
         return found
-    if look.fences:
-        return _Found("was at most as wished for when the fence was set")
     lag = sum(place.lag or 0 for place in look.places)
     most = f"{_count(lag, 'record')} behind"
-    if lag > wishes.lag:
+    if lag > wishes.lag and not look.fences:
         left = (lag - wishes.lag) / look.per_s if look.per_s and look.per_s > 0 else None
         return _Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
     return _Found(most)
@@ -148,10 +148,10 @@ def _consumers(look: Look, wishes: Wishes) -> _Found:
         return found
     there = sum(group.busy_there for group in groups)
     idle = len(groups) - there
-    text = f"{_count(there, 'group')} at work on the target"
+    text = [f"{_count(there, 'group')} at work on the target"] if there else []
     if idle:
-        text += f", {idle:,} may be started there"
-    return _Found(text)
+        text.append(f"{_count(idle, 'group')} may be started on the target")
+    return _Found(", ".join(text))
 
 
 def _busy(group: Group) -> str:
@@ -301,7 +301,7 @@ def _promote(look: Look) -> _Found:
         many = sum(more for _, more in late)
         lines = _cut(f"{place.at}: {_count(more, 'offset')}" for place, more in late)
         text = f"{_count(many, 'offset')} written to the source after the cut: nobody copies them"
-        return _Found(text, Act.STOP, lines)
+        return _Found(text, Act.STOP, (*lines, *_named(look)))
     first = min(look.ended.values(), key=lambda each: each.at)
     return _Found(f"{_count(len(look.topics), 'topic')} {first.how} {first.by}")
 

@@ -164,11 +164,9 @@ class _Run:
 
     def _with_what_was(self, checklist: Checklist) -> Checklist:
         """What this call has seen of steps, where the clusters do not tell any more."""
-        self._seen |= {
-            step.name: step
-            for step in checklist.steps
-            if step.state is State.DONE and step.text != BEFORE_THE_END
-        }
+        for step in checklist.steps:
+            if step.state is State.DONE and step.text != BEFORE_THE_END:
+                self._seen.setdefault(step.name, step)
         steps = (
             self._seen.get(step.name, step) if step.text == BEFORE_THE_END else step
             for step in checklist.steps
