@@ -17,6 +17,7 @@ from causeway.config.settings import (
     HttpSettings,
     RunSettings,
     Secret,
+    WebhookSettings,
 )
 from causeway.config.typed import read
 from causeway.errors import ConfigError
@@ -153,6 +154,27 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         metrics_port=keys.metrics_port,
         metrics_host=keys.metrics_host,
         http=_http(own, keys, problems),
+        webhook=_webhook(own, keys, problems),
+    )
+
+
+def _webhook(own: Entries, keys: RunKeys, problems: Problems) -> WebhookSettings | None:
+    token, url = "causeway.webhook.token", keys.webhook_url
+    if url is None:
+        for name in (token, "causeway.webhook.secret"):
+            if name in own and "causeway.webhook.url" not in own:
+                problems.add(f"{own[name].place} needs causeway.webhook.url beside it")
+        return None
+    to = urlsplit(url)
+    if keys.webhook_token and to.scheme == "http" and not is_loopback(to.hostname or ""):
+        problems.add(
+            f"{own[token].place} would be sent to an http:// address, for all to read on the way:"
+            " use https://"
+        )
+    return WebhookSettings(
+        url=Secret(url),
+        token=Secret(keys.webhook_token) if keys.webhook_token else None,
+        secret=Secret(keys.webhook_secret) if keys.webhook_secret else None,
     )
 
 

@@ -11,8 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from causeway.config.values import (
     LONG_MAX,
+    Address,
     Bool,
     Count,
+    Header,
     Millis,
     Principal,
     Replicas,
@@ -109,6 +111,15 @@ class RunKeys(Keys):
         "causeway.http.tls.client.ca",
         None,
         "PEM file of certificates: only clients whose own is signed by one of them may connect.",
+    )
+    webhook_url: Address | None = key(
+        "causeway.webhook.url", None, "Where the leading driver posts what happens, as JSON."
+    )
+    webhook_token: Header | None = key(
+        "causeway.webhook.token", None, "What is sent there as `Authorization: Bearer …`."
+    )
+    webhook_secret: Text | None = key(
+        "causeway.webhook.secret", None, "Key of the signature (HMAC, SHA-256) of what is posted."
     )
 
 

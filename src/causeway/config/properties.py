@@ -27,7 +27,8 @@ _PROVIDER_CLASSES = {
 }
 _PACKAGE = "org.apache.kafka.common.config.provider."
 _SECRET_KEY = re.compile(
-    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private",
+    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private"
+    r"|webhook\.url",  # whoever knows that of a chat can write there
     re.IGNORECASE,
 )
 

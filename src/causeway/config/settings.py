@@ -303,6 +303,15 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """[causeway.webhook.*] Where what happens is posted; `secret`: key of its signature."""
+
+    url: Secret
+    token: Secret | None = None
+    secret: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """[causeway.*]: ours alone. Seconds unless named otherwise."""
 
@@ -316,6 +325,7 @@ class RunSettings:
     metrics_port: int | None = None  # None: metrics are not served
     metrics_host: str = "127.0.0.1"
     http: HttpSettings = HttpSettings()
+    webhook: WebhookSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

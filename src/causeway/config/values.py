@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
@@ -58,9 +59,32 @@ def _principal(value: Any) -> Any:
 
 def _token(value: Any) -> Any:
     text = str(value).strip()
-    if len(text) >= _TOKEN_LENGTH and text.isascii() and text.isprintable() and " " not in text:
+    if len(text) >= _TOKEN_LENGTH and _is_plain(text):
         return text
     raise ValueError(f"at least {_TOKEN_LENGTH} ASCII characters without blanks")
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _header(value: Any) -> Any:
+    text = str(value).strip()
+    if text and _is_plain(text):
+        return text
+    raise ValueError("ASCII characters without blanks")
+
+
+def _address(value: Any) -> Any:
+    text = str(value).strip()
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if known and _is_plain(text):
+        return text
+    raise ValueError("an address such as https://host/path")
 
 
 Bool = Annotated[bool, BeforeValidator(_boolean)]
@@ -73,3 +97,5 @@ Text = Annotated[str, BeforeValidator(_stripped)]
 Side = Annotated[Literal["source", "target"], BeforeValidator(word)]
 Principal = Annotated[str, BeforeValidator(_principal)]
 Token = Annotated[str, BeforeValidator(_token)]
+Header = Annotated[str, BeforeValidator(_header)]
+Address = Annotated[str, BeforeValidator(_address)]

@@ -32,6 +32,7 @@ from causeway.daemon.spark.engine import Engine
 from causeway.daemon.staging import Staging
 from causeway.daemon.status import Look, Snapshot
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
+from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret
@@ -73,7 +74,7 @@ def run(
         on_status=on_status,
         stop=stop or threading.Event(),
     )
-    with _signals(daemon.stop):
+    with _signals(daemon.stop), posting(settings.run.webhook):
         return daemon.run()
 
 

@@ -110,3 +110,37 @@ def test_a_token_that_could_not_be_had_is_told_of_once(tmp_path: Path) -> None:
 def test_two_addresses_may_have_one_port(tmp_path: Path) -> None:
     http(tmp_path, "causeway.metrics.port = 8490\ncauseway.metrics.host = 10.0.0.5\n")
     http(tmp_path, "causeway.metrics.port = 8490\ncauseway.http.port = -1\n")
+
+
+HOOK = "causeway.webhook.url = https://hooks.example/T0/verysecret\n"
+
+
+def test_a_webhook_and_its_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(HEAD + HOOK + "causeway.webhook.token = ${env:T}\n")
+    found = load_file(file, environment={"T": "the-token"}).run.webhook
+    assert found is not None
+    assert found.url.reveal() == "https://hooks.example/T0/verysecret"
+    assert found.token is not None
+    assert found.token.reveal() == "the-token"
+    assert "verysecret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("causeway.webhook.url = hooks.example/verysecret\n", r"must be an address .*\(hidden\)"),
+        ("causeway.webhook.url = ftp://hooks.example/verysecret\n", r"address .*\(hidden\)"),
+        (
+            "causeway.webhook.url = http://hooks.example/verysecret\n"
+            "causeway.webhook.token = abc\n",
+            r"token \(line 6\) would be sent to an http:// address",
+        ),
+        ("causeway.webhook.token = abc\n", r"\(line 5\) needs causeway\.webhook\.url beside it"),
+        (HOOK + "causeway.webhook.token = a b\n", r"ASCII characters without blanks"),
+    ],
+)
+def test_webhooks_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        http(tmp_path, text)
+    assert "verysecret" not in str(refused.value)

@@ -1,0 +1,179 @@
+"""What happens is posted to a real server, once it can be, and never at the driver's cost."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import Secret, WebhookSettings
+from causeway.daemon import webhook
+from causeway.daemon.webhook import posting
+from tests.harness.waiting import await_until
+
+_log = logging.getLogger("causeway.test-webhook")
+_log.setLevel(logging.INFO)
+TOKEN, SECRET, PATH = "t0ken-of-the-hook", "key-of-the-signature", "/hook/very-secret-path"
+
+
+class Receiver:
+    """Answers with `statuses` one after the other, then with 204; `gate` holds answers up."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.posts: list[tuple[dict[str, str], bytes]] = []
+        self.paths: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        left = list(statuses)
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.gate.wait(30)
+                receiver.paths.append(self.path)
+                receiver.posts.append(({k.lower(): v for k, v in self.headers.items()}, body))
+                status = left.pop(0) if left else 204
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                receiver.paths.append(self.path)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def settings(self) -> WebhookSettings:
+        port = self.server.server_address[1]
+        return WebhookSettings(
+            url=Secret(f"http://127.0.0.1:{port}{PATH}"), token=Secret(TOKEN), secret=Secret(SECRET)
+        )
+
+    def bodies(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.posts]
+
+    def events(self) -> list[str]:
+        return [each["event"] for body in self.bodies() for each in body["events"]]
+
+    def close(self) -> None:
+        self.gate.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextmanager
+def receiving(*statuses: int) -> Iterator[Receiver]:
+    receiver = Receiver(*statuses)
+    try:
+        yield receiver
+    finally:
+        receiver.close()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "_TOGETHER_S", 0.02)
+    monkeypatch.setattr(webhook, "_BACKOFF_S", (0.02, 0.05))
+
+
+def stop(partition: str, **about: object) -> None:
+    extra = {"link": "A->B", "partition": partition, **about}
+    _log.warning("partition stopped", extra=extra)
+
+
+def test_what_happens_is_posted_signed_and_with_the_token() -> None:
+    with receiving() as receiver:
+        with posting(receiver.settings):
+            stop("orders-3", reason="caf\udce9")
+            _log.info("directive", extra={"link": "A->B", "what": "pause", "by": "anna"})
+            _log.info("lanes ready")
+            logging.getLogger("causeway.http.guard").warning("call refused")
+            await_until(lambda: len(receiver.events()) == 2, 10, "both events")
+        headers, body = receiver.posts[0]
+        event = json.loads(body)["events"][0]
+
+    assert receiver.events() == ["partition stopped", "directive"], "and no more of them"
+    assert event["about"] == {"partition": "orders-3", "reason": "caf?"}
+    assert (event["link"], event["level"]) == ("A->B", "warning")
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["content-type"] == "application/json"
+    signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    assert headers["x-causeway-signature"] == f"sha256={signature}"
+
+
+def test_a_receiver_that_is_away_gets_it_later_in_order() -> None:
+    with receiving(500, 503, 429) as receiver, posting(receiver.settings):
+        stop("orders-0")
+        stop("orders-1")
+        await_until(lambda: len(receiver.posts) >= 4, 10, "four tries")
+        last = receiver.bodies()[3]
+    assert [each["about"]["partition"] for each in last["events"]] == ["orders-0", "orders-1"]
+
+
+def test_what_is_refused_is_told_once_and_not_posted_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with receiving(404, 302) as receiver, posting(receiver.settings):
+        for number in range(3):
+            stop(f"orders-{number}")
+            await_until(lambda many=number + 1: len(receiver.posts) == many, 10, "a post")  # type: ignore[misc]
+    told = [each for each in caplog.records if each.name == "causeway.webhook"]
+    assert [each.getMessage() for each in told] == ["webhook refuses events"]
+    assert receiver.paths == [PATH] * 3, "a redirect is not followed"
+    assert not any(secret in caplog.text for secret in (TOKEN, SECRET, PATH))
+    assert not any(secret in repr(receiver.settings) for secret in (TOKEN, SECRET, PATH))
+
+
+def test_a_receiver_that_hangs_costs_the_driver_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "_MOST", 50)
+    with receiving() as receiver, posting(receiver.settings):
+        receiver.gate.clear()
+        stop("orders-0")
+        began = time.monotonic()
+        for number in range(1, 2000):
+            stop(f"orders-{number}")
+        took_s = time.monotonic() - began
+        receiver.gate.set()
+        await_until(lambda: any(b["left_out"] for b in receiver.bodies()), 10, "what was left out")
+        await_until(lambda: _all_told(receiver.bodies()), 10, "all of them, or their number")
+    assert took_s < 5, "it was never waited for"
+
+
+def _all_told(bodies: Sequence[dict[str, Any]]) -> bool:
+    return 2000 == sum(len(each["events"]) + int(each["left_out"]) for each in bodies)
+
+
+def test_the_end_of_a_run_is_told_and_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    monkeypatch.setattr(webhook, "_TOGETHER_S", 60)
+    with receiving() as receiver:
+        with posting(receiver.settings):
+            stop("orders-0")
+        assert receiver.events() == ["partition stopped"]
+    began = time.monotonic()
+    with posting(WebhookSettings(url=Secret(f"http://127.0.0.1:{port}/"))):
+        stop("orders-0")
+    assert time.monotonic() - began < 5
+
+
+def test_without_a_webhook_nothing_listens() -> None:
+    before = list(logging.getLogger("causeway").handlers)
+    with posting(None):
+        assert logging.getLogger("causeway").handlers == before
