@@ -190,6 +190,11 @@ class TransformSettings:
         return "sql" if self.sql is not None else "rules" if self.rules is not None else "python"
 
 
+def directives_topic(source: str, target: str) -> str:
+    """On `target`: what people ask of the link between these aliases."""
+    return f"__causeway.{source}.{target}.directives"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """One flow `source->target`. Defaults are MirrorMaker 2's unless a comment differs."""
@@ -261,7 +266,7 @@ class LinkSettings:
     @property
     def directives_topic(self) -> str:
         """On the target: what people ask of the running link; see control/directives.py."""
-        return f"__causeway.{self.slug}.directives"
+        return directives_topic(self.source.alias, self.target.alias)
 
     @property
     def offset_syncs_topic(self) -> str:

@@ -20,6 +20,8 @@ key    {"do": "end", "topic": "orders"}                       of a link or a top
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
                                                               "done": all that follows is done, too;
                                                               "cut": see cuts.py, of a topic
+key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
+value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}}
 
 A record without a value takes a directive back. How they get there: directive_log.py.
 """
@@ -50,6 +52,7 @@ class Kind(StrEnum):
     RESTART = "restart"
     STEP_DOWN = "step-down"
     END = "end"
+    BEGIN = "begin"
 
     @property
     def stands(self) -> bool:
@@ -86,6 +89,13 @@ THE_LINK = Scope()
 Hold = tuple[State, str]  # how something is held, and why
 
 
+class Start(NamedTuple):
+    """A source offset that a partition is claimed from, and by which directive (its `at`)."""
+
+    offset: int
+    by: int
+
+
 class FenceAcl(NamedTuple):
     """A rule on one topic of the source, by the names of Kafka's enums."""
 
@@ -102,7 +112,7 @@ class Directive:
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known."""
+    the `cut`, once it is known. `starts` of a begin: source offsets by partition."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -117,6 +127,7 @@ class Directive:
     how: State = State.PROMOTED
     done: bool = False
     cut: Cut | None = None
+    starts: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> Key:
@@ -182,6 +193,13 @@ class Standing:
             return end.how, f"{end.how} {end.by}"
         pause = self.pause_of(what)
         return None if pause is None else (State.PAUSED, f"paused {pause.by}")
+
+    def start_of(self, at: TopicPartition) -> Start | None:
+        """Where `at` has to be claimed anew; None where it need not."""
+        found = self.by_key.get((Kind.BEGIN, Scope(at.topic)))
+        if found is None or (offset := found.starts.get(at.partition)) is None:
+            return None
+        return Start(offset, found.at)
 
     @property
     def holds(self) -> bool:
@@ -299,6 +317,8 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     elif kind is Kind.END:
         value |= {"how": directive.how.value, "done": directive.done}
         value["cut"] = None if directive.cut is None else cuts.as_json(directive.cut)
+    elif kind is Kind.BEGIN:
+        value["starts"] = {str(partition): at for partition, at in directive.starts.items()}
     return _dump(key), _dump(value)
 
 
@@ -318,11 +338,13 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         rate = fields["bytes_per_s"] if kind is Kind.THROTTLE else None
         if rate is not None and (not isinstance(rate, int) or rate <= 0):
             raise ValueError(f"a rate of {rate!r}")  # noqa: TRY301
-        ended: dict[str, Any] = {}
+        more: dict[str, Any] = {}
         if kind is Kind.END:
             cut = fields["cut"]
-            ended = {"how": State(fields["how"]), "done": bool(fields["done"])}
-            ended["cut"] = None if cut is None else cuts.of_json(cut)
+            more = {"how": State(fields["how"]), "done": bool(fields["done"])}
+            more["cut"] = None if cut is None else cuts.of_json(cut)
+        elif kind is Kind.BEGIN:
+            more = {"starts": {int(each): int(at) for each, at in fields["starts"].items()}}
         directive = Directive(
             kind=kind,
             scope=scope,
@@ -334,7 +356,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
             acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),
             run=str(fields["run"]) if kind is Kind.CUTOVER else "",
-            **ended,
+            **more,
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ProtocolError(

@@ -3,7 +3,7 @@
 key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
         "keys_from": …, "transform": …, "state": …, "reason": …, "source_end": …,
-        "last_timestamp": …, "gone_at": …, "written_at": …}
+        "last_timestamp": …, "gone_at": …, "begun": …, "written_at": …}
 key    {"offsets": "orders", "partition": 3}           its first outlet's; the key of another one's
                                                        has "to": [topic, partition] as well
 value  {"v": 1, "producer_id": …, "points": […], "since": …}       breaks of its offset map
@@ -45,7 +45,8 @@ class Progress:
     began has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py;
     `transform`: the identity of what its records go through, see causeway.transform.identity, None
     where they are relayed as they are; `gone_at`: since when the source has no such topic, see
-    daemon/partitions/deleted.py."""
+    daemon/partitions/deleted.py; `begun`: by which directive it was claimed, see
+    control/directives.py."""
 
     topic: str
     partition: int
@@ -60,6 +61,7 @@ class Progress:
     source_end: int = -1
     last_timestamp: int = -1
     gone_at: int = -1
+    begun: int = -1
     written_at: int = -1
 
     @property
@@ -256,6 +258,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "source_end": entry.source_end,
             "last_timestamp": entry.last_timestamp,
             "gone_at": entry.gone_at,
+            "begun": entry.begun,
             "written_at": now_ms,
         }
     return _dump(key), _dump(value)
@@ -345,6 +348,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             source_end=fields["source_end"],
             last_timestamp=fields["last_timestamp"],
             gone_at=fields.get("gone_at", -1),
+            begun=fields.get("begun", -1),
             written_at=fields["written_at"],
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

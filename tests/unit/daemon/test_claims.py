@@ -10,6 +10,7 @@ import pytest
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import (
     Adopt,
     Begin,
@@ -17,7 +18,6 @@ from causeway.daemon.partitions.claims import (
     Offsets,
     Stop,
     Wish,
-    assignment,
     claim,
     decide,
 )

@@ -40,7 +40,7 @@ class Brokers:
     def metadata(self, names: Collection[str]) -> ClusterMetadata:
         topics = {
             name: TopicMetadata(
-                name=name, topic_id=self.topic_id, partitions={}, error=self.errors[name]
+                name=name, topic_id=self.topic_id, partitions={}, error=self.errors.get(name)
             )
             for name in names
         }

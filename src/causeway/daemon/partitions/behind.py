@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from causeway.config.settings import LinkSettings
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.partitions import claims
+from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import TopicPartition
@@ -41,7 +41,7 @@ def places_behind(
 
     requests = [
         Request(
-            assignment=claims.assignment(
+            assignment=assignment(
                 topic,
                 progress,
                 link,

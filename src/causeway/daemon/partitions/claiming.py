@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
+from causeway.control.directives import Start
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions import claims, discovery, routing, turned
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.claims import (
@@ -59,8 +60,11 @@ class Claimer:
         wish: Wish,
         leadership: Leadership,
         transforms: Transforms,
+        start_of: Callable[[TopicPartition], Start | None] = lambda _: None,
     ) -> None:
+        """`start_of`: where a person wants a partition to begin."""
         self._sides = sides
+        self._start_of = start_of
         self._link = link
         self._transforms = transforms
         self._wish = wish
@@ -95,10 +99,12 @@ class Claimer:
         maps: Mapping[TopicPartition, MapRecords],
         led: Collection[TopicPartition],
         found: Found,
+        ended: Collection[str] = (),
     ) -> Taken:
         """A row for each of `wanted` that can be told where it stands. For the others `found` has a
         trouble. `left`, `maps`: the progress and offset maps that there are; `led`: where
-        transforms have led to by now. Writes nothing.
+        transforms have led to by now; `ended`: topics whose mirror the other way has. Writes
+        nothing.
 
         Raises CausewayError.
         """
@@ -111,7 +117,7 @@ class Claimer:
             self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
         decisions: list[tuple[MirroredTopic, int, Decision]] = [
-            (topic, partition, self._decide(topic, partition, left.get(at), places[at], led))
+            (topic, partition, self._decide(topic, partition, left.get(at), places[at], led, ended))
             for topic, partition in wanted
             if (at := TopicPartition(topic.source, partition)) in places
         ]
@@ -157,8 +163,8 @@ class Claimer:
                     known_before = at in copied or self._leadership.progress_lost
                     if progress is None and decided is begin and not known_before:
                         never_fed.add(at)
-        begun, turned = self._claim(begins, places, never_fed), self._turn(turns, places)
-        rows += [*begun, *turned]
+        begun, by_key = self._claim(begins, places, never_fed), self._turn(turns, places)
+        rows += [*begun, *by_key]
         for row in rows:
             row.progress = routing.among_others(row.progress, led)
             row.transform = self._transforms.of(row.progress.topic)
@@ -166,7 +172,7 @@ class Claimer:
             rows=rows,
             ends={row.progress.source: places[row.progress.source].end for row in rows},
             claims=[
-                *(row.progress for row in (*begun, *turned)),
+                *(row.progress for row in (*begun, *by_key)),
                 *(record for row in begun for record in row.map_records()),
             ],
         )
@@ -178,15 +184,20 @@ class Claimer:
         progress: Progress | None,
         place: Offsets,
         led: Collection[TopicPartition],
+        ended: Collection[str],
     ) -> Decision:
         at = TopicPartition(topic.source, partition)
-        return claims.decide(
+        start, wish = self._start_of(at), self.wish_of(at)
+        first = turned.decide(
+            topic, partition, progress, place, wish, start, ended=at.topic in ended
+        )
+        return first or claims.decide(
             topic,
             partition,
             progress,
             place,
             self._link,
-            self.wish_of(at),
+            wish,
             (self._copied or {}).get(at),
             progress_lost=self._leadership.progress_lost,
             transform=self._transforms.identity_of(topic.source),

@@ -35,7 +35,7 @@ from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import routing
 from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
@@ -44,10 +44,12 @@ ACT = "start with --from TIMESTAMP or --adopt to go on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Relay from source offset `start`; `targets` are the partitions it needs outlets for."""
+    """Relay from source offset `start`; `targets` are the partitions it needs outlets for. `by`:
+    the directive that says so, -1 for none."""
 
     start: int
     targets: tuple[int, ...]
+    by: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +332,7 @@ def claim(
         position=begin.start,
         transform=transform,
         state=State.WAITING,
+        begun=begin.by,
         outlets=tuple(
             Outlet(
                 topic=topic.target,
@@ -358,43 +361,9 @@ def stopped(
         outlets=progress.outlets if progress else (),
         keys_from=progress.keys_from if progress else 0,
         transform=progress.transform if progress else None,
+        begun=progress.begun if progress else -1,
         state=State.STOPPED,
         reason=reason,
         source_end=progress.source_end if progress else -1,
         last_timestamp=progress.last_timestamp if progress else -1,
-    )
-
-
-def assignment(
-    topic: MirroredTopic,
-    progress: Progress,
-    link: LinkSettings,
-    *,
-    source_key: str,
-    target_key: str,
-    stop_at: int | None,
-    settled: bool = False,
-    stage: str | None = None,
-) -> Assignment:
-    """`stage`: key of what its records go through."""
-    return Assignment(
-        link=link.name,
-        source=source_key,
-        target=target_key,
-        topic=progress.topic,
-        partition=progress.partition,
-        topic_id=progress.topic_id,
-        leader_epoch=progress.leader_epoch,
-        outlets=progress.outlets,
-        keys_from=progress.keys_from,
-        settled=settled,
-        stop_at=stop_at,
-        read_committed=link.fetch.read_committed,
-        max_message_bytes=topic.max_message_bytes,
-        sole_writer=link.sole_writer,
-        max_wait_ms=link.fetch.max_wait_ms,
-        min_bytes=link.fetch.min_bytes,
-        max_bytes=link.fetch.max_bytes,
-        max_partition_bytes=link.fetch.max_partition_bytes,
-        transform=stage,
     )

@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from causeway.config.settings import LinkSettings, RunSettings
-from causeway.control.directives import Scope
+from causeway.config.settings import LinkSettings, RunSettings, directives_topic
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import Kind, Scope
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
@@ -26,6 +28,7 @@ from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
+from causeway.errors import AuthorizationError
 from causeway.model import ENDED, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -62,7 +65,8 @@ class Intake:
         self._source_key, self._target_key = source_key, target_key
         self._bounded = bounded
         self._writing = writing
-        self._claimer = Claimer(sides, link, wish, leadership, transforms)
+        self.pauses = Pauses(link.name, registry, self._recall)
+        self._claimer = Claimer(sides, link, wish, leadership, transforms, self.pauses.start_of)
         self._deleted = Deleted(
             sides,
             registry,
@@ -84,7 +88,6 @@ class Intake:
             on_created=on_created,
         )
         self._ends: dict[TopicPartition, int] = {}
-        self.pauses = Pauses(link.name, registry, self._recall)
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
         """As Fleet.remove; without `timeout_s`, for as long as a lane's lease lasts."""
@@ -115,7 +118,8 @@ class Intake:
         for at, progress in left.items():
             if (reason := bereft(progress, found.lost_led)) is not None:
                 left[at] = replace(progress, state=State.STOPPED, reason=reason)
-        taken = self._claimer.take_up(wanted, left, maps, led, found)
+        turned = self._turned({topic.source for topic, _ in wanted})
+        taken = self._claimer.take_up(wanted, left, maps, led, found, turned)
         if self._bounded:
             for row in taken.rows:
                 at = row.progress.source
@@ -180,7 +184,7 @@ class Intake:
     ) -> None:
         """To lanes, but for those that are paused: of these the fleet only knows."""
         assignments = {
-            row.progress.source: claims.assignment(
+            row.progress.source: assignment(
                 row.topic,
                 row.progress,
                 self._link,
@@ -255,6 +259,23 @@ class Intake:
             self._registry.add(rows)
         if rows:
             self.pauses.note_held()
+
+    def _turned(self, topics: Collection[str]) -> frozenset[str]:
+        """Those whose mirror from our target to our source has ended, as is recorded on our source:
+        their records are the target's, at least in part. Raises CausewayError."""
+        if not topics or self._link.group_id is not None:
+            return frozenset()
+        source, target = self._link.source.alias, self._link.target.alias
+        log = DirectiveLog(self._sides.source, directives_topic(target, source))
+        try:
+            log.look()
+        except AuthorizationError:
+            return frozenset()  # nobody who has failed over by us lacks this right
+        return frozenset(
+            each.cut.target
+            for each in log.standing
+            if each.kind is Kind.END and each.cut is not None and each.cut.target in topics
+        )
 
     def _reroute(self, found: Found) -> None:
         """Lets go of the partitions that go by key from now on, to be claimed for that. What was

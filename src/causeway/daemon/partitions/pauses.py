@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from causeway.control.directives import Hold, Scope, Standing
+from causeway.control.directives import Hold, Scope, Standing, Start
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.model import ENDED, HELD, State, TopicPartition
@@ -60,6 +60,11 @@ class Pauses:
         """Why it is not to go to a lane; None where it may."""
         with self.deciding:
             return self._standing.hold_of(at)
+
+    def start_of(self, at: TopicPartition) -> Start | None:
+        """Where it has to be claimed anew, as a person wants it so."""
+        with self.deciding:
+            return self._standing.start_of(at)
 
     def pause(self) -> bool:
         """Pauses what is to be paused; False where a lane has yet to let go of something."""

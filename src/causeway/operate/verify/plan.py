@@ -16,6 +16,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics as planning
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import claims, routing
+from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
@@ -205,9 +206,7 @@ class _Link:
             producer_id=outlet.producer_id,
             read_committed=link.fetch.read_committed,
             alone=alone,
-            split=claims.assignment(
-                topic, progress, link, source_key="", target_key="", stop_at=None
-            )
+            split=assignment(topic, progress, link, source_key="", target_key="", stop_at=None)
             if several
             else None,
             outlet=index,

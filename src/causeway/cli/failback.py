@@ -1,0 +1,157 @@
+"""`causeway failback FILE`: back to how it was, once the old source is there again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.directives import LinkOption, ReasonOption
+from causeway.cli.moves import DryRunOption, TopicOption, WaitOption, cuts, next_steps
+from causeway.cli.words import count, number
+from causeway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from causeway.operate.moves.failback import FailedBack
+
+_UNDECIDED = 2
+
+
+def command(
+    file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="PATH",
+            help="Save the records that were never mirrored to this file, as lines of JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    save_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--save-topic",
+            metavar="TOPIC",
+            help="Write them to this topic of the target instead.",
+            show_default=False,
+        ),
+    ] = None,
+    drop_unmirrored: Annotated[
+        bool,
+        typer.Option(
+            "--drop-unmirrored", help="Leave them on the old source alone. Needs --yes as well."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="For --drop-unmirrored.")] = False,
+    turn_round: Annotated[
+        bool,
+        typer.Option(
+            "--turn-round",
+            help="The other side's producers have stopped: end the way back, mirror as before.",
+        ),
+    ] = False,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+    timeout: WaitOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Take up a link again that was failed over or promoted, with nothing built anew.
+
+    First the link the other way begins where the cut was; a driver of this file mirrors it. Once
+    the producers there have stopped, the same with --turn-round ends that, and the link goes on
+    behind it. Each call goes on where the last one ended.
+    """
+    from causeway.operate.moves import failback as moves
+
+    if drop_unmirrored and not yes:
+        raise ConfigError(
+            "fail back",
+            "--drop-unmirrored",
+            "records that were never mirrored would be on the old source only, for good",
+            remedy="add --yes, or --save PATH",
+        )
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        found = moves.failback(
+            settings,
+            link=link,
+            topic=topic,
+            save=save,
+            save_topic=save_topic,
+            drop=drop_unmirrored,
+            turn_round=turn_round,
+            dry_run=dry_run,
+            reason=reason,
+            wait_s=timeout,
+            say=told,
+        )
+    if as_json:
+        print_json(moves.as_json(found))
+    else:
+        _show(found)
+    undecided = found.step in (moves.Step.UNDECIDED, moves.Step.NO_WAY_BACK)
+    return _UNDECIDED if undecided and not dry_run else 0
+
+
+def _show(each: FailedBack) -> None:
+    from rich.text import Text
+
+    from causeway.operate.moves.failback import Step
+
+    out = console()
+    for one in each.unmirrored:
+        surely = "" if one.surely else "; some of them may be on both sides"
+        out.print(
+            f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "
+            f"{number(one.first)} to {number(one.end - 1)}{surely}"
+        )
+    for at in each.lost:
+        out.print(f"{at}: the old source lost records that were mirrored; they come back to it")
+    if each.saved is not None:
+        out.print(f"saved to {each.saved}")
+    if each.step is Step.UNDECIDED:
+        out.print(
+            Text("they would never be mirrored: ", "bold red").append(
+                "say --save PATH, --save-topic TOPIC, or --drop-unmirrored --yes"
+            )
+        )
+    elif each.step is Step.NO_WAY_BACK:
+        out.print(
+            "the file has no link the other way; with these lines it has, and a driver of it waits "
+            "until this is called again:"
+        )
+        for line in each.lines:
+            out.print(f"  {line}")
+    elif each.step is Step.BACK and each.dry_run:
+        out.print(f"{each.reverse} would begin at the cut")
+    elif each.step is Step.BACK:
+        _back(each)
+    elif not each.changed:
+        out.print(f"{each.link} mirrors; nothing to change")
+    else:
+        out.print(Text(f"{each.link} mirrors again", "bold green"))
+        if each.promoted is not None:
+            cuts(out, each.promoted.cuts)
+            next_steps(out, each.promoted.cuts, each.promoted.target)
+        elif each.reverse is None:
+            out.print("it goes on where it was: what was never mirrored comes now")
+
+
+def _back(each: FailedBack) -> None:
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(f"{each.reverse} begins at the cut", "bold green"))
+    if each.lag is None:
+        out.print("no driver has begun with it yet: run one with this file")
+    else:
+        out.print(f"it mirrors back, {count(each.lag, 'record')} behind")
+    out.print(
+        f"next: stop the producers of {each.link.partition('->')[2]}, and call this again with "
+        "--turn-round"
+    )

@@ -1,0 +1,43 @@
+"""What a lane is told of a partition that it gets."""
+
+from __future__ import annotations
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.relay.messages import Assignment
+from causeway.relay.progress import Progress
+
+
+def assignment(
+    topic: MirroredTopic,
+    progress: Progress,
+    link: LinkSettings,
+    *,
+    source_key: str,
+    target_key: str,
+    stop_at: int | None,
+    settled: bool = False,
+    stage: str | None = None,
+) -> Assignment:
+    """`stage`: key of what its records go through."""
+    return Assignment(
+        link=link.name,
+        source=source_key,
+        target=target_key,
+        topic=progress.topic,
+        partition=progress.partition,
+        topic_id=progress.topic_id,
+        leader_epoch=progress.leader_epoch,
+        outlets=progress.outlets,
+        keys_from=progress.keys_from,
+        settled=settled,
+        stop_at=stop_at,
+        read_committed=link.fetch.read_committed,
+        max_message_bytes=topic.max_message_bytes,
+        sole_writer=link.sole_writer,
+        max_wait_ms=link.fetch.max_wait_ms,
+        min_bytes=link.fetch.min_bytes,
+        max_bytes=link.fetch.max_bytes,
+        max_partition_bytes=link.fetch.max_partition_bytes,
+        transform=stage,
+    )

@@ -1,0 +1,37 @@
+"""Where a partition begins whose mirror was turned round. Pure.
+
+a directive to begin somewhere, not done yet      begin there, once
+no progress, no such directive, and the mirror    stop: what the source has came, at least in
+the other way has ended                           part, from the target
+"""
+
+from __future__ import annotations
+
+from causeway.control.directives import Start
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions import routing
+from causeway.daemon.partitions.claims import ACT, Begin, Offsets, Stop, Wish
+from causeway.relay.progress import Progress
+
+
+def decide(
+    topic: MirroredTopic,
+    partition: int,
+    progress: Progress | None,
+    offsets: Offsets,
+    wish: Wish,
+    start: Start | None,
+    *,
+    ended: bool,
+) -> Begin | Stop | None:
+    """`start`: where a person wants it to begin; `ended`: the mirror the other way. None where
+    neither matters."""
+    if start is not None and (progress is None or progress.begun != start.by):
+        targets = routing.targets_of(topic, partition)
+        return Begin(start=max(start.offset, offsets.log_start), targets=targets, by=start.by)
+    if ended and not wish.acts and (progress is None or not progress.outlets):
+        return Stop(
+            reason=f"a mirror the other way, of {topic.target} to {topic.source}, has ended: what "
+            f"that brought would come back; `causeway failback` begins behind it ({ACT})"
+        )
+    return None
