@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo test slow check bench lock clean
+.PHONY: help install demo drill test slow check bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -24,6 +24,9 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml tools/install
 
 demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leaves it running)
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
+
+drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO and RTO
+	@$(BIN)/python -m pytest tests/integration/test_drill.py -q -s $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -rs
 

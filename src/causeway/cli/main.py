@@ -17,6 +17,7 @@ from causeway.cli import (
     diff,
     directives,
     explain,
+    failback,
     lists,
     moves,
     plan,
@@ -59,6 +60,7 @@ app.command("cutover", epilog=EXIT_CODES)(cutover.command)
 app.command("promote", epilog=EXIT_CODES)(moves.promote)
 app.command("verify", epilog=EXIT_CODES)(verify.command)
 app.command("failover", epilog=EXIT_CODES)(moves.failover)
+app.command("failback", epilog=EXIT_CODES)(failback.command)
 app.command("try", epilog=EXIT_CODES)(try_out.command)
 app.command("diff", epilog=EXIT_CODES)(diff.command)
 app.command("convert", epilog=EXIT_CODES)(convert.command)

@@ -22,6 +22,8 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
     directives = list(directives)
     ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
     for each in directives:
+        if each.kind is Kind.BEGIN:
+            continue  # done once, and of no matter since
         if each.kind is Kind.END and ended and each.scope != THE_LINK:
             continue
         if each.kind.value == "throttle":

@@ -189,7 +189,14 @@ class Claimer:
         at = TopicPartition(topic.source, partition)
         start, wish = self._start_of(at), self.wish_of(at)
         first = turned.decide(
-            topic, partition, progress, place, wish, start, ended=at.topic in ended
+            topic,
+            partition,
+            progress,
+            place,
+            wish,
+            start,
+            ended=at.topic in ended,
+            progress_lost=self._leadership.progress_lost,
         )
         return first or claims.decide(
             topic,

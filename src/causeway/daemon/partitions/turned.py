@@ -23,9 +23,12 @@ def decide(
     start: Start | None,
     *,
     ended: bool,
+    progress_lost: bool,
 ) -> Begin | Stop | None:
     """`start`: where a person wants it to begin; `ended`: the mirror the other way. None where
-    neither matters."""
+    neither matters. Where `progress_lost`, it may have begun there already."""
+    if progress is None and progress_lost:
+        return None
     if start is not None and (progress is None or progress.begun != start.by):
         targets = routing.targets_of(topic, partition)
         return Begin(start=max(start.offset, offsets.log_start), targets=targets, by=start.by)

@@ -1,11 +1,11 @@
 """Records that lie on one side only, once a mirror has ended without its last word.
 
-    old source  … S ─────── E         from S to E: never mirrored. They stay where they are, and no
-    old target  … T ──────────────    mirror brings them over later: one that begins at T goes behind
-                                      them
+    old source  … S ─────── E         from S to E: never mirrored. They stay where they are, and
+    old target  … T ──────────────    no mirror brings them over later: what comes back from T on
+                                      goes behind them
 
-S is what the cut says, or, where the mirror ended without a last word, what its target tells: the last
-record there that is of the mirror is looked for in the source.
+S is what the cut says, or, where the mirror ended without a last word, what its target tells: the
+last record there that is of the mirror is looked for in the source.
 """
 
 from __future__ import annotations
@@ -71,24 +71,27 @@ def look(
     cuts: Mapping[str, Cut],
     progress: Mapping[TopicPartition, Progress],
 ) -> Sighting:
-    """`topics`: those that the ended link would mirror. Raises CausewayError; ConfigError where the
-    old source has lost records, and it can't be told which."""
+    """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
+    at. What has none was not mirrored at all, and is when the link goes on. Raises CausewayError;
+    ConfigError where the old source has lost records, and it can't be told which."""
+    topics = {name: topic for name, topic in topics.items() if name in cuts}
     places = [TopicPartition(t.source, n) for t in topics.values() for n in range(t.partitions)]
     ends = offsets_at(sides.source, places, LATEST)
     firsts = offsets_at(sides.source, places, EARLIEST)
     recovered = _recovered(link, sides, topics, cuts, progress)
     unmirrored, lost = [], []
-    starts: dict[TopicPartition, int] = {}
+    # A partition that had not begun holds nothing of the mirror.
+    starts = {
+        TopicPartition(t.target, n): 0 for t in topics.values() for n in range(t.target_partitions)
+    }
     for at in sorted(places):
         end, first = value_of(ends[at]), value_of(firsts[at])
-        cut = cuts.get(at.topic)
-        point = None if cut is None else cut.point(at.partition)
+        point = cuts[at.topic].point(at.partition)
         surely = True
         if point is not None:
             first = recovered.get(at, point.source)
             surely = point.exact or at in recovered
-            for target, offset in point.targets:
-                starts[target] = offset
+            starts |= dict(point.targets)
             if end < first:
                 (target, _), *_ = point.targets
                 starts[target] = _where_it_ends(sides, at, target)
@@ -133,14 +136,14 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
         raise ConfigError(
             "fail back",
             str(at),
-            "the old source lost records that had been mirrored, and what it ends with is not found "
-            "in one place of the target",
+            "the old source lost records that had been mirrored, and what it ends with is not "
+            "found in one place of the target",
             remedy="delete the topic on the old source: it is then mirrored back as a whole",
         )
     return found
 
 
-# -- saving -----------------------------------------------------------------------------------------
+# -- saving ----------------------------------------------------------------------------------
 
 
 def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_committed: bool) -> None:

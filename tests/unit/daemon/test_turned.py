@@ -1,0 +1,51 @@
+"""Where a partition begins whose mirror was turned round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causeway.control.directives import Directive, Kind, Scope, Standing, Start, decode, encode
+from causeway.daemon.partitions.claims import Begin, Stop, Wish
+from causeway.daemon.partitions.turned import decide
+from causeway.model import TopicPartition
+from tests.unit.daemon.test_claims import EMPTY, FROM, TOPIC, progress
+
+START = Start(offset=70, by=5_000)
+
+
+def test_it_begins_there_once() -> None:
+    place = replace(EMPTY, log_start=10, end=100)
+    found = decide(TOPIC, 0, progress(), place, Wish(), START, ended=True, progress_lost=False)
+    assert found == Begin(start=70, targets=(0,), by=5_000)
+    done = replace(progress(), begun=5_000)
+    assert decide(TOPIC, 0, done, place, Wish(), START, ended=True, progress_lost=False) is None, (
+        "it goes on where it is"
+    )
+    again = Start(offset=90, by=6_000)
+    found = decide(TOPIC, 0, done, place, Wish(), again, ended=True, progress_lost=False)
+    assert found == Begin(start=90, targets=(0,), by=6_000)
+
+
+def test_it_does_not_begin_by_itself() -> None:
+    found = decide(TOPIC, 0, None, EMPTY, Wish(), None, ended=True, progress_lost=False)
+    assert isinstance(found, Stop)
+    assert "causeway failback" in found.reason
+    assert decide(TOPIC, 0, None, EMPTY, FROM, None, ended=True, progress_lost=False) is None
+    assert decide(TOPIC, 0, None, EMPTY, Wish(), None, ended=False, progress_lost=False) is None
+    assert (
+        decide(TOPIC, 0, progress(), EMPTY, Wish(), None, ended=True, progress_lost=False) is None
+    )
+
+
+def test_lost_progress_may_have_begun_there_already() -> None:
+    assert decide(TOPIC, 0, None, EMPTY, Wish(), START, ended=True, progress_lost=True) is None
+
+
+def test_a_directive_to_begin_is_read_as_it_was_written() -> None:
+    wish = Directive(
+        kind=Kind.BEGIN, scope=Scope("orders"), who="anna@ops", at=5_000, starts={0: 70, 3: 9}
+    )
+    assert decode(*encode((wish.key, wish))) == (wish.key, wish)
+    standing = Standing({wish.key: wish})
+    assert standing.start_of(TopicPartition("orders", 3)) == Start(offset=9, by=5_000)
+    assert standing.start_of(TopicPartition("orders", 1)) is None
