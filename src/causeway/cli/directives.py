@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causeway.cli import complete
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.words import count, duration
 from causeway.errors import ConfigError, NobodyLeadsError
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 LinkOption = Annotated[
     str | None,
-    typer.Option("--link", metavar="A->B", help="Default: all of the file.", show_default=False),
+    typer.Option(
+        "--link",
+        metavar="A->B",
+        help="Default: all of the file.",
+        show_default=False,
+        autocompletion=complete.links,
+    ),
 ]
 TopicOption = Annotated[
     str | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.directives import LinkOption
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ def command(
             show_default=False,
         ),
     ],
-    link: Annotated[
-        str | None,
-        typer.Option("--link", metavar="A->B", help="Default: all of the file."),
-    ] = None,
+    link: LinkOption = None,
     topic: Annotated[bool, typer.Option("--topic", help="NAME is a topic.")] = False,
     group: Annotated[bool, typer.Option("--group", help="NAME is a group.")] = False,
     as_json: JsonOption = False,

@@ -34,7 +34,6 @@ from causeway.cli.lazy import LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Mirrors topics between Apache Kafka clusters: byte for byte, exactly once.",

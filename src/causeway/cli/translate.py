@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli import complete
 from causeway.cli.common import (
     FileArgument,
     JsonOption,
@@ -63,7 +64,12 @@ def command(
     ] = False,
     link: Annotated[
         str | None,
-        typer.Option("--link", metavar="A->B", help="Default: all that have the topic."),
+        typer.Option(
+            "--link",
+            metavar="A->B",
+            help="Default: all that have the topic.",
+            autocompletion=complete.links,
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:

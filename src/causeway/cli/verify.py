@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli import complete
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
@@ -29,7 +30,13 @@ def command(
     file: FileArgument,
     link: Annotated[
         str | None,
-        typer.Option("--link", metavar="A->B", help="Only this flow.", show_default=False),
+        typer.Option(
+            "--link",
+            metavar="A->B",
+            help="Only this flow.",
+            show_default=False,
+            autocompletion=complete.links,
+        ),
     ] = None,
     topic: Annotated[
         list[str] | None,
