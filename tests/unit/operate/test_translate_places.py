@@ -62,6 +62,7 @@ def course(
         ),
         map=OffsetMap(pairs, multiplied=transformed),
         transformed=transformed,
+        multiplied=transformed,
         shared=shared,
         doubt=doubt,
     )
@@ -267,6 +268,7 @@ def test_the_source_is_gone() -> None:
     assert [place.exact for place in found.values()] == [True] + [False] * 2 + [True] + [False] * 5
     assert found[1].why is Why.UNREACHABLE
     assert "no broker answers" in (found[1].note or "")
+    assert found[2].offset == 1  # one record at the most can lie between it and the one at 2
     back_home = home(world, course(world, [0, 2]), source_gone=True)
     assert [(place.offset, place.exact) for place in back_home.values()] == [
         *((0, True), (0, False), (3, True), (3, False), (3, False), (3, False), (3, False))

@@ -44,6 +44,7 @@ class Course:
     outlet: Outlet
     map: OffsetMap
     transformed: bool
+    multiplied: bool
     shared: bool
     doubt: Doubt | None
 
@@ -132,6 +133,7 @@ def courses(
                         outlet=outlet,
                         map=maps[at],
                         transformed=progress.transform is not None,
+                        multiplied=multiplied,
                         shared=feeding[at] > 1,
                         doubt=_doubt(progress, outlet, source, target),
                     )

@@ -20,6 +20,7 @@ from causeway.relay import lookup, way_back
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
 
+_UNTOLD = "the logs no longer tell its exact place"
 _GAP = "no mirrored record has offset {}: the next one is meant"
 
 
@@ -171,7 +172,6 @@ class _Forward:
     def _looked_up(self, span: Span, offsets: list[int]) -> dict[int, Place]:
         """Of offsets inside `span`, ascending."""
         course = self._course
-        start = span.start.target
         why_not = self._source.why_not(course.source.topic)
         at_start = [offset for offset in offsets if offset <= span.start.source]
         inside = [offset for offset in offsets if offset > span.start.source]
@@ -185,17 +185,26 @@ class _Forward:
                 inside = offsets
             if inside and course.transformed:
                 note = "only a lane can count what its transform makes of the records between"
-                found |= dict.fromkeys(inside, self._place(start, Why.TRANSFORMED, note))
+                found |= self._near(span, inside, Why.TRANSFORMED, note)
             elif inside and why_not is not None:
                 note = f"the source's log would have to be read: {why_not}"
-                found |= dict.fromkeys(inside, self._place(start, Why.UNREACHABLE, note))
+                found |= self._near(span, inside, Why.UNREACHABLE, note)
             elif inside:
                 found |= self._counted(span, inside)
         except CausewayError as error:
-            left = [offset for offset in offsets if offset not in found]
-            found |= dict.fromkeys(left, self._place(start, Why.UNREACHABLE, str(error)))
-        untold = self._place(start, Why.UNTOLD, "the logs no longer tell its exact place")
-        return {offset: found.get(offset, untold) for offset in offsets}
+            found = self._near(span, offsets, Why.UNREACHABLE, str(error)) | found
+        return self._near(span, offsets, Why.UNTOLD, _UNTOLD) | found
+
+    def _near(self, span: Span, offsets: Collection[int], why: Why, note: str) -> dict[int, Place]:
+        """The last place that is surely at or before that of each offset: no more records follow
+        it in the span than there are source offsets."""
+        start, end = span.start, span.end
+        if span.foreign or self._course.multiplied:
+            return dict.fromkeys(offsets, self._place(start.target, why, note))
+        return {
+            offset: self._place(max(start.target, end.target - (end.source - offset)), why, note)
+            for offset in offsets
+        }
 
     def _counted(self, span: Span, offsets: list[int]) -> dict[int, Place]:
         """Each with the one after it, which tells whether a record has the offset itself."""
