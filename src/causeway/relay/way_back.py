@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from causeway.errors import BrokerError
@@ -18,7 +18,7 @@ from causeway.model import Pair, TopicPartition
 from causeway.relay import walk
 from causeway.relay.lookup import Sought, first_of
 from causeway.relay.walk import Content, content_of
-from causeway.wire.batches import HEADER, advance, distance
+from causeway.wire.batches import HEADER, Batch, advance, distance
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 from causeway.wire.records import Record, decode, records_of
@@ -61,16 +61,25 @@ def find(sought: Sought, source: Cluster, ours: Mapping[int, Ours | None]) -> di
     follows; those that the logs do not tell for certain are missing. Raises CausewayError."""
     end = sought.span.end.source
     found = {offset: end for offset, one in ours.items() if one is None}
-    wanted = {one.before for one in ours.values() if one is not None and one.content is not None}
-    if not wanted:
+    left = {offset: one for offset, one in ours.items() if one is not None}
+    found |= _alike(sought, source, left, 0)
+    if found.keys() >= ours.keys():
         return found
-    there = _records(source, sought, wanted)
-    for offset, one in ours.items():
-        if one is not None and one.before in there:
-            place, content = there[one.before]
-            if content == one.content and place < end:
-                found[offset] = place
-    return found
+    # What compaction has taken away since mostly lies before: count from the span's end.
+    gone = sought.span.records - _count(sought, source)
+    left = {offset: one for offset, one in left.items() if offset not in found}
+    return found | (_alike(sought, source, left, gone) if gone > 0 else {})
+
+
+def _alike(sought: Sought, source: Cluster, ours: Mapping[int, Ours], gone: int) -> dict[int, int]:
+    """Those whose record is the same in the source, of which `gone` before it are there no more."""
+    known = {offset: one for offset, one in ours.items() if one.content is not None}
+    there = _records(source, sought, {one.before - gone for one in known.values()})
+    return {
+        offset: there[one.before - gone][0]
+        for offset, one in known.items()
+        if one.before - gone in there and there[one.before - gone][1] == one.content
+    }
 
 
 def reached(
@@ -133,27 +142,43 @@ def _records(
     source: Cluster, sought: Sought, wanted: Collection[int]
 ) -> dict[int, tuple[int, Content]]:
     """Of the relayed records from the span's start on, by index: source offset and content."""
-    waiting = deque(sorted(wanted))
+    waiting = deque(sorted(index for index in wanted if index >= 0))
     found: dict[int, tuple[int, Content]] = {}
     count = 0
+    for batch in _relayed(source, sought) if waiting else ():
+        records: list[Record] = []
+        while waiting and waiting[0] < count + batch.records:
+            records = records or records_of(batch)
+            index = waiting.popleft()
+            place = batch.source_offset(index - count)
+            found[index] = place, content_of(records[index - count])
+        count += batch.records
+        if not waiting:
+            break
+    return found
+
+
+def _count(sought: Sought, source: Cluster) -> int:
+    """The relayed records that the source still has in the span."""
+    end, count = sought.span.end.source, 0
+    for batch in _relayed(source, sought):
+        if batch.next > end:
+            inside = (batch.source_offset(index) < end for index in range(batch.records))
+            return count + sum(inside)
+        count += batch.records
+    return count
+
+
+def _relayed(source: Cluster, sought: Sought) -> Iterator[Batch]:
+    """From the span's start on; nothing where the log no longer holds what would be seen."""
     try:
-        for batch in walk.relayed(
+        yield from walk.relayed(
             source,
             sought.source,
             sought.span.start.source,
             read_committed=sought.read_committed,
             end=sought.span.end.source,
-        ):
-            records: list[Record] = []
-            while waiting and waiting[0] < count + batch.records:
-                records = records or records_of(batch)
-                index = waiting.popleft()
-                place = batch.source_offset(index - count)
-                found[index] = place, content_of(records[index - count])
-            count += batch.records
-            if not waiting:
-                break
+        )
     except BrokerError as error:
         if error.code != OFFSET_OUT_OF_RANGE:
-            raise  # else the log no longer holds what would have to be seen
-    return found
+            raise

@@ -271,7 +271,7 @@ def test_the_source_is_gone() -> None:
     assert found[2].offset == 1  # one record at the most can lie between it and the one at 2
     back_home = home(world, course(world, [0, 2]), source_gone=True)
     assert [(place.offset, place.exact) for place in back_home.values()] == [
-        *((0, True), (0, False), (3, True), (3, False), (3, False), (3, False), (3, False))
+        *((0, True), (1, False), (3, True), (3, False), (3, False), (3, False), (3, False))
     ]
 
 
@@ -295,6 +295,63 @@ def test_a_course_in_doubt_is_never_exact() -> None:
     shared = course(world, [0, 2], shared=True)
     assert {place.exact for place in there(world, shared).values()} == {False}
     assert home(world, shared)[2].exact  # each of them has its own offsets
+
+
+def cleaned() -> World:
+    """Records 0 1 2 3 _ 5 6 of the source lie at 0 to 5; 0 and 1 were compacted away since."""
+    world = plain_world(0, 0)
+    source, target = Log(), Log()
+    records = [
+        Rec(offset=offset, key=key, value=b"%d" % offset)
+        for offset, key in zip(
+            (0, 1, 2, 3, 5, 6), (b"a", b"b", b"a", b"b", b"c", b"d"), strict=True
+        )
+    ]
+    for at, record in enumerate(records):
+        source.end = record.offset
+        source.append([record])
+        target.append([replace(record, offset=at)], producer_id=OURS, epoch=0, sequence=at)
+    compact(source, source.end, [])
+    return replace(
+        world,
+        source=source,
+        targets={0: target},
+        series=records,
+        shares={0: records},
+        copied={0: 6},
+        places={0: list(range(6))},
+    )
+
+
+def test_what_was_compacted_away_since_is_not_counted() -> None:
+    world = cleaned()
+    found = home(world, course(world, [0, 6]))
+    assert [(place.offset, place.exact) for place in found.values()][:7] == [
+        (0, True),
+        (1, False),  # that record is gone, and nothing tells which one it was
+        *((2, True), (3, True), (5, True), (6, True), (7, True)),
+    ]
+    assert found[1].why is Why.UNTOLD
+    places = there(world, course(world, [0, 6]))
+    assert [place.offset for place in places.values()][:8] == [0, 2, 2, 3, 4, 4, 5, 6]
+
+
+def test_what_the_source_had_before_the_mirror_began() -> None:
+    """It begins an empty target, so what follows is its first record: others are left out."""
+    world = gapped()
+    known = course(world, [0, 2])
+    pairs = [pair._replace(source=pair.source + 10) for pair in known.map.points]
+    later = replace(known, map=OffsetMap(pairs))
+    for log in (world.source,):
+        log.batches = []
+        log.end = 0
+        log.append([Rec(offset=3)], 10)  # nothing else before offset 10
+        log.append([Rec(offset=10 + one.offset, value=one.value) for one in world.series], 6)
+    found = there(world, later)
+    assert found[2].why is Why.BEFORE
+    assert "from 3 on was never mirrored" in (found[2].note or "")
+    assert (found[4].why, found[4].exact, found[4].offset) == (Why.GAP, True, 0)
+    assert there(world, later, source_gone=True)[4].why is Why.BEFORE
 
 
 def test_what_lies_before_the_mirror() -> None:

@@ -19,6 +19,8 @@ from causeway.relay.progress import Progress
 from causeway.wire.offsets import LATEST, OffsetAt
 
 _AT_ONCE = 8  # courses whose logs are read
+# Of a link that has no such mirror, where another may have it: what tells most first.
+_NOTHING_THERE = (Why.NOT_BEGUN, Why.NOT_MIRRORED, Why.UNKNOWN)
 _TRANSLATE = "translate offsets of"
 
 # Of one link: what a question comes to.
@@ -50,10 +52,13 @@ def translate(
     answers: list[Answer] = []
     for question in asked:
         of_links = [one[question] for one in found if question in one]
-        known = [one for one in of_links if one.why is not Why.UNKNOWN]
-        mirrored = [one for one in known if one.why is not Why.NOT_MIRRORED]
-        answers += mirrored or known[:1] or of_links[:1]
+        mirrored = [one for one in of_links if one.why not in _NOTHING_THERE]
+        answers += mirrored or [min(of_links, key=_least_told)]
     return tuple(answers)
+
+
+def _least_told(answer: Answer) -> int:
+    return _NOTHING_THERE.index(answer.why or Why.UNKNOWN)
 
 
 def _check(question: Question) -> None:
@@ -189,7 +194,7 @@ class _Strangers:
         self._book, self._source, self._back = book, source, back
         partitions = book.contents.partitions
         self._names = book.target_topics() if back else {at.topic for at in partitions}
-        self._there: set[str] | None = None  # on the source
+        self._counts: dict[str, int] | None = None  # of partitions on the source
         self._trouble = ""
 
     def answer(self, question: Question) -> Answer:
@@ -199,29 +204,32 @@ class _Strangers:
 
     def _reason(self, topic: str, partition: int) -> tuple[Why, str]:
         link, names = self._book.link, self._names
-        if topic in names:
-            return Why.UNKNOWN, f"{link.name} has mirrored no partition {partition} of {topic}"
         if self._back:
+            if topic in names:
+                return Why.UNKNOWN, f"{link.name} has sent nothing to partition {partition}"
             return Why.UNKNOWN, unknown("translate", "topic", topic, names).cause
-        there = self._topics()
+        there = self._partitions()
+        if topic in there and partition >= there[topic]:
+            return Why.UNKNOWN, f"{topic} has {there[topic]} partitions, numbered from 0"
         decision = link.decide_topic(topic)
         if topic in there and decision.target_name is None:
             return Why.NOT_MIRRORED, decision.reason
-        if topic in there:
-            return Why.NOT_BEGUN, "no driver has begun it yet"
-        mine = {name for name in there | names if link.decide_topic(name).target_name}
+        if topic in there or topic in names:
+            return Why.NOT_BEGUN, f"no driver has begun it yet{self._trouble}"
+        mine = {name for name in there.keys() | names if link.decide_topic(name).target_name}
         return Why.UNKNOWN, unknown("translate", "topic", topic, mine).cause + self._trouble
 
-    def _topics(self) -> set[str]:
-        """Of the source, asked once."""
-        if self._there is None:
+    def _partitions(self) -> dict[str, int]:
+        """How many each topic of the source has; asked once."""
+        if self._counts is None:
             cluster = self._source.cluster
             try:
-                self._there = set(cluster.metadata(None).topics)
+                found = cluster.metadata(None).topics
+                self._counts = {name: len(topic.partitions) for name, topic in found.items()}
             except CausewayError as error:
-                self._there = set()
+                self._counts = {}
                 self._trouble = f"; {cluster} cannot be asked: {error}"
-        return self._there
+        return self._counts
 
 
 def _offsets(questions: Iterable[Question], side: Side) -> dict[Question, int | CausewayError]:

@@ -135,9 +135,13 @@ class _Back:
                 there |= {offset: start for offset, one in ours.items() if one and not one.before}
         except CausewayError as error:
             why, why_not = Why.UNREACHABLE, str(error)
-        inexact = self._place(start, why, why_not)
+        # So many of ours lie before it in the span, each with a source offset of its own.
+        alone = not span.foreign and not course.multiplied
         return {
-            offset: self._place(there[offset]) if offset in there else inexact for offset in offsets
+            offset: self._place(there[offset])
+            if offset in there
+            else self._place(start + (offset - span.start.target) * alone, why, why_not)
+            for offset in offsets
         }
 
     def _sought(self, span: Span, offsets: Collection[int]) -> Sought:

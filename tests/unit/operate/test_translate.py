@@ -1,0 +1,327 @@
+"""Many questions at once: which links answer, and what is said where nobody can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import (
+    ClientSettings,
+    LinkSettings,
+    RunSettings,
+    Settings,
+    TransformSettings,
+)
+from causeway.errors import ConfigError, UnreachableError
+from causeway.filters import compile_patterns
+from causeway.model import Pair, State, TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.operate.translate import Answer, Question, Why, answers, courses, translate
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Contents, OffsetMapRecord, Progress
+from causeway.wire.metadata import ClusterMetadata, TopicMetadata
+from causeway.wire.offsets import LATEST, FetchedPartition, OffsetAt
+
+IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
+GONE = UnreachableError("reach", "A", "no broker answers")
+
+
+class Clusters:
+    """Both sides of every link: each log has offsets 0 to 100; a topic's time is its offset."""
+
+    def __init__(self) -> None:
+        self.progress: dict[str, Contents] = {}
+        self.ids = dict(IDS)
+        self.gone = False
+        self.end = 100
+        self.asked = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[Any]:
+        yield lambda client: _Side(self, client.alias)
+
+
+class _Side:
+    def __init__(self, clusters: Clusters, alias: str) -> None:
+        self._clusters, self._alias = clusters, alias
+
+    def __str__(self) -> str:
+        return self._alias
+
+    def _check(self) -> None:
+        self._clusters.asked += 1
+        if self._clusters.gone and self._alias == "A":
+            raise GONE
+
+    def metadata(self, names: Collection[str] | None) -> ClusterMetadata:
+        self._check()
+        ids = self._clusters.ids
+        topics = {
+            name: TopicMetadata(
+                name=name, topic_id=ids[name], partitions=cast(Any, dict.fromkeys(range(3)))
+            )
+            for name in (ids if names is None else names)
+        }
+        return ClusterMetadata(cluster_id="c", brokers={}, controller=1, topics=topics)
+
+    def list_offsets(
+        self, places: Collection[TopicPartition], timestamp: int, **_: Any
+    ) -> dict[TopicPartition, OffsetAt]:
+        self._check()
+        known = {LATEST: self._clusters.end, -2: 0}
+        offset = known.get(timestamp, timestamp if timestamp < self._clusters.end else -1)
+        return {at: OffsetAt(offset=offset, timestamp=-1, leader_epoch=0) for at in places}
+
+    def fetch(self, *_: Any, **__: Any) -> FetchedPartition:
+        """Nothing is shown."""
+        self._check()
+        end = self._clusters.end
+        return FetchedPartition(
+            high_watermark=end, last_stable=end, log_start=0, aborted=(), records=b""
+        )
+
+    def last_sequences(self, places: Collection[TopicPartition]) -> dict[Any, Any]:
+        return {}
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    them = Clusters()
+
+    class Topic:
+        def __init__(self, _: Any, topic: str) -> None:
+            self._topic = topic
+
+        def exists(self) -> bool:
+            return self._topic in them.progress
+
+        def read(self) -> Contents:
+            return them.progress[self._topic]
+
+    monkeypatch.setattr(answers, "clusters", them)
+    monkeypatch.setattr(courses, "ProgressTopic", Topic)
+    return them
+
+
+def link(target: str, **more: Any) -> LinkSettings:
+    a, b = (ClientSettings(alias=alias, bootstrap=((alias, 1),)) for alias in ("A", target))
+    return LinkSettings(
+        source=a,
+        target=b,
+        source_admin=a,
+        target_admin=b,
+        policy=ReplicationPolicy(source_alias="A"),
+        topics=compile_patterns(".*"),
+        topics_exclude=compile_patterns("secret"),
+        config_properties_exclude=(),
+        **more,
+    )
+
+
+def settings(*links: LinkSettings) -> Settings:
+    return Settings(links=links or (link("B"), link("C")), run=RunSettings(), spark={})
+
+
+def outlet(partition: int = 0, **more: Any) -> Outlet:
+    known: dict[str, Any] = {
+        "topic": "A.orders",
+        "partition": partition,
+        "topic_id": IDS["A.orders"],
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "pair": Pair(60, 50, 50),
+    }
+    return Outlet(**known | more)
+
+
+def progress(*outlets: Outlet, **more: Any) -> Progress:
+    known: dict[str, Any] = {
+        "topic": "orders",
+        "partition": 0,
+        "topic_id": IDS["orders"],
+        "leader_epoch": 0,
+        "position": 60,
+        "outlets": outlets or (outlet(),),
+        "state": State.RUNNING,
+    }
+    return Progress(**known | more)
+
+
+def contents(*known: Progress) -> Contents:
+    """Straight to source offset 20, and from 30 on: there the target is 10 behind."""
+    points = (Pair(0, 0, 0), Pair(20, 20, 20), Pair(30, 20, 20))
+    maps = {
+        one.source: {
+            None: OffsetMapRecord(
+                topic=one.topic, partition=one.partition, producer_id=1, points=points, since=0
+            )
+        }
+        for one in known
+    }
+    return Contents(partitions={one.source: one for one in known}, maps=cast(Any, maps))
+
+
+B, C = "__causeway.A.B.progress", "__causeway.A.C.progress"
+
+
+def asked(offset: int, topic: str = "orders", partition: int = 0) -> Question:
+    return Question(topic=topic, partition=partition, offset=offset)
+
+
+def one(clusters: Clusters, question: Question, **more: Any) -> Answer:
+    (found,) = translate(settings(), [question], **more)
+    return found
+
+
+def test_places_there_and_back(clusters: Clusters) -> None:
+    clusters.progress[B] = contents(progress())
+    found = translate(settings(), [asked(40), asked(5), asked(25)])
+    assert [(each.link, each.exact, each.places[0].offset) for each in found] == [
+        ("A->B", True, 30),
+        ("A->B", True, 5),
+        ("A->B", True, 20),
+    ]
+    assert found[2].places[0].why is Why.GAP
+    back = one(clusters, asked(30, "A.orders"), back=True)
+    assert [(each.topic, each.offset, each.exact) for each in back.places] == [("orders", 40, True)]
+
+
+def test_each_link_that_has_the_topic_answers(clusters: Clusters) -> None:
+    clusters.progress[B] = clusters.progress[C] = contents(progress())
+    found = translate(settings(), [asked(40)])
+    assert [each.link for each in found] == ["A->B", "A->C"]
+    assert [each.link for each in translate(settings(), [asked(40)], link="A->C")] == ["A->C"]
+    with pytest.raises(ConfigError, match=r"like it: A->"):
+        translate(settings(), [asked(40)], link="A->D")
+
+
+def test_times_stand_for_offsets(clusters: Clusters) -> None:
+    clusters.progress[B] = contents(progress())
+    found = one(clusters, Question(topic="orders", partition=0, timestamp=40))
+    assert (found.offset, found.places[0].offset) == (40, 30)
+    late = one(clusters, Question(topic="orders", partition=0, timestamp=10**12))
+    assert (late.offset, late.exact) == (100, False)
+    clusters.gone = True
+    found = one(clusters, Question(topic="orders", partition=0, timestamp=40))
+    assert (found.offset, found.places, found.why) == (None, (), Why.UNREACHABLE)
+    assert "no broker answers" in (found.note or "")
+
+
+def test_the_source_is_gone(clusters: Clusters) -> None:
+    clusters.progress[B], clusters.gone = contents(progress()), True
+    assert one(clusters, asked(40)).exact
+    unknown = one(clusters, asked(1, "ordrs"))
+    assert "like it: orders; A cannot be asked" in (unknown.note or "")
+
+
+@pytest.mark.parametrize(
+    ("question", "back", "why", "note"),
+    [
+        (asked(1, "ordrs"), False, Why.UNKNOWN, "like it: orders"),
+        (asked(1, "orders", 7), False, Why.UNKNOWN, "has 3 partitions"),
+        (asked(1, "secret"), False, Why.NOT_MIRRORED, "topics.exclude"),
+        (asked(1, "orders", 2), False, Why.NOT_BEGUN, "no driver has begun"),
+        (asked(1, "other"), False, Why.NOT_BEGUN, "no driver has begun"),
+        (asked(1, "B.orders"), True, Why.UNKNOWN, "like it: A.orders"),
+    ],
+)
+def test_what_is_not_mirrored(
+    clusters: Clusters, question: Question, back: bool, why: Why, note: str
+) -> None:
+    clusters.progress[B] = contents(progress())
+    found = one(clusters, question, back=back)
+    assert (found.why, found.places, found.exact) == (why, (), False)
+    assert note in (found.note or "")
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (progress(topic_id="e" * 32), Why.MADE_ANEW),
+        (progress(outlet(topic_id="e" * 32)), Why.MADE_ANEW),
+        (progress(state=State.STOPPED, reason="truncated"), Why.STOPPED),
+        (progress(outlet(pair=Pair(200, 190, 190))), Why.LOST),
+        (progress(outlet(), outlet(1)), Why.BY_KEY),
+        (progress(outlet(producer_id=-1)), Why.AT_LEAST_ONCE),
+        (replace(progress(), outlets=(), position=-1), Why.NOT_BEGUN),
+    ],
+)
+def test_what_keeps_a_place_from_being_exact(clusters: Clusters, known: Progress, why: Why) -> None:
+    clusters.progress[B] = contents(known)
+    found = one(clusters, asked(40))
+    assert not found.exact
+    assert why in (found.why, *(each.why for each in found.places))
+    if why is Why.MADE_ANEW:
+        assert found.places[0].offset is None
+
+
+def test_several_outlets_of_a_transform(clusters: Clusters) -> None:
+    """Nothing is counted: what lies between two known places may have been dropped, or doubled."""
+    routed = outlet(1, producer_id=2, pair=Pair(60, 7, 7), routed="paid")
+    clusters.progress[B] = contents(progress(outlet(), routed, transform="x"))
+    found = one(clusters, asked(60))
+    assert [(each.partition, each.offset, each.exact) for each in found.places] == [
+        (0, 50, True),
+        (1, 7, True),
+    ]
+    assert "each has one of its own" in (found.note or "")
+    between = one(clusters, asked(40)).places
+    assert [(each.offset, each.why) for each in between] == [
+        (20, Why.TRANSFORMED),
+        (0, Why.BEFORE),
+    ]
+
+
+def test_rules_keep_each_record_so_what_is_straight_is_exact(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Transforms:
+        def __init__(self, *_: Any) -> None: ...
+
+        def identity_of(self, _: str) -> str:
+            return "now"
+
+    monkeypatch.setattr(courses, "Transforms", Transforms)
+    rules = TransformSettings(name="r", topics=compile_patterns(".*"), rules="drop value.x")
+    of_rules = settings(link("B", transforms=(rules,)))
+    for transform, exact in (("now", True), ("before", False)):
+        clusters.progress[B] = contents(progress(transform=transform))
+        (found,) = translate(of_rules, [asked(40)])
+        assert found.exact is exact
+
+
+def test_several_partitions_feed_one(clusters: Clusters) -> None:
+    other = progress(outlet(producer_id=2, pair=Pair(9, 50, 4)), partition=1)
+    clusters.progress[B] = contents(progress(), other)
+    assert one(clusters, asked(40)).places[0].why is Why.SHARED
+    back = one(clusters, asked(50, "A.orders"), back=True)
+    assert [(each.partition, each.offset, each.exact) for each in back.places] == [
+        (0, 60, True),
+        (1, 9, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(topic="orders", partition=0),
+        Question(topic="orders", partition=0, offset=1, timestamp=1),
+        asked(-1),
+        asked(1, partition=-1),
+    ],
+)
+def test_what_makes_no_sense(clusters: Clusters, question: Question) -> None:
+    with pytest.raises(ConfigError, match="orders-"):
+        translate(settings(), [question])
+
+
+def test_many_questions_ask_the_clusters_no_more_often(clusters: Clusters) -> None:
+    clusters.progress[B] = contents(progress())
+    one(clusters, asked(40))
+    once, clusters.asked = clusters.asked, 0
+    translate(settings(), [asked(offset) for offset in range(60)])
+    assert clusters.asked == once
