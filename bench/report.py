@@ -50,7 +50,7 @@ Throughput has one more round before these, uncounted, in which the brokers get 
   consumer of the source shows what of it is not the mirror's.
 - **Verify**: a backlog that was mirrored, compared by `causeway verify` with no driver running:
   bytes of the source's batches a second, from when Spark is up; as many are read from the target.
-  Seconds and CPU seconds are with Spark's start.
+  CPU seconds per GB are those of lanes and driver, the brokers' come on top.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
   compares the last third of its samples with the first.
 {transforms}
@@ -306,7 +306,7 @@ def _records_per_s(figure: Mapping[str, Any]) -> float:
 
 
 def _compared_per_s(figure: Mapping[str, Any]) -> float:
-    return float(figure["compared"] / figure["comparing_s"] / 1e6)
+    return float(figure["compared"] / _seconds(figure) / 1e6)
 
 
 def _cpu_per_gb(figure: Mapping[str, Any]) -> float:

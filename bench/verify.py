@@ -24,16 +24,16 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """`compared`: bytes of batches on the source, without their headers; as many were read from the
-    target. `comparing_s`: from when Spark was up; `usage.seconds`: its start included."""
+    target. `usage` is from when Spark was up; `seconds`: its start included."""
 
     records: int
     compared: int
-    comparing_s: float
+    seconds: float
     usage: Usage
 
     @property
     def mb_per_s(self) -> float:
-        return self.compared / self.comparing_s / 1e6
+        return self.compared / self.usage.seconds / 1e6
 
 
 def measure(stage: Stage, name: str, shape: Shape, say: Say) -> Verified:
@@ -53,12 +53,15 @@ def measure(stage: Stage, name: str, shape: Shape, say: Say) -> Verified:
         say("verifying")
         with Meter(lambda: [os.getpid()], stage.broker_pids) as meter:
             usage: list[Usage] = []
-            begun = time.monotonic()
-            meter.start()
+            started = False
 
             def look(progress: Progress) -> None:
-                if progress.ranges_done == progress.ranges and not usage:
-                    usage.append(meter.stop(seconds=time.monotonic() - begun))
+                nonlocal started
+                if not started:
+                    started = True
+                    meter.start()
+                elif progress.ranges_done == progress.ranges and not usage:
+                    usage.append(meter.stop(seconds=progress.seconds))
 
             report = verify(load(file), topics=[run.topic], on_progress=look)
         if not report.agrees or report.records != shape.backlog:
@@ -66,8 +69,8 @@ def measure(stage: Stage, name: str, shape: Shape, say: Say) -> Verified:
         result = Verified(
             records=report.records,
             compared=report.size,
-            comparing_s=report.comparing_s,
+            seconds=report.seconds,
             usage=usage[0],
         )
-        say(f"{result.mb_per_s:,.0f} MB/s, {result.usage.seconds:.2f} s in all")
+        say(f"{result.mb_per_s:,.0f} MB/s, {report.seconds:.2f} s in all")
         return result

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +17,6 @@ from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from causeway.cli.output import Output
     from causeway.operate.verify import PartitionReport, Progress, Report
     from causeway.operate.verify.outcome import Difference
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DIFFERENT, LEFT_OUT = 13, 14
 _ROWS = 100  # of partitions that agree, to be shown one by one
 _TOLD = 20  # differences of a partition
-_SHOW_S = 0.5
+_SHOW_S, _SAY_S = 0.5, 10.0  # between what is shown on a terminal, and elsewhere
 
 
 def command(
@@ -89,14 +90,14 @@ def command(
     if html is not None:
         _writable(html)
     settings = load(file, quiet=True)
-    with waiting() as say:
+    with _shown() as on_progress:
         report = verify(
             settings,
             link=link,
             topics=topic,
             state=state,
             bytes_per_s=None if throttle is None else parse_rate(throttle, "--throttle"),
-            on_progress=_shown(say),
+            on_progress=on_progress,
         )
     if html is not None:
         from causeway.operate.verify.page import render
@@ -119,16 +120,24 @@ def _writable(path: Path) -> None:
         raise ConfigError("use", f"--html {path}", error.strerror or str(error)) from error
 
 
-def _shown(say: Callable[[str], None]) -> Callable[[Progress], None]:
-    due = 0.0
+@contextmanager
+def _shown() -> Iterator[Callable[[Progress], None]]:
+    """On a terminal it stands in one line, else there is a line on stderr now and then."""
+    every = _SHOW_S if sys.stderr.isatty() else _SAY_S
+    due = 0.0 if sys.stderr.isatty() else time.monotonic() + every
+    with waiting() as say:
 
-    def show(progress: Progress) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due = time.monotonic() + _SHOW_S
-            say(progress_line(progress))
+        def show(progress: Progress) -> None:
+            nonlocal due
+            if time.monotonic() < due:
+                return
+            due = time.monotonic() + every
+            if sys.stderr.isatty():
+                say(progress_line(progress))
+            else:
+                print(progress_line(progress), file=sys.stderr)
 
-    return show
+        yield show
 
 
 def progress_line(progress: Progress) -> str:

@@ -122,6 +122,7 @@ class _Work:
     def begin(self) -> None:
         """From now on it is compared."""
         self._started = time.monotonic()
+        self.tick()
 
     @property
     def seconds(self) -> float:

@@ -14,6 +14,8 @@ from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Feed, Range
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.shares import partition_of
 from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
 from tests.harness.world import (
@@ -347,3 +349,45 @@ def test_a_batch_that_consumers_refuse_is_told() -> None:
 def test_nothing_of_a_record_is_told() -> None:
     found: Sequence[Difference] = _flawed(_flip(23)).differences
     assert "value 23" not in repr(found)
+
+
+@pytest.mark.parametrize("keys_from", [0, 30])
+def test_where_keys_decide_each_target_partition_has_its_share(keys_from: int) -> None:
+    """Without a map of offsets: counted from the end."""
+    source = _source((5,))
+    parts: list[list[Rec]] = [[], []]
+    for offset in range(COUNT):
+        record = _record(offset)
+        by_key = partition_of(record.key, offset, 2)
+        parts[by_key if offset >= keys_from else 1].append(record)
+    outlets = tuple(
+        Outlet(
+            topic=TARGET,
+            partition=number,
+            topic_id=TARGET_ID,
+            producer_id=OURS,
+            producer_epoch=0,
+            pair=Pair(COUNT, len(parts[number]), len(parts[number])),
+        )
+        for number in range(2)
+    )
+    split = Assignment(
+        link="A->B",
+        source="a",
+        target="b",
+        topic="t",
+        partition=1,
+        topic_id=SOURCE_ID,
+        leader_epoch=-1,
+        outlets=outlets,
+        keys_from=keys_from,
+    )
+    for number, flaw in ((0, _flip(4)), (1, _drop(7))):
+        target = _target(parts[number], (4,))
+        feed = replace(_range(source, target).feed, split=split, outlet=number)
+        more: dict[str, Any] = {"feed": feed, "start": None, "end": outlets[number].pair}
+        found = _compare(source, target, **more)
+        assert (found.differs, found.records) == (False, len(parts[number]))
+        flawed = _compare(source, _target(flaw(parts[number]), (4,)), **more)
+        at = parts[number][4 if number == 0 else 7].offset
+        assert [one.source for one in flawed.differences] == [at]
