@@ -171,6 +171,7 @@ def runner(
     )
     spark.start()
     try:
+        spark.rehearse()  # so that the first tasks find a worker that has loaded what they need
         yield OnSpark(spark, secret, bytes_per_s, tick)
     finally:
         spark.stop()
