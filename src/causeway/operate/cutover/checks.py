@@ -10,6 +10,8 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings
 from causeway.control import configs, fences, groups, topics
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import Scope
 from causeway.control.fences import FencePlan
 from causeway.control.topics import CreateTopic, MirroredTopic, TopicPlan
 from causeway.errors import CausewayError, ConfigError
@@ -109,10 +111,17 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
     for topic in _PROGRESS.findall("\n".join(sorted(source.metadata(None).topics))):
         try:
             contents = ProgressTopic(source, topic).read()
+            log = DirectiveLog(source, topic.removesuffix(".progress") + ".directives")
+            log.look()
         except CausewayError as error:
             yield Check(name="fence", mark=Mark.NOTE, text=f"not known who mirrors here: {error}")
             continue
-        written = {outlet.topic for each in contents.partitions.values() for outlet in each.outlets}
+        written = {
+            outlet.topic
+            for at, each in contents.partitions.items()
+            for outlet in each.outlets
+            if not log.standing.has_ended(Scope(at.topic))
+        }
         if found := sorted(written & set(names)):
             text = f"{_names(found)} cannot be fenced: mirrors are written there ({topic})"
             yield Check(name="fence", mark=Mark.BAD, text=text)
