@@ -70,6 +70,9 @@ def command(
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare both sides, record by record.")
     ] = True,
+    back: Annotated[
+        bool, typer.Option("--back", help="Have the link the other way begin at the cut.")
+    ] = False,
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="TIME", help="Wait no longer than this.")
     ] = "10m",
@@ -111,6 +114,7 @@ def command(
         fence_for_s=parse_duration("--fence-for", fence_for),
         left_groups=frozenset(leave_group or ()),
         verify=verify,
+        back=back,
     )
     wait_s = parse_duration("--timeout", timeout)
     with _live(quiet=as_json) as told:

@@ -42,14 +42,16 @@ def checks(
     names: Collection[str],
     wishes: Wishes,
     fenced: Collection[str],
+    reverse: LinkSettings | None,
 ) -> tuple[Check, ...]:
-    """Of the topics `names`, some of which we have `fenced` already. Asks much, changes nothing.
+    """Of the topics `names`, some of which we have `fenced` already; `reverse`: see reverse_of. Asks much, changes nothing.
     Raises CausewayError where a cluster cannot be asked at all."""
     mirrored = [topic for topic in planned.mirrored if topic.source in names]
     partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
     return (
         *_topics(planned, mirrored, names),
         *_configs(link, source, target, planned, mirrored),
+        *(_way_back(link, reverse, mirrored) if wishes.back else ()),
         *_mirrors(source, names, wishes),
         *_rights(source, wishes),
         *_fence(source, set(names) - set(fenced), wishes),
@@ -102,6 +104,25 @@ def _configs(
     for one in mirrored:
         for note in one.notes:
             yield Check(name="configs", mark=Mark.NOTE, text=f"{one.target}: {note}")
+
+
+def _way_back(
+    link: LinkSettings, reverse: LinkSettings | None, mirrored: Collection[MirroredTopic]
+) -> Iterator[Check]:
+    """Whether a link the other way can go on where this one ends."""
+    way = f"{link.target.alias}->{link.source.alias}"
+    if reverse is None:
+        text = f"the file has no flow {way} (docs/failover.md tells which lines it needs)"
+        yield Check(name="way back", mark=Mark.BAD, text=text)
+        return
+    renamed = [topic.source for topic in mirrored if topic.target != topic.source]
+    if renamed:
+        text = f"{_names(renamed)}: its mirror has another name, so {way} cannot bring it back"
+        yield Check(name="way back", mark=Mark.BAD, text=text)
+    left = [t.source for t in mirrored if reverse.decide_topic(t.target).target_name != t.source]
+    if left and not renamed:
+        text = f"{_names(left)}: {way} does not mirror it, or under another name"
+        yield Check(name="way back", mark=Mark.BAD, text=text)
 
 
 def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:

@@ -26,3 +26,10 @@ def the_one(
         names = ", ".join(each.name for each in links)
         raise ConfigError("cut over", names, "which of these flows?", remedy="--link A->B")
     return links[0], tuple(dict.fromkeys(topics))
+
+
+def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
+    """The link of the file that goes the other way."""
+    ends = link.target.alias, link.source.alias
+    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
+    return next(found, None)

@@ -14,6 +14,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standi
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.clusters import Connect
+from causeway.operate.cutover.chosen import reverse_of
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
 from causeway.operate.cutover.watch import Watch
@@ -42,6 +43,12 @@ class Eyes:
         self._progress = ProgressTopic(self.target, link.progress_topic)
         self._contents = Contents()
         self._log = DirectiveLog(self.target, link.directives_topic)
+        self._reverse = reverse_of(settings, link)
+        self._back = (
+            None
+            if self._reverse is None
+            else DirectiveLog(self.source, self._reverse.directives_topic)
+        )
         self._watch = Watch(self.source)
         self._places = Places(settings, link)
         self._groups: tuple[Group, ...] = ()
@@ -79,6 +86,8 @@ class Eyes:
             driver=driver.owner if driver is not None and driver.running else None,
             fences=found,
             ended=ended,
+            reverse=None if self._reverse is None else self._reverse.name,
+            back=self._mirrored_back(ended),
             groups=self._groups,
             producers=self._watch.producers(),
             still_s=self._watch.still_s,
@@ -111,6 +120,20 @@ class Eyes:
             for name, end in found
             if end is not None and end.how in ENDED and (end.done or by_whole)
         }
+
+    def _mirrored_back(self, ended: Mapping[str, Directive]) -> frozenset[str]:
+        """The topics that the link the other way was told to mirror from this very end on."""
+        if self._back is None or not ended:
+            return frozenset()
+        self._back.look()
+        begun = self._back.standing.by_key
+        return frozenset(
+            name
+            for name, end in ended.items()
+            if end.cut is not None
+            and (begin := begun.get((Kind.BEGIN, Scope(end.cut.target)))) is not None
+            and begin.at == end.at
+        )
 
     def _ends(
         self, parts: Collection[TopicPartition]

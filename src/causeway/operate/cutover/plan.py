@@ -1,7 +1,7 @@
 """From what the clusters say to the list of steps, and what is to be done now. Pure.
 
-    consumers first   check lag compare consumers fence drain groups verify promote
-    producers first   check lag compare           fence drain groups verify promote consumers
+    consumers first   check lag compare consumers fence drain groups verify promote           (back)
+    producers first   check lag compare           fence drain groups verify promote consumers (back)
 
 Nothing is remembered: a step is done where the clusters say so. One that comes undone (somebody
 writes again) is the current one again. Without a fence, step `fence` is to wait until producers
@@ -88,7 +88,7 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
         del before["consumers"]
     for name, step in before.items():
         if promoted and name == "fence" and look.fences:
-            yield name, _Found("nobody may write to the source; --undo lifts it")
+            yield name, _Found("nobody may write to the source; `--undo` lifts it")
         elif promoted:
             yield name, _Found(BEFORE_THE_END)
         else:
@@ -96,6 +96,8 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
     yield "promote", _promote(look)
     if wishes.first is First.PRODUCERS:
         yield "consumers", _consumers(look, wishes)
+    if wishes.back or look.back:
+        yield "way back", _back(look)
 
 
 def _check(look: Look, _: Wishes) -> _Found:
@@ -306,8 +308,17 @@ def _promote(look: Look) -> _Found:
     return _Found(f"{_count(len(look.topics), 'topic')} {first.how} {first.by}")
 
 
+def _back(look: Look) -> _Found:
+    if set(look.topics) <= look.back:
+        return _Found(f"{look.reverse} mirrors from the cut on, once a driver runs it")
+    what = f"{look.reverse} begins at the cut; the fence is lifted for it"
+    return _Found(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
+
+
 def _behind_the_cut(look: Look, place: Place) -> int:
-    """Source offsets that have come since the mirror ended."""
+    """Source offsets that have come since the mirror ended, and by none that goes the other way."""
+    if place.at.topic in look.back:
+        return 0
     cut = look.ended[place.at.topic].cut
     point = None if cut is None else cut.point(place.at.partition)
     if place.end is None or point is None or point.source < 0:
@@ -333,6 +344,8 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
             return "idle groups get the exact offsets on the target"
         case "compare" | "verify" if not wishes.verify:
             return "left out as asked"
+        case "way back":
+            return f"{look.reverse} begins at the cut"
         case "compare":
             return "compare both sides record by record, as far as they are"
         case "verify":

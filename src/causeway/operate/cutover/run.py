@@ -16,7 +16,7 @@ from causeway.control import fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
-from causeway.operate.cutover.chosen import the_one
+from causeway.operate.cutover.chosen import reverse_of, the_one
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.observe import Eyes
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
@@ -24,6 +24,8 @@ from causeway.operate.cutover.turn import TURN_S, Turn
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import whoever
+from causeway.operate.moves.failback import Step as Back
+from causeway.operate.moves.failback import failback
 from causeway.operate.moves.promote import promote
 from causeway.operate.verify import Progress, verify
 
@@ -95,7 +97,7 @@ def cutover(
         checking.refuse_unfit(mirrors, chosen)
         eyes = Eyes(settings, chosen, mirrors, connect)
         look = eyes.look()
-        checked = checking.checks(chosen, source, target, planned, mirrors, wishes, look.fences)
+        checked = checking.checks(chosen, source, target, planned, mirrors, wishes, look.fences, reverse_of(settings, chosen))
         turn = Turn(target, chosen, who or whoever())
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
         look = eyes.look(checked)
@@ -190,6 +192,8 @@ class _Run:
                 self._commit()
             case Act.PROMOTE:
                 self._promote(look)
+            case Act.BACK:
+                self._begin_back(look)
             case Act.VERIFY:
                 self._verify(checklist, look)
         return None
@@ -245,6 +249,31 @@ class _Run:
         self._promoted_ms = int(time.time() * 1000)
         eyes.groups_changed()
 
+    def _begin_back(self, look: Look) -> None:
+        """The link the other way begins at the cut. It writes to the source, so nobody is kept from
+        that any more."""
+        eyes = self._eyes
+        scopes: list[str | None] = [None] if self._whole else sorted(look.topics.keys() - look.back)
+        with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
+            for topic in scopes:
+                found = failback(
+                    self._settings,
+                    link=eyes.link.name,
+                    topic=topic,
+                    reason=_WHY,
+                    who=self._who,
+                    wait_s=0,
+                )
+                if found.step is not Back.BACK:
+                    raise PartitionsFailedError(
+                        "begin the way back of",
+                        f"{topic or 'all topics'} of {eyes.link.name}",
+                        str(found.step),
+                        remedy="`causeway failback` tells more",
+                    )
+            records = [fence.record for fence in look.fences.values()]
+            _raise_first(fences.lift(eyes.source, eyes.target, eyes.link, records).values())
+
     def _verify(self, checklist: Checklist, look: Look) -> None:
         """What is mirrored by now and was not compared before; no longer than the fence stands."""
         until = min((fence.record.until for fence in look.fences.values()), default=None)
@@ -271,10 +300,8 @@ class _Run:
     def _lift(self, look: Look) -> None:
         over = [fence.record for fence in look.fences.values() if fence.over]
         with self._turn.writing():
-            errors = fences.lift(self._eyes.source, self._eyes.target, self._eyes.link, over)
-        for error in errors.values():
-            if error is not None:
-                raise error
+            found = fences.lift(self._eyes.source, self._eyes.target, self._eyes.link, over)
+        _raise_first(found.values())
 
     def _commit(self) -> None:
         eyes = self._eyes
@@ -286,6 +313,12 @@ class _Run:
                     error.add_note(f"group {group}")
                     raise error
         eyes.groups_changed()
+
+
+def _raise_first(errors: Iterable[CausewayError | None]) -> None:
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 class _OverError(Exception):

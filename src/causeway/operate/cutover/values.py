@@ -22,7 +22,7 @@ class Wishes:
     """`lag`: records that the mirror may be behind before anything is touched. `fence`: whether to
     deny writing on the source, for `fence_for_s` at the most. `settle_s`: so long the source must
     stand still to count as such. `left_groups`: that are not moved. `verify`: compare all records
-    before the end."""
+    before the end. `back`: have the link the other way begin at the cut."""
 
     first: First = First.CONSUMERS
     lag: int = 0
@@ -31,6 +31,7 @@ class Wishes:
     settle_s: float = 2.0
     left_groups: frozenset[str] = frozenset()
     verify: bool = True
+    back: bool = False
 
 
 class Mark(StrEnum):
@@ -133,7 +134,8 @@ class Verified:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What the clusters say at `at_ms`. `still_s`: so long nothing was appended to the topics.
-    `ended`: by topic, the directive by which its mirror has ended. `per_s`: by how many records the
+    `ended`: by topic, the directive by which its mirror has ended. `back`: the topics that `reverse`,
+    the link the other way, was told to mirror from the cut on. `per_s`: by how many records the
     lag shrinks. `appended`: offsets since the fence held everywhere."""
 
     at_ms: int
@@ -143,6 +145,8 @@ class Look:
     driver: str | None  # who leads
     fences: Mapping[str, Fence] = field(default_factory=dict)
     ended: Mapping[str, Directive] = field(default_factory=dict)
+    reverse: str | None = None
+    back: frozenset[str] = frozenset()
     groups: tuple[Group, ...] = ()
     producers: tuple[Producer, ...] = ()  # who has written since the last look
     still_s: float = 0.0
@@ -170,6 +174,7 @@ class Act(StrEnum):
     GROUPS = "groups"
     VERIFY = "verify"
     PROMOTE = "promote"
+    BACK = "back"
     STOP = "stop"  # nothing goes on before a person has acted
     FINISHED = "finished"
 
