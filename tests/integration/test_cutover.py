@@ -382,6 +382,54 @@ def test_where_a_fence_cannot_be_it_is_said_before_anything_is_changed(
         assert without.look.verified.records == 2
 
 
+@pytest.mark.timeout(300)
+def test_the_way_back_begins_exactly_at_the_cut(
+    guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shop moves; what it writes at B comes back to A, right behind what was there."""
+    topic, alias = prefix + "orders", prefix.partition("-")[0]
+    guarded.tools.create_topic(topic, 2)
+    there = mirror_of(guarded, target, prefix)
+    policy = ReplicationPolicy(kind="identity", source_alias=alias)
+    there = replace(there, policy=policy, sole_writer=False)
+    # The way back writes to A: by the listener where it may.
+    a = client(alias, guarded.tools.bootstrap)
+    back = replace(
+        there,
+        source=there.target,
+        source_admin=there.target_admin,
+        target=a,
+        target_admin=a,
+        policy=ReplicationPolicy(kind="identity", source_alias="B"),
+    )
+    settings = settings_of(there, back)
+    wishes = replace(FENCING, back=True)
+    lacking = cutting.cutover(settings_of(there), wishes)
+    assert "way back" in {each.name for each in lacking.look.checks if each.mark is Mark.BAD}
+    with trading(guarded.shop, topic) as shop:
+        with RunningDaemon(monkeypatch, there) as run:
+            run.await_state(topic, State.RUNNING, 2)
+            await_until(lambda: len(shop.written) > 50, 60)
+
+            def told(_: Checklist, look: Look) -> None:
+                if look.ended:
+                    shop.move(target, topic)
+
+            found = cutting.cutover(settings, wishes, link=there.name, act=True, told=told)
+            assert found.end is End.DONE, found.checklist
+            assert not is_fenced(there, topic), "the way back writes there"
+        with RunningDaemon(monkeypatch, there, back):
+            before = len(shop.written)
+            await_until(lambda: len(shop.written) > before + 50, 60)
+            shop.close()
+            await_until(lambda: guarded.tools.offsets(topic) == target.offsets(topic), 60)
+            again = cutting.cutover(settings, wishes, link=there.name, act=True)
+            assert again.end is End.DONE, again.checklist
+    for kafka in (guarded.tools, target):
+        for number, records in kafka.read(topic).items():
+            assert [record.value for record in records] == shop.written[number::2]
+
+
 def fence_is_over(mirror: LinkSettings) -> bool:
     with Cluster(mirror.target_admin) as cluster:
         log = DirectiveLog(cluster, mirror.directives_topic)

@@ -228,6 +228,24 @@ def test_what_was_written_behind_the_cut_is_told() -> None:
     assert step_of(late, "promote").lines == ("orders-0: 3 offsets",)
 
 
+def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:
+    wishes = replace(FENCING, back=True)
+    shown = look(reverse="B->A")
+    assert step_of(shown, "way back", wishes).text == "B->A begins at the cut"
+    assert step_of(shown, "way back", wishes).state is State.NEXT
+    point = CutPoint(partition=0, source=100, targets=(), exact=True)
+    cut = Cut(target="orders", points=(point,))
+    end = replace(fence().record, kind=Kind.END, cut=cut)
+    ended = fenced(ended={"orders": end}, reverse="B->A")
+    assert current(ended, wishes) == ("way back", Act.BACK)
+    assert "the fence is lifted for it" in step_of(ended, "way back", wishes).text
+    begun = look(
+        ended={"orders": end}, reverse="B->A", back=frozenset({"orders"}), places=(place(end=105),)
+    )
+    assert current(begun, wishes) == ("", Act.FINISHED)
+    assert current(begun) == ("", Act.FINISHED)
+
+
 def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
     seen = fenced(
         ended={"orders": fence().record},

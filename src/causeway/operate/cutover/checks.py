@@ -44,8 +44,8 @@ def checks(
     fenced: Collection[str],
     reverse: LinkSettings | None,
 ) -> tuple[Check, ...]:
-    """Of the topics `names`, some of which we have `fenced` already; `reverse`: see reverse_of. Asks much, changes nothing.
-    Raises CausewayError where a cluster cannot be asked at all."""
+    """Of the topics `names`, some of which we have `fenced` already; `reverse`: see reverse_of.
+    Asks much, changes nothing. Raises CausewayError where a cluster cannot be asked at all."""
     mirrored = [topic for topic in planned.mirrored if topic.source in names]
     partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
     return (

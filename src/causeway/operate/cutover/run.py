@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -97,7 +97,16 @@ def cutover(
         checking.refuse_unfit(mirrors, chosen)
         eyes = Eyes(settings, chosen, mirrors, connect)
         look = eyes.look()
-        checked = checking.checks(chosen, source, target, planned, mirrors, wishes, look.fences, reverse_of(settings, chosen))
+        checked = checking.checks(
+            chosen,
+            source,
+            target,
+            planned,
+            mirrors,
+            wishes,
+            look.fences,
+            reverse_of(settings, chosen),
+        )
         turn = Turn(target, chosen, who or whoever())
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
         look = eyes.look(checked)
@@ -253,7 +262,7 @@ class _Run:
         """The link the other way begins at the cut. It writes to the source, so nobody is kept from
         that any more."""
         eyes = self._eyes
-        scopes: list[str | None] = [None] if self._whole else sorted(look.topics.keys() - look.back)
+        scopes: list[str | None] = [None] if self._whole else [*(look.topics.keys() - look.back)]
         with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
             for topic in scopes:
                 found = failback(

@@ -134,9 +134,9 @@ class Verified:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What the clusters say at `at_ms`. `still_s`: so long nothing was appended to the topics.
-    `ended`: by topic, the directive by which its mirror has ended. `back`: the topics that `reverse`,
-    the link the other way, was told to mirror from the cut on. `per_s`: by how many records the
-    lag shrinks. `appended`: offsets since the fence held everywhere."""
+    `ended`: by topic, the directive by which its mirror has ended. `back`: the topics that
+    `reverse`, the link the other way, was told to mirror from the cut on. `per_s`: by how many
+    records the lag shrinks. `appended`: offsets since the fence held everywhere."""
 
     at_ms: int
     topics: Mapping[str, str]  # by name on the source, that on the target
