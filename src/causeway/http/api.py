@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
 from causeway.daemon.topics import WORST, TopicRow
-from causeway.http import shapes, shaping
+from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
 from causeway.http.events import Events
@@ -19,6 +19,7 @@ from causeway.http.paced import Paced
 from causeway.http.shapes import Page
 from causeway.http.view import LinkView, View
 from causeway.model import State
+from causeway.operate.explain.values import as_json_of
 
 MOST: int = 1000  # items of a page
 
@@ -133,6 +134,24 @@ def router(
         )
         items = [shaping.partition(each.status.name, one, view.now_ms) for each, one in page]
         return paged(items, total, offset, limit, view.now_ms)
+
+    @api.get("/links/{link}/explain", response_model=shapes.Explanation)
+    async def explain(
+        link: LinkPath,
+        topic: Annotated[str | None, Query(max_length=249, description="As on the source.")] = None,
+        partition: Annotated[int | None, Query(ge=0, description="Of that topic.")] = None,
+        group: Annotated[str | None, Query(max_length=1000)] = None,
+    ) -> Response:
+        """Why a topic or a group is mirrored or synced, or not, as far as this process knows."""
+        view = _link(await views.newest(), link)
+        settings = next(each for each in links if each.name == link)
+        if (topic is None) == (group is None) or (partition is not None and topic is None):
+            raise HTTPException(400, "say topic, perhaps with partition, or group")
+        if topic is not None:
+            found = explaining.topic(settings, view, topic, partition, links)
+        else:
+            found = explaining.group(settings, view, group or "")
+        return answer(shapes.Explanation(**as_json_of(found)))
 
     @api.get("/links/{link}/topics/{topic}/partitions/{partition}", response_model=shapes.Partition)
     async def one_partition(link: LinkPath, topic: str, partition: int) -> Response:

@@ -128,6 +128,34 @@ class Partition(Shape):
     failures: int
 
 
+class FileRule(Shape):
+    key: str
+    pattern: str | None = Field(description="Which of its list; null: none of them, or no list.")
+    place: str | None = Field(description="The key with its line; null: the default counts.")
+
+
+class Fact(Shape):
+    about: str
+    text: str
+
+
+class Explanation(Shape):
+    """Why something is mirrored or synced, or not."""
+
+    link: str
+    kind: str = Field(description="topic, partition or group.")
+    name: str
+    code: str
+    done: bool | None = Field(description="Whether it is; null: that cannot be told.")
+    answer: str
+    rule: FileRule | None = Field(description="Of the file; null: no key of it decided.")
+    target: str | None
+    since_ms: int | None
+    facts: list[Fact]
+    to_do: list[str]
+    unknown: list[str]
+
+
 class Group(Shape):
     link: str
     group: str

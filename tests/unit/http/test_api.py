@@ -197,6 +197,40 @@ def test_what_people_asked_for_stands_there() -> None:
     assert (second["do"], second["topic"], second["bytes_per_s"]) == ("throttle", None, 1_000)
 
 
+def test_a_topic_or_group_is_explained_by_what_the_process_knows() -> None:
+    stopped = replace(partition(1, State.STOPPED), reason="truncated")
+    groups = (
+        GroupStatus(group="app", followed=True, partitions=2, reason=None),
+        GroupStatus(group="late", followed=True, partitions=1, reason="it has members on B"),
+    )
+    made = replace(link(partition(0), stopped), groups=groups)
+    path = "/api/v1/links/A-%3EB/explain"
+    with client(lambda: full(made)) as api:
+        orders = api.get(path, params={"topic": "orders"}).json()
+        first = api.get(path, params={"topic": "orders", "partition": 0}).json()
+        other = api.get(path, params={"topic": "bills"}).json()
+        unseen = api.get(path, params={"topic": "payments"}).json()
+        app = api.get(path, params={"group": "app"}).json()
+        late = api.get(path, params={"group": "late"}).json()
+        nobody = api.get(path, params={"group": "nobody"}).json()
+        wrong = api.get(path, params={"topic": "orders", "group": "app"})
+    assert (orders["code"], orders["done"], orders["target"]) == ("stopped", False, "A.orders")
+    assert orders["rule"] == {"key": "topics", "pattern": "orders.*", "place": None}
+    assert (first["kind"], first["code"]) == ("partition", "running")
+    assert (other["code"], other["unknown"][0].split(";")[0]) == (
+        "not-included",
+        "this process mirrors none of that name",
+    )
+    assert (unseen["code"], unseen["done"]) == ("unknown", None)
+    assert (app["code"], app["done"]) == ("checkpoints-only", True)
+    assert (late["code"], late["answer"]) == (
+        "not-yet",
+        "not in the last round: it has members on B",
+    )
+    assert nobody["code"] == "unknown"
+    assert wrong.status_code == 400
+
+
 def test_groups_are_filtered(api: TestClient) -> None:
     def names(**parameters: Any) -> list[str]:
         return [each["group"] for each in items(api, "groups", **parameters)]

@@ -1,0 +1,78 @@
+"""Why a topic or group is mirrored or synced, or not, by what this process knows of it: at once,
+without a call to a cluster. `causeway explain` asks those, and knows more of what is not mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control.directives import Standing
+from causeway.daemon.status import GroupStatus, LinkStatus, Role
+from causeway.http.view import LinkView
+from causeway.operate.explain import groups, topics
+from causeway.operate.explain.groups import GroupFacts
+from causeway.operate.explain.topics import PartitionFact, TopicFacts
+from causeway.operate.explain.values import Explanation
+
+_ELSEWHERE: Final = "this process mirrors none of that name; `causeway explain` asks the clusters"
+
+
+def topic(
+    link: LinkSettings,
+    view: LinkView,
+    name: str,
+    partition: int | None,
+    links: Sequence[LinkSettings],
+) -> Explanation:
+    """`links`: all of the file."""
+    status, row = view.status, view.topic(name)
+    members = () if row is None else status.partitions[row.first : row.first + row.partitions]
+    facts = TopicFacts(
+        there=True if members else None,
+        partitions=tuple(
+            PartitionFact(
+                partition=one.partition,
+                state=one.state,
+                reason=one.reason,
+                mirrored_to=one.position if one.position >= 0 else None,
+                lag_records=one.lag,
+            )
+            for one in members
+        ),
+        standing=Standing({each.key: each for each in status.directives}),
+        problems=tuple(each.reason for each in status.troubles if each.topic == name),
+        driver=_driver(status),
+        unknown=() if members else (_ELSEWHERE,),
+    )
+    return topics.explain(link, name, facts, partition=partition, links=links)
+
+
+def group(link: LinkSettings, view: LinkView, name: str) -> Explanation:
+    """As the last round of this driver found it."""
+    by_file = groups.explain(link, name, GroupFacts(driver=_driver(view.status)))
+    found = next((each for each in view.status.groups if each.group == name), None)
+    if by_file.code != topics.UNKNOWN:
+        return by_file
+    if found is None:
+        return replace(by_file, unknown=(_ELSEWHERE,))
+    code, done, answer = _judge(link, found)
+    return replace(by_file, code=code, done=done, answer=answer)
+
+
+def _judge(link: LinkSettings, found: GroupStatus) -> tuple[str, bool, str]:
+    if not found.followed:
+        return groups.NOT_YET, False, f"not followed: {found.reason}"
+    if found.reason is not None:
+        return groups.NOT_YET, False, f"not in the last round: {found.reason}"
+    if link.control.sync_group_offsets_enabled:
+        return groups.SYNCED, True, f"synced, on {found.partitions} partitions"
+    return groups.CHECKPOINTS_ONLY, True, f"by checkpoints alone, on {found.partitions} partitions"
+
+
+def _driver(status: LinkStatus) -> str:
+    if status.role is Role.LEADING:
+        return "this process leads"
+    return f"{status.role}{f': {status.reason}' if status.reason else ''}"
