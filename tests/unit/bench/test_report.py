@@ -17,6 +17,7 @@ from bench.soak import Soak, growth
 from bench.start import Start
 from bench.throughput import Throughput
 from bench.usage import Usage
+from bench.verify import Verified
 
 
 def _usage(seconds: float, cpu_s: float = 1.0, pss_mb: float = 500.0) -> Usage:
@@ -47,6 +48,14 @@ def _entry(title: str, **rounds: Sequence[Any]) -> results.Entry:
 
 def _rows(**entries: results.Entry) -> Mapping[str, report.Row]:
     return {row.work: row for row in report.rows(entries)}
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(3.0, True), (3.4, False)])
+def test_verify_is_measured_against_what_was_promised(seconds: float, holds: bool) -> None:
+    figure = Verified(records=1, compared=10**9, seconds=9.0, usage=_usage(seconds, pss_mb=5_000))
+    found = _rows(verify=_entry("verify", causeway=[figure]))
+    assert (found["verify: MB/s"].wanted, found["verify: MB/s"].holds) == ("at least 300", holds)
+    assert found["memory, the most in any of these"].ours == "–"
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(1.0, True), (1.25, True), (1.3, False)])
