@@ -101,6 +101,9 @@ def test_lanes_on_two_workers_of_which_one_dies(
             await_copied(source, topic, target, mirror)
             assert spark.python_workers(0), "the other worker's lane goes on"
             assert run.stop() == 0, run.log
+        # Both sides are compared there as well.
+        verified = causeway("verify", file, "--strict", timeout_s=4 * PATIENCE_S)
+        assert verified.code == 0, verified.out + verified.err
         written = [path for path in (tmp_path / "spark").rglob("*") if path.is_file()]
         assert written
         assert not [path for path in written if key.encode() in path.read_bytes()]

@@ -160,7 +160,10 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -
         f'<th scope="col" class="{kind}">{escape(name)}</th>'
         for name, kind in zip(columns, kinds, strict=True)
     )
-    yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
+    # So that who has no mouse can move it sideways.
+    label = escape(title or "Each partition", quote=True)
+    yield f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
+    yield f"<table><thead><tr>{heads}</tr></thead><tbody>"
     for row in rows[:_MOST_ROWS]:
         yield f"<tr>{''.join(map(_cell, row, kinds))}</tr>"
     yield "</tbody></table></div>"
