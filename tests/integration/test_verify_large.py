@@ -14,7 +14,8 @@ from causeway.wire.cluster import Cluster
 from tests.harness import flawed
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.running import mm2_file
+from tests.harness.running import PATIENCE_S, Running, mm2_file
+from tests.harness.waiting import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -32,8 +33,8 @@ def test_four_flaws_among_ten_million_records(
     tmp_path: Path,
 ) -> None:
     """As a Spark job of two lanes, by the command. Each flaw is told with both offsets, and nothing
-    else; the page names them too. What agrees is remembered, so that a second call looks at the
-    ranges with flaws alone."""
+    else, by a call that goes on where another one was killed; the page names them too. What agrees
+    is remembered, so that one more call looks at the ranges with flaws alone."""
     file = mm2_file(
         tmp_path,
         {"large": source_cluster, "there": target_cluster},
@@ -60,12 +61,18 @@ def test_four_flaws_among_ten_million_records(
             target=other,
         )
     page, state = tmp_path / "verify.html", tmp_path / "state"
+    with Running(
+        "verify", file, "--state", state, "--throttle", "200MB", directory=tmp_path
+    ) as begun:
+        await_until(lambda: _lines(state) > 3, PATIENCE_S, "some of it agrees")
+        begun.kill()
     options = ("--json", "--html", page, "--state", state)
 
     found = causeway("verify", file, *options, timeout_s=900)
 
     assert found.code == 13, found.err
     report = json.loads(found.out)
+    assert any(one["records_before"] for one in report["partitions"])
     assert [one["verdict"] for one in report["partitions"]] == ["differs"] * 3 + ["agrees"]
     told = [
         (
@@ -94,3 +101,7 @@ def test_four_flaws_among_ten_million_records(
     assert [one["differences"] for one in again["partitions"]] == [
         one["differences"] for one in report["partitions"]
     ]
+
+
+def _lines(state: Path) -> int:
+    return len(state.read_text().splitlines()) if state.exists() else 0
