@@ -100,6 +100,25 @@ def test_what_a_name_is_and_what_becomes_of_it(
     assert f"topics are named as on the source, where that one is {orders}" in there.err
 
 
+def test_a_name_that_collides_on_the_target_and_one_that_was_deleted(
+    file: Path, source: KafkaTools, target: KafkaTools, prefix: str
+) -> None:
+    odd, old = f"{prefix}odd", f"{prefix}old"
+    source.create_topics([odd, old])
+    target.create_topic(f"{prefix}a_{odd}")
+
+    (one,) = explain(file, odd)
+    assert (one["code"], one["done"]) == ("problem", False)
+    assert "collides with" in one["answer"]
+
+    # What can be mirrored is, and the exit code tells that something could not.
+    assert causeway("run", file, "--until-caught-up").code == 7
+    source.delete_topic(old)
+    (one,) = explain(file, old)
+    assert (one["code"], one["target"]) == ("deleted", f"{prefix}a.{old}"), one
+    assert "the source no longer has this topic" in str(one["facts"])
+
+
 def test_a_source_that_is_gone_is_told_and_the_rest_explained(
     file: Path, source_cluster: LocalCluster, prefix: str
 ) -> None:

@@ -115,7 +115,7 @@ def _answer(
     if target is None:
         before = f"; until it was left out it was mirrored to {_reached(known)}" if known else ""
         return decision.verdict, False, f"left out: {decision.reason}{before}"
-    if any(one.gone_ms >= 0 for one in known):
+    if any(one.gone_ms >= 0 for one in known) or (known and facts.there is False):
         return DELETED, False, f"{source} no longer has it; what was mirrored stays in {target}"
     if facts.there is False:
         return MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"

@@ -136,6 +136,7 @@ def test_a_pattern_that_fits_nearly_is_told(tmp_path: Path) -> None:
             False,
             "A no longer has it",
         ),
+        (TopicFacts(there=False, partitions=(running(),)), "deleted", False, "no longer has it"),
         (
             replace(THERE, partitions=(running(), running(1, state=NO_DRIVER))),
             NO_DRIVER,
