@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,9 @@ from causeway.config.settings import (
     Secret,
     Settings,
 )
-from causeway.control import fences
+from causeway.control import directive_log, ending, fences
 from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import Scope
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.security import Security
 from causeway.errors import ConfigError, ConflictError
@@ -34,6 +36,7 @@ from causeway.operate.cutover import run as cutting
 from causeway.operate.cutover.run import End, Told
 from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
+from causeway.operate.moves.ending import wish
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
@@ -284,6 +287,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
     assert not is_fenced(mirror, topic)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
     guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
@@ -325,6 +329,12 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
         await_until(lambda: len(shop.written) > before + 10, 60, "the shop goes on")
 
 
+def promote_and_die(mirror: LinkSettings, topic: str) -> None:
+    about = wish(State.PROMOTING, Scope(topic), "anna@ops", None)
+    with Cluster(mirror.target_admin) as cluster:
+        directive_log.write(cluster, mirror, partial(ending.begin, wish=about))
+
+
 @pytest.mark.timeout(300)
 def test_a_fence_of_a_command_that_died_is_lifted_by_the_driver_or_the_next_call(
     guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
@@ -345,6 +355,10 @@ def test_a_fence_of_a_command_that_died_is_lifted_by_the_driver_or_the_next_call
         fence_and_die()
         await_until(lambda: not is_fenced(mirror, topic), 60, "the driver lifts it")
         await_until(lambda: not recorded(mirror), 60)
+        promote_and_die(mirror, topic)
+        run.await_state(topic, State.PROMOTING)
+        assert undo(settings, act=True).held == (topic,)
+        run.await_state(topic, State.RUNNING)
         fence_and_die()
     await_until(lambda: fence_is_over(mirror), 60)
     assert is_fenced(mirror, topic), "nobody has looked"
@@ -382,6 +396,7 @@ def test_where_a_fence_cannot_be_it_is_said_before_anything_is_changed(
         assert without.look.verified.records == 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_way_back_begins_exactly_at_the_cut(
     guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch

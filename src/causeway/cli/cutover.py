@@ -259,8 +259,10 @@ def _show_what_to_change(out: Output, result: Result) -> None:
 
 
 def _show_undone(out: Output, lifted: Lifted) -> None:
-    if not lifted.topics:
-        out.print("no fence stands")
+    if not lifted.topics and not lifted.held:
+        out.print("nothing is to be undone: no fence stands")
+    for scope in lifted.held:
+        out.print(f"{scope}: {'is' if lifted.changed else 'would be'} mirrored again")
     for topic, error in sorted(lifted.topics.items()):
         ended = "; its mirror has ended, so what is written there stays there"
         tail = ended if topic in lifted.ended else ""
@@ -270,5 +272,5 @@ def _show_undone(out: Output, lifted: Lifted) -> None:
             out.print(f"{topic}: its fence is lifted{tail}")
         else:
             out.print(f"{topic}: its fence would be lifted{tail}")
-    if lifted.topics and not lifted.changed:
+    if (lifted.topics or lifted.held) and not lifted.changed:
         out.print("nothing was changed; --yes does it")

@@ -31,6 +31,7 @@ from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.records import records_of
 
 REPLICAS = 3  # as the progress topic has
+WRITE = "write directives"  # what fails where two do so at the same time
 _TRANSACTION_MS = 30_000
 # INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
 _FENCED = frozenset({47, 48, 49, 90})
@@ -156,7 +157,7 @@ def write(cluster: Cluster, link: LinkSettings, decide: Callable[[Standing], Pla
         if error.code not in _FENCED:
             raise
         raise ConflictError(
-            "write directives",
+            WRITE,
             link.name,
             "somebody else gave directives at the same time, and theirs came last",
             remedy="nothing was changed; look at `causeway status`, and try again",

@@ -34,6 +34,7 @@ _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
 _ENDS_S = 2.0  # so often the lag of what is paused is measured
 _PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
+_LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
 _FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
@@ -243,7 +244,7 @@ class Directing:
 
     def _lift(self) -> None:
         """Fences on the source whose time is over."""
-        over = fences.expired(self._log.standing, int(time.time() * 1000))
+        over = fences.expired(self._log.standing, int(time.time() * 1000) - _LEFT_MS)
         if not over:
             self._not_lifted = None
         if not over or self._over.is_set() or time.monotonic() < self._lift_at:

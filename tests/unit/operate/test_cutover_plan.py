@@ -246,6 +246,12 @@ def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:
     assert current(begun) == ("", Act.FINISHED)
 
 
+def test_a_promotion_that_was_cut_short_is_gone_on_with() -> None:
+    ended = {"orders": fence().record}
+    seen = fenced(ended=ended, unfinished=frozenset({"orders"}), driver=None)
+    assert current(seen) == ("promote", Act.PROMOTE)
+
+
 def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
     seen = fenced(
         ended={"orders": fence().record},

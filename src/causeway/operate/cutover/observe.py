@@ -86,6 +86,7 @@ class Eyes:
             driver=driver.owner if driver is not None and driver.running else None,
             fences=found,
             ended=ended,
+            unfinished=self._unfinished(ended),
             reverse=None if self._reverse is None else self._reverse.name,
             back=self._mirrored_back(ended),
             groups=self._groups,
@@ -111,15 +112,16 @@ class Eyes:
         return found
 
     def _ended(self) -> dict[str, Directive]:
-        """Those whose mirror has ended, and all that follows is done."""
-        whole = self.standing.by_key.get((Kind.END, THE_LINK))
-        by_whole = whole is not None and whole.done
+        """Those whose mirror has ended."""
         found = ((name, self.standing.end_of(Scope(name))) for name in self.topics)
-        return {
-            name: end
-            for name, end in found
-            if end is not None and end.how in ENDED and (end.done or by_whole)
-        }
+        return {name: end for name, end in found if end is not None and end.how in ENDED}
+
+    def _unfinished(self, ended: Mapping[str, Directive]) -> frozenset[str]:
+        """Those that a promotion which was cut short has left half done."""
+        whole = self.standing.by_key.get((Kind.END, THE_LINK))
+        if whole is not None and whole.done:
+            return frozenset()
+        return frozenset(name for name, end in ended.items() if not end.done)
 
     def _mirrored_back(self, ended: Mapping[str, Directive]) -> frozenset[str]:
         """The topics that the link the other way was told to mirror from this very end on."""

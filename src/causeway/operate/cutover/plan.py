@@ -298,6 +298,9 @@ def _promote(look: Look) -> _Found:
     if not set(look.topics) <= look.ended.keys():
         what = _count(len(look.topics), "topic")
         return _Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
+    if look.unfinished:
+        what = _count(len(look.unfinished), "topic")
+        return _Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
     late = [(place, more) for place in look.places if (more := _behind_the_cut(look, place)) > 0]
     if late:
         many = sum(more for _, more in late)

@@ -79,6 +79,7 @@ def undone_json(lifted: Lifted) -> dict[str, Any]:
     return {
         "link": lifted.link.name,
         "changed": lifted.changed,
+        "held": list(lifted.held),
         "fences": [
             {
                 "topic": topic,

@@ -13,6 +13,7 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
+from causeway.control.directives import Directive
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
@@ -20,7 +21,7 @@ from causeway.operate.cutover.chosen import reverse_of, the_one
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.observe import Eyes
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
-from causeway.operate.cutover.turn import TURN_S, Turn
+from causeway.operate.cutover.turn import TURN_S, Turn, persist
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import whoever
@@ -234,13 +235,14 @@ class _Run:
             for topic in lacking
         ]
         with self._turn.writing():
-            fences.set_up(eyes.source, eyes.target, eyes.link, found)
+            persist(lambda: fences.set_up(eyes.source, eyes.target, eyes.link, found))
         self._fenced.update(lacking)
 
     def _promote(self, look: Look) -> None:
         """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
-        eyes, left = self._eyes, [topic for topic in look.topics if topic not in look.ended]
-        scopes: list[str | None] = [None] if self._whole else [*left]
+        eyes = self._eyes
+        left = look.topics.keys() - look.ended.keys() | look.unfinished
+        scopes: list[str | None] = [None] if self._whole else [*sorted(left)]
         with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
             for topic in scopes:
                 try:
@@ -281,7 +283,7 @@ class _Run:
                         remedy="`causeway failback` tells more",
                     )
             records = [fence.record for fence in look.fences.values()]
-            _raise_first(fences.lift(eyes.source, eyes.target, eyes.link, records).values())
+            self._lift_all(records)
 
     def _verify(self, checklist: Checklist, look: Look) -> None:
         """What is mirrored by now and was not compared before; no longer than the fence stands."""
@@ -309,8 +311,12 @@ class _Run:
     def _lift(self, look: Look) -> None:
         over = [fence.record for fence in look.fences.values() if fence.over]
         with self._turn.writing():
-            found = fences.lift(self._eyes.source, self._eyes.target, self._eyes.link, over)
-        _raise_first(found.values())
+            self._lift_all(over)
+
+    def _lift_all(self, found: Collection[Directive]) -> None:
+        eyes = self._eyes
+        errors = persist(lambda: fences.lift(eyes.source, eyes.target, eyes.link, found))
+        _raise_first(errors.values())
 
     def _commit(self) -> None:
         eyes = self._eyes

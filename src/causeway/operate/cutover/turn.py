@@ -6,21 +6,46 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from causeway.config.settings import LinkSettings
 from causeway.control import directive_log
 from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Standing
-from causeway.errors import CausewayError, ConflictError
+from causeway.errors import BrokerError, CausewayError, ConflictError
 from causeway.wire.cluster import Cluster
 
 TURN_S: Final = 30.0
 _RENEW_S = 8.0
 _KEY = Kind.CUTOVER, THE_LINK
+_TRIES = 4
+_PAUSE_S = 0.3
+_UNKNOWN_SERVER_ERROR = -1
+
+T = TypeVar("T")
+
+
+def persist(write: Callable[[], T]) -> T:
+    """Tries again what writes directives and was crossed by another who did: a pause, say, or the
+    driver. For writes that decide by what stands then, so that a second one does no harm."""
+    for tried in range(1, _TRIES):
+        try:
+            return write()
+        except CausewayError as error:
+            if not _is_crossed(error):
+                raise
+            time.sleep(_PAUSE_S * tried)
+    return write()
+
+
+def _is_crossed(error: CausewayError) -> bool:
+    """Brokers have no error of their own for a commit that meets its producer being fenced."""
+    if isinstance(error, BrokerError):
+        return error.code == _UNKNOWN_SERVER_ERROR
+    return isinstance(error, ConflictError) and error.operation == directive_log.WRITE
 
 
 class Turn:
@@ -89,9 +114,7 @@ class Turn:
                 with self._writing:
                     self._write()
             except ConflictError as error:
-                # Somebody wrote at the same time, perhaps a pause: only what stands tells whose
-                # turn it is.
-                if error.subject != self._link.name:
+                if not _is_crossed(error):
                     self._lost = error
                     return
             except CausewayError:
@@ -99,7 +122,8 @@ class Turn:
 
     def _write(self, for_s: float = TURN_S) -> None:
         begun = time.monotonic()
-        directive_log.write(self._target, self._link, partial(self._take, for_s))
+        take = partial(self._take, for_s)
+        persist(lambda: directive_log.write(self._target, self._link, take))
         self._until = begun + for_s
 
     def _take(self, for_s: float, standing: Standing) -> Plan:

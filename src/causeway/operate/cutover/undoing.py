@@ -1,29 +1,33 @@
-"""Back to before a cutover: its fences are lifted."""
+"""Back to before a cutover: its fences are lifted, and what is held for its end goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import fences
+from causeway.control import directive_log, fences
 from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Scope
+from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.errors import CausewayError
+from causeway.model import State
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover.chosen import the_one
-from causeway.operate.cutover.turn import Turn
+from causeway.operate.cutover.turn import Turn, persist
 from causeway.operate.directives import whoever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifted:
     """By topic of the source: the error of a fence that stays, else None. `ended`: of those, the
-    ones whose mirror has ended."""
+    ones whose mirror has ended. `held`: what was held for a promotion that did not come to its end,
+    a topic or the link, and is mirrored again."""
 
     link: LinkSettings
     topics: dict[str, CausewayError | None]
     ended: frozenset[str]
+    held: tuple[str, ...]
     changed: bool
 
 
@@ -36,20 +40,43 @@ def undo(
     who: str | None = None,
 ) -> Lifted:
     """Lifts the fences of `topics`, or all of the link, so that producers go on where they were;
-    without `act` only tells which. That is all that has to be undone before a promotion; what is
-    promoted stays so. Whoever is at the cutover meanwhile is told, and ends. Raises as `cutover`.
-    """
+    without `act` only tells which. What a promotion that was cut short holds is mirrored again;
+    what is promoted stays so. Whoever is at the cutover meanwhile is told, and ends. Raises as
+    `cutover`."""
     with clusters() as connect:
         chosen, names = the_one(settings, link, topics, connect)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         log = DirectiveLog(target, chosen.directives_topic)
         log.look()
         found = fences.fences(log.standing, names or None)
+        held = _held(log.standing, names)
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
-        if act and found:
+        if act and (found or held):
             with Turn(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
-                errors = fences.lift(source, target, chosen, list(found.values()))
-        ended = {topic for topic in found if log.standing.has_ended(Scope(topic))}
+                if held:
+                    go_on = partial(_go_on, names)
+                    persist(lambda: directive_log.write(target, chosen, go_on))
+                fenced = list(found.values())
+                errors = persist(lambda: fences.lift(source, target, chosen, fenced))
         return Lifted(
-            link=chosen, topics=errors, ended=frozenset(ended), changed=act and bool(found)
+            link=chosen,
+            topics=errors,
+            ended=frozenset(topic for topic in found if log.standing.has_ended(Scope(topic))),
+            held=tuple(str(each.scope) for each in held),
+            changed=act and bool(found or held),
         )
+
+
+def _held(standing: Standing, names: Collection[str]) -> list[Directive]:
+    """Ends that are only about to be: of the topics `names`, or of all the link without."""
+    return [
+        each
+        for each in standing.by_key.values()
+        if each.kind is Kind.END
+        and each.how is State.PROMOTING
+        and (not names or each.scope.topic in names)
+    ]
+
+
+def _go_on(names: Collection[str], standing: Standing) -> Plan:
+    return Plan(changes=tuple((each.key, None) for each in _held(standing, names)))

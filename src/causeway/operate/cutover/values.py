@@ -134,7 +134,8 @@ class Verified:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What the clusters say at `at_ms`. `still_s`: so long nothing was appended to the topics.
-    `ended`: by topic, the directive by which its mirror has ended. `back`: the topics that
+    `ended`: by topic, the directive by which its mirror has ended; of those in `unfinished`, what
+    follows from it is not done yet. `back`: the topics that
     `reverse`, the link the other way, was told to mirror from the cut on. `per_s`: by how many
     records the lag shrinks. `appended`: offsets since the fence held everywhere."""
 
@@ -145,6 +146,7 @@ class Look:
     driver: str | None  # who leads
     fences: Mapping[str, Fence] = field(default_factory=dict)
     ended: Mapping[str, Directive] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
     reverse: str | None = None
     back: frozenset[str] = frozenset()
     groups: tuple[Group, ...] = ()
