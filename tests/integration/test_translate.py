@@ -33,7 +33,7 @@ def compact(source: KafkaTools, topic: str) -> None:
         "delete.retention.ms": "0",
     }
     source.create_topic(topic, 1, config=compacted)
-    source.produce(topic, [Outgoing(key=b"%d" % (n * n % 90), value=b"%d" % n) for n in range(600)])
+    source.produce(topic, [Outgoing(key=b"%d" % (n * n % 90), value=b"%d" % n) for n in range(400)])
     feed = iter(range(10_000))
 
     def cleaned() -> bool:
@@ -76,7 +76,7 @@ def test_each_offset_there_and_back(
     torn, cleaned = prefix + "torn", prefix + "cleaned"
     topics = [torn, cleaned]
     source.create_topic(torn, 2)
-    write_transactions(source, torn, 80, seed=1)
+    write_transactions(source, torn, 50, seed=1)
     compact(source, cleaned)
     lines = (
         "A->B.enabled = true",
@@ -89,7 +89,7 @@ def test_each_offset_there_and_back(
     with Running("run", file, directory=tmp_path) as run:
         for topic in topics:
             await_copied(source, topic, target, f"A.{topic}")
-        write_transactions(source, torn, 40, seed=2)
+        write_transactions(source, torn, 25, seed=2)
         await_copied(source, torn, target, f"A.{torn}")
         over_http = ask_over_http(port, torn, 100)
         # Its last word is old by now, and its offset maps are not written.

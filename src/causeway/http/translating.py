@@ -25,6 +25,7 @@ from causeway.operate.translate import Answer, Question, Why, answer_json, trans
 
 _MOST_WAITING: Final = 1000
 _REST: Final = 4.0  # times what answering took
+_PATIENCE_S: Final = 3.0  # to read logs: the driver has better things to do
 _Ask = Callable[..., tuple[Answer, ...]]
 # What is asked together: one link, one way.
 _Way = tuple[str, bool]
@@ -60,7 +61,14 @@ class Translating:
             asked = self._waiting.pop(way)
             link, back = way
             began = time.monotonic()
-            call = partial(self._ask, self._settings, list(asked), link=link, back=back)
+            call = partial(
+                self._ask,
+                self._settings,
+                list(asked),
+                link=link,
+                back=back,
+                patience_s=_PATIENCE_S,
+            )
             try:
                 answers = await in_thread(call, "translate")
             except Exception as error:

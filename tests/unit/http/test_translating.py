@@ -35,8 +35,15 @@ class Clusters:
         self.gate.set()
 
     def __call__(
-        self, _: Settings, questions: list[Question], *, link: str, back: bool
+        self,
+        _: Settings,
+        questions: list[Question],
+        *,
+        link: str,
+        back: bool,
+        patience_s: float,
     ) -> tuple[Answer, ...]:
+        assert patience_s < 10
         self.asked.append({"questions": questions, "link": link, "back": back})
         assert self.gate.wait(60)
         if self.error is not None:

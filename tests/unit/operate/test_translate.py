@@ -218,6 +218,14 @@ def test_the_source_is_gone(clusters: Clusters) -> None:
     assert "like it: orders; A cannot be asked" in (unknown.note or "")
 
 
+def test_nobody_waits_longer_than_he_likes(clusters: Clusters) -> None:
+    clusters.progress[B] = contents(progress())
+    late = one(clusters, asked(80), patience_s=0.0)
+    assert (late.places[0].offset, late.exact) == (50, False)
+    assert "longer than 0.0 s" in (late.places[0].note or "")
+    assert one(clusters, asked(40), patience_s=0.0).exact
+
+
 @pytest.mark.parametrize(
     ("question", "back", "why", "note"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import cast
 
@@ -85,20 +85,32 @@ def sides(world: World, *, source_gone: bool = False) -> tuple[Side, Side]:
     return source, side(TARGET, TARGET_ID, world.targets[0])
 
 
-def there(world: World, known: Course, *, source_gone: bool = False) -> dict[int, Place]:
+def there(
+    world: World,
+    known: Course,
+    *,
+    source_gone: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> dict[int, Place]:
     """A place for each source offset, and some behind the end."""
     asked = range(world.source.end + 3)
-    found = forward.places(
-        known, asked, *sides(world, source_gone=source_gone), read_committed=True
-    )
+    both = sides(world, source_gone=source_gone)
+    found = forward.places(known, asked, *both, check, read_committed=True)
     assert found.keys() == set(asked)
     return found
 
 
-def home(world: World, known: Course, *, source_gone: bool = False) -> dict[int, Place]:
+def home(
+    world: World,
+    known: Course,
+    *,
+    source_gone: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> dict[int, Place]:
     """A place for each target offset, and some behind the end."""
     asked = range(world.targets[0].end + 3)
-    found = back.places(known, asked, *sides(world, source_gone=source_gone), read_committed=True)
+    both = sides(world, source_gone=source_gone)
+    found = back.places(known, asked, *both, check, read_committed=True)
     assert found.keys() == set(asked)
     return found
 
@@ -273,6 +285,20 @@ def test_the_source_is_gone() -> None:
     assert [(place.offset, place.exact) for place in back_home.values()] == [
         *((0, True), (1, False), (3, True), (3, False), (3, False), (3, False), (3, False))
     ]
+
+
+def test_nobody_waits_any_more() -> None:
+    """What the map knows is told all the same."""
+
+    def over() -> None:
+        raise GONE
+
+    world = gapped()
+    found = there(world, course(world, [0, 2, 4]), check=over)
+    assert [place.exact for place in found.values()][:5] == [True, False, False, True, True]
+    assert found[1].why is Why.UNREACHABLE
+    back_home = home(world, course(world, [0, 2, 4]), check=over)
+    assert [place.exact for place in back_home.values()][:4] == [True, False, True, True]
 
 
 def test_what_the_target_no_longer_has() -> None:

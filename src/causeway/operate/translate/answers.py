@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,13 +34,15 @@ def translate(
     *,
     link: str | None = None,
     back: bool = False,
+    patience_s: float | None = None,
 ) -> tuple[Answer, ...]:
     """Where consumers that keep their own offsets go on: on the target, for places on the source;
     with `back` on the source, for places on the target.
 
     In the order of the questions; one answer for each link that has the topic, or of `link` alone.
     Asks the clusters only, no driver. With the source cluster gone, what the progress topic can
-    tell is answered, the rest says so. Takes up to ten seconds for a cluster that does not answer.
+    tell is answered, the rest says so. Takes up to ten seconds for a cluster that does not answer;
+    what else takes longer than `patience_s`, as it has to be counted in the logs, is not exact.
     Raises ConfigError for an unknown link, or a question without an offset or a time; CausewayError
     where a target cannot be asked.
     """
@@ -48,13 +51,30 @@ def translate(
         _check(question)
     links = _links(settings, link)
     with clusters() as connect:
-        found = [_of_link(each, settings, asked, connect, back=back) for each in links]
+        limit = _Limit(patience_s)
+        found = [_of_link(each, settings, asked, connect, limit, back=back) for each in links]
     answers: list[Answer] = []
     for question in asked:
         of_links = [one[question] for one in found if question in one]
         mirrored = [one for one in of_links if one.why not in _NOTHING_THERE]
         answers += mirrored or [min(of_links, key=_least_told)]
     return tuple(answers)
+
+
+class _Limit:
+    """How long logs are read."""
+
+    def __init__(self, patience_s: float | None) -> None:
+        self._patience_s = patience_s
+        self._until = None if patience_s is None else time.monotonic() + patience_s
+        self.over = False
+
+    def check(self) -> None:
+        """Raises CausewayError where it is time to end."""
+        if self.over or (self._until is not None and time.monotonic() > self._until):
+            cause = f"it takes longer than {self._patience_s} s to count in the logs"
+            remedy = "causeway translate takes the time that it needs"
+            raise CausewayError("look up offsets", cause=cause, remedy=remedy, retriable=True)
 
 
 def _least_told(answer: Answer) -> int:
@@ -85,6 +105,7 @@ def _of_link(
     settings: Settings,
     questions: Sequence[Question],
     connect: Connect,
+    limit: _Limit,
     *,
     back: bool,
 ) -> _Found:
@@ -112,7 +133,7 @@ def _of_link(
         ]
         for at in wanted
     }
-    places = _places(by_asked, wanted, source, target, link, back=back)
+    places = _places(by_asked, wanted, source, target, link, limit, back=back)
     found: _Found = {}
     strangers = _Strangers(book, source, back=back)
     for question in questions:
@@ -137,6 +158,7 @@ def _places(
     source: Side,
     target: Side,
     link: LinkSettings,
+    limit: _Limit,
     *,
     back: bool,
 ) -> dict[TopicPartition, list[dict[int, Place]]]:
@@ -150,13 +172,18 @@ def _places(
                     wanted[at],
                     source,
                     target,
+                    limit.check,
                     read_committed=link.fetch.read_committed,
                 )
                 for course in each
             ]
             for at, each in by_asked.items()
         }
-        return {at: [one.result() for one in each] for at, each in futures.items()}
+        try:
+            return {at: [one.result() for one in each] for at, each in futures.items()}
+        except BaseException:
+            limit.over = True  # nobody waits for the others
+            raise
 
 
 def _answer(
@@ -244,9 +271,9 @@ def _offsets(questions: Iterable[Question], side: Side) -> dict[Question, int | 
             found[question] = side.error
         elif question.timestamp is not None:
             by_time[question.timestamp].append(question)
-    for time, asked in by_time.items():
+    for stamp, asked in by_time.items():
         try:
-            there = side.cluster.list_offsets([question.at for question in asked], time)
+            there = side.cluster.list_offsets([question.at for question in asked], stamp)
         except CausewayError as error:
             found |= dict.fromkeys(asked, error)
             continue

@@ -17,7 +17,7 @@ from causeway.operate.translate.values import Place, Why
 from causeway.relay import way_back
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
-from causeway.relay.way_back import Ours
+from causeway.relay.way_back import Check, Ours
 
 
 def places(
@@ -25,18 +25,22 @@ def places(
     offsets: Collection[int],
     source: Side,
     target: Side,
+    check: Check,
     *,
     read_committed: bool,
 ) -> dict[int, Place]:
-    """For each target offset. Raises nothing of a cluster's: what is the matter stands in the
-    place."""
-    return _Back(course, source, target, read_committed=read_committed).places(offsets)
+    """For each target offset. `check` is called before each fetch, for the CausewayError that
+    it may raise. Raises none itself: what is the matter stands in the place."""
+    return _Back(course, source, target, check, read_committed=read_committed).places(offsets)
 
 
 class _Back:
-    def __init__(self, course: Course, source: Side, target: Side, *, read_committed: bool) -> None:
+    def __init__(
+        self, course: Course, source: Side, target: Side, check: Check, *, read_committed: bool
+    ) -> None:
         self._course = course
         self._source, self._target = source, target
+        self._check = check
         self._read_committed = read_committed
 
     def places(self, offsets: Collection[int]) -> dict[int, Place]:
@@ -94,13 +98,13 @@ class _Back:
         try:
             if why_not is None:
                 pair = way_back.reached(
-                    sought, self._source.cluster, self._target.cluster, target_end
+                    sought, self._source.cluster, self._target.cluster, target_end, self._check
                 )
                 if pair is not None:
                     course.map.reach(pair)
                     return None
                 why_not = "the logs do not tell how far the mirror has come"
-            first = way_back.first_ours(sought, self._target.cluster, target_end)
+            first = way_back.first_ours(sought, self._target.cluster, target_end, self._check)
         except CausewayError as error:
             return end, str(error)
         return None if first is None else (end._replace(target=first), why_not)
@@ -125,9 +129,13 @@ class _Back:
         there: dict[int, int] = {}
         ours: dict[int, Ours | None] = {}
         try:
-            ours = way_back.ours_from(self._sought(span, offsets), self._target.cluster)
+            ours = way_back.ours_from(
+                self._sought(span, offsets), self._target.cluster, self._check
+            )
             if why_not is None:
-                there = way_back.find(self._sought(span, ()), self._source.cluster, ours)
+                there = way_back.find(
+                    self._sought(span, ()), self._source.cluster, ours, self._check
+                )
                 why, why_not = Why.UNTOLD, "the logs no longer tell its exact place"
             else:
                 # What needs no counting.

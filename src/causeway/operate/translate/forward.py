@@ -19,6 +19,7 @@ from causeway.operate.translate.values import Place, Why
 from causeway.relay import lookup, way_back
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
+from causeway.relay.way_back import Check
 
 _UNTOLD = "the logs no longer tell its exact place"
 _GAP = "no mirrored record has offset {}: the next one is meant"
@@ -29,18 +30,22 @@ def places(
     offsets: Collection[int],
     source: Side,
     target: Side,
+    check: Check,
     *,
     read_committed: bool,
 ) -> dict[int, Place]:
-    """For each source offset. Raises nothing of a cluster's: what is the matter stands in the
-    place."""
-    return _Forward(course, source, target, read_committed=read_committed).places(offsets)
+    """For each source offset. `check` is called before each fetch, for the CausewayError that
+    it may raise. Raises none itself: what is the matter stands in the place."""
+    return _Forward(course, source, target, check, read_committed=read_committed).places(offsets)
 
 
 class _Forward:
-    def __init__(self, course: Course, source: Side, target: Side, *, read_committed: bool) -> None:
+    def __init__(
+        self, course: Course, source: Side, target: Side, check: Check, *, read_committed: bool
+    ) -> None:
         self._course = course
         self._source, self._target = source, target
+        self._check = check
         self._read_committed = read_committed
         self._end_unknown: str | None = None  # why nothing is known behind the map's end
 
@@ -108,6 +113,7 @@ class _Forward:
                 course.source,
                 start,
                 first,
+                self._check,
                 read_committed=self._read_committed,
             )
         except CausewayError as error:
@@ -133,6 +139,7 @@ class _Forward:
                 None if why_not else self._source.cluster,
                 self._target.cluster,
                 end,
+                self._check,
             )
         except CausewayError as error:
             self._end_unknown = str(error)
@@ -162,6 +169,7 @@ class _Forward:
                 course.source,
                 end,
                 offset,
+                self._check,
                 read_committed=self._read_committed,
             )
         except CausewayError as error:
@@ -179,7 +187,9 @@ class _Forward:
         try:
             # The span's own start tells which record it is: the source need not be read.
             if at_start and (course.transformed or why_not):
-                there = lookup.find_start(self._sought(span, at_start), self._target.cluster)
+                there = lookup.find_start(
+                    self._sought(span, at_start), self._target.cluster, self._go_on
+                )
                 found = {offset: self._place(place) for offset, place in there.items()}
             elif at_start:
                 inside = offsets
@@ -210,7 +220,9 @@ class _Forward:
         """Each with the one after it, which tells whether a record has the offset itself."""
         end = span.end.source
         asked = sorted({one for offset in offsets for one in (offset, offset + 1) if one < end})
-        there = lookup.find(self._sought(span, asked), self._source.cluster, self._target.cluster)
+        there = lookup.find(
+            self._sought(span, asked), self._source.cluster, self._target.cluster, self._go_on
+        )
         there[end] = span.end.target
         found: dict[int, Place] = {}
         for offset in offsets:
@@ -220,6 +232,10 @@ class _Forward:
             why, note = (Why.GAP, _GAP.format(offset)) if gap else (None, None)
             found[offset] = self._place(there[offset], why, note)
         return found
+
+    def _go_on(self) -> bool:
+        self._check()
+        return True
 
     def _sought(self, span: Span, offsets: Collection[int]) -> Sought:
         return Sought(
