@@ -144,7 +144,7 @@ def without_the_source(
 ) -> None:
     """What the progress topic tells is answered, the rest says what cannot be looked up."""
     clusters: dict[str, LocalCluster | str] = {"A": "127.0.0.1:1", "B": target_cluster}
-    file = mm2_file(tmp_path, clusters, *lines, "A.admin.request.timeout.ms = 2000")
+    file = mm2_file(tmp_path, clusters, *lines, "A.consumer.request.timeout.ms = 2000")
     answers = translate(load(file), asked)
     assert not wrong_there(answers, truth)
     exact = [one for one in answers if one.exact]
