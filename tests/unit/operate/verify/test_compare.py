@@ -391,3 +391,21 @@ def test_where_keys_decide_each_target_partition_has_its_share(keys_from: int) -
         flawed = _compare(source, _target(flaw(parts[number]), (4,)), **more)
         at = parts[number][4 if number == 0 else 7].offset
         assert [one.source for one in flawed.differences] == [at]
+
+
+def test_other_times_of_a_whole_batch_are_a_difference() -> None:
+    """Its payload holds them as differences to the header's, and is the same."""
+    late = [
+        replace(one, timestamp=one.timestamp + 5) if 20 <= one.offset < 25 else one
+        for one in map(_record, range(COUNT))
+    ]
+    found = _compare(_source((5,)), _target(late, (5,)))
+    (told,) = found.differences
+    assert (told.kind, told.source, told.records) == (Kind.CHANGED, 20, 5)
+    assert told.detail == "timestamp"
+
+
+def test_where_the_target_has_deleted_all_of_it_nothing_is_said_to_be_missing() -> None:
+    source, target = _source((5,)), Log(start=COUNT, end=COUNT)
+    found = _compare(source, target, end=Pair(COUNT, COUNT, COUNT), cut=True)
+    assert (found.differs, found.records) == (False, 0)
