@@ -14,7 +14,7 @@ from causeway.relay.messages import Outlet
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.wire.batches import Batch, header
 from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 
@@ -51,11 +51,12 @@ def mirror(
     *,
     source: Cluster,
     target: Cluster,
+    begin: int = 0,
     claimed: Callable[[list[Entry]], list[Entry]] = lambda entries: entries,
 ) -> dict[int, int]:
     """Copies `topic`, whose mirror is there and empty, as a lane would, but for `flaws` at (source
     partition, source offset), and claims it as a driver would, but for what `claimed` changes. The
-    ends of the mirror."""
+    ends of the mirror. `begin`: the source offset to begin at, behind what the target has."""
     mirrored = link.decide_topic(topic).target_name
     assert mirrored is not None
     ids = (
@@ -70,14 +71,18 @@ def mirror(
         producer, epoch = producers[number]
         first = source.list_offsets([at], EARLIEST)[at]
         assert isinstance(first, OffsetAt)
-        sequence, position = 0, first.offset
+        before = target.list_offsets([there], LATEST)[there]
+        assert isinstance(before, OffsetAt)
+        base = before.offset
+        sequence, position = 0, max(begin, first.offset)
+        claim = Pair(position, base, 0)
         own = {offset: flaw for (of, offset), flaw in flaws.items() if of == number}
         for batch in walk.relayed(source, at, position):
             sent = _flawed(batch, own)
             stamped = header(sent, producer, epoch, sequence) + sent.payload
             target.produce_batch(there, stamped)
             sequence, position = sequence + sent.records, batch.next
-        pair = Pair(source=position, target=sequence, sequence=sequence)
+        pair = Pair(source=position, target=base + sequence, sequence=sequence)
         ends[number] = sequence
         claims += [
             Progress(
@@ -102,7 +107,7 @@ def mirror(
                 topic=topic,
                 partition=number,
                 producer_id=producer,
-                points=(Pair(first.offset, 0, 0), pair),
+                points=(claim, pair),
             ),
         ]
     progress = ProgressTopic(target, link.progress_topic)

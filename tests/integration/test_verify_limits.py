@@ -42,17 +42,34 @@ class Ground:
         flaws: dict[tuple[int, int], flawed.Flaw] | None = None,
         *,
         config: dict[str, str] | None = None,
+        begin: int = 0,
+        before: int = 0,
         claimed: Callable[[list[Entry]], list[Entry]] = lambda entries: entries,
     ) -> str:
+        """`before`: so many of the records were there already, by another tool."""
         (link,) = self.settings.links
         mirror = f"limits.{topic}"
         self.source.create_topic(topic, config={**FOREVER, **(config or {})})
-        self.target.create_topic(mirror, config={**FOREVER, **(config or {})})
+        if self.target.partition_count(mirror) is None:
+            self.target.create_topic(mirror, config={**FOREVER, **(config or {})})
         self.source.produce(
             topic, [Outgoing(value=b"%d" % n, key=b"%d" % (n % 50)) for n in range(RECORDS)]
         )
+        if before:
+            wanted = [
+                Outgoing(value=each.value, key=each.key, timestamp=each.timestamp)
+                for each in self.source.read(topic)[0][begin - before : begin]
+            ]
+            self.target.produce(mirror, wanted)
         flawed.mirror(
-            link, topic, flaws or {}, 1, source=self.one, target=self.other, claimed=claimed
+            link,
+            topic,
+            flaws or {},
+            1,
+            source=self.one,
+            target=self.other,
+            begin=begin,
+            claimed=claimed,
         )
         return mirror
 
@@ -194,6 +211,28 @@ def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> Non
     mirror = ground.mirrored("limits-shared", claimed=shared)
     ground.target.produce(mirror, [b"mine"])
     assert ground.verify("limits-shared").verdict is Verdict.AGREES  # behind what was mirrored
+
+
+def test_what_another_tool_had_mirrored_before_agrees_where_it_is_the_same(ground: Ground) -> None:
+    ground.mirrored("limits-adopted", begin=500, before=500)
+    found = ground.verify("limits-adopted")
+    assert (found.verdict, found.records, _said(found)) == (Verdict.AGREES, RECORDS, [])
+
+    ground.mirrored("limits-later", begin=500, before=300)
+    found = ground.verify("limits-later")
+    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS - 200)
+    assert "300 records in common, and one of them 200 more" in _said(found)[0]
+
+    mirror = "limits.limits-unlike"
+    ground.target.create_topic(mirror, config=FOREVER)
+    ground.target.produce(mirror, [b"something else"])
+    ground.mirrored("limits-unlike", begin=500)
+    found = ground.verify("limits-unlike")
+    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS - 500)
+    assert _said(found) == [
+        "source offsets 0 to 499 lie before the mirror's beginning",
+        "target offsets 0 to 0 were there before the mirror began",
+    ]
 
 
 def test_a_target_made_anew_and_an_unknown_name(ground: Ground) -> None:

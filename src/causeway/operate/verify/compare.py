@@ -10,7 +10,8 @@ Where a record differs and the range is to be looked into, `differ` finds where 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, takewhile
 
 from google_crc32c import value as crc32c
@@ -83,6 +84,8 @@ def _aligned(
     def theirs() -> Iterator[Piece]:
         return of_source(source, feed, part.source_from, end.source, part.offset_bytes, spent)
 
+    if feed.earlier:
+        return _from_the_end(part, theirs, target, seen, spent)
     if part.start is not None and not part.cut:
         return theirs(), ours
     if part.start is not None:
@@ -102,6 +105,27 @@ def _aligned(
     if ahead > SEQUENCE_SPACE // 2:
         return theirs(), _without(ours, SEQUENCE_SPACE - ahead)
     return (_without(theirs(), ahead) if part.cut else theirs()), ours
+
+
+def _from_the_end(
+    part: Range,
+    theirs: Callable[[], Iterator[Piece]],
+    target: Cluster,
+    seen: Seen,
+    spent: Spent,
+) -> tuple[Iterator[Piece], Iterator[Piece]]:
+    """As many records of both sides, the last ones, whoever wrote them."""
+
+    def there() -> Iterator[Piece]:
+        as_source = replace(part.feed, source=part.feed.target)
+        return of_source(
+            target, as_source, part.target_from, part.target_to, part.offset_bytes, spent
+        )
+
+    one, other = (sum(piece.count for piece in pieces()) for pieces in (theirs, there))
+    both = min(one, other)
+    seen.skipped = max(one, other) - both
+    return _without(theirs(), one - both), _without(there(), other - both)
 
 
 def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
@@ -173,6 +197,7 @@ class _Walk:
             differences=tuple(told[:MOST_DIFFERENCES]),
             different=sum(one.records for one in told),
             ended=self.ended,
+            skipped=self._seen.skipped,
         )
 
     def _same_bytes(self, one: Piece, other: Piece) -> None:

@@ -82,6 +82,7 @@ class Seen:
     others: int = 0
     others_at: int = -1
     timeless: bool = False
+    skipped: int = 0
     corrupt: list[int] = field(default_factory=list)
 
 

@@ -44,7 +44,8 @@ class Outcome:
     target offset of the first. `timeless`: the target gives times of its own, which are not
     compared. `different`: how many records differ, also those that `differences` has no room for;
     a range that is not looked into stops at the first and tells none. `ended`: why it was not
-    compared to its end."""
+    compared to its end. `skipped`: of what is earlier, records at the beginning of one side that
+    the other has not."""
 
     range: Range
     begun: int
@@ -59,3 +60,4 @@ class Outcome:
     differences: tuple[Difference, ...] = ()
     different: int = 0
     ended: str | None = None
+    skipped: int = 0

@@ -63,7 +63,8 @@ class Left:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Of one source partition, what one target partition has. `feed` None where nothing can be
-    compared; `compacted`: records may be missing on one side, and rightly."""
+    compared; `earlier`: what both sides held before the mirror began; `compacted`: records may be
+    missing on one side, and rightly."""
 
     link: LinkSettings
     source: TopicPartition
@@ -71,6 +72,7 @@ class Share:
     target: TopicPartition | None = None
     feed: Feed | None = None
     ranges: tuple[Range, ...] = ()
+    earlier: Range | None = None
     compacted: bool = False
     left: tuple[Left, ...] = ()
 
@@ -230,6 +232,7 @@ class _Link:
         return _with(
             share,
             ranges=tuple(ranges),
+            earlier=_earlier(feed, first, ends) if begun and not several else None,
             compacted=self._compacts(topic),
             left=(*_before(first, ends, begun=begun), *behind),
         )
@@ -254,6 +257,21 @@ class _Link:
             and "compact" in (entry.value or "")
             for configs in found
         )
+
+
+def _earlier(feed: Feed, first: Pair, logs: Logs) -> Range | None:
+    """What another tool has mirrored before may be the same, if it lies there without gaps."""
+    if first.source <= logs.source_start or first.target <= logs.target_start:
+        return None
+    return Range(
+        feed=replace(feed, earlier=True),
+        start=None,
+        end=first,
+        source_from=logs.source_start,
+        target_from=logs.target_start,
+        target_to=min(first.target, logs.target_end),
+        offset_bytes=logs.offset_bytes,
+    )
 
 
 def _behind_all(feed: Feed, last: Pair, logs: Logs) -> Range:

@@ -13,7 +13,8 @@ from causeway.relay.messages import Assignment
 class Feed:
     """One source partition and one target partition that it feeds. `alone`: nobody else may write
     there. `split`: where keys decide, how the series is divided, and `outlet`, which part of it is
-    meant. Ids are the topics': what was compared is not taken for that of a topic made anew."""
+    meant. `earlier`: what lies before the mirror's beginning, whoever wrote it to the target. Ids
+    are the topics': what was compared is not taken for that of a topic made anew."""
 
     link: str
     source: TopicPartition
@@ -25,6 +26,7 @@ class Feed:
     alone: bool = True
     split: Assignment | None = None
     outlet: int = 0
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,7 @@ class _Found:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     suspects: list[int] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    earlier: Outcome | None = None
 
 
 class _Work:
@@ -113,7 +114,7 @@ class _Work:
         self.parts = [
             Part(owner=owner, link=share.link, range=each)
             for owner, share in enumerate(shares)
-            for each in share.ranges
+            for each in (*filter(None, [share.earlier]), *share.ranges)
         ]
         self._size = sum(part.range.size for part in self.parts)
         self._done = self._ranges_done = self._records = self._differ = 0
@@ -145,7 +146,11 @@ class _Work:
     def told(self, part: Part, found: Answer) -> None:
         self._done += part.range.size
         self._ranges_done += 1
-        into, place = self._found[part.owner], self._places[part.owner, id(part.range)]
+        into = self._found[part.owner]
+        if part.range.feed.earlier:
+            into.earlier = found if isinstance(found, Outcome) else None
+            return
+        place = self._places[part.owner, id(part.range)]
         if not self._usable(part, found):
             return
         assert isinstance(found, Outcome)
@@ -212,12 +217,28 @@ def _runs(ranges: Sequence[Range], suspects: Sequence[int]) -> list[tuple[int, i
     return runs
 
 
+def _agreed_before(found: Outcome | None) -> Outcome | None:
+    """Of what lay there before the mirror began: only that it is the same can be said."""
+    if found is None or found.differs or found.ended is not None or not found.records:
+        return None
+    return found
+
+
 def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionReport:
     before = agreed or Agreed()
     outcomes = [found.outcomes[place] for place in sorted(found.outcomes)]
     differences = [each for one in outcomes for each in one.differences]
     different = sum(one.different for one in outcomes)
-    left = [*share.left, *found.left]
+    left, earlier = [*share.left, *found.left], _agreed_before(found.earlier)
+    if earlier is not None:
+        left = [each for each in left if each.why is not Why.BEFORE]
+        outcomes.append(earlier)
+        if earlier.skipped:
+            text = (
+                f"before the mirror began, source and target have {earlier.records} records in"
+                f" common, and one of them {earlier.skipped} more before these"
+            )
+            left.append(Left(why=Why.BEFORE, text=text))
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
         at = next(one.others_at for one in outcomes if one.others)
@@ -245,6 +266,8 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
     source = [pair.source for each in stretches for pair in each if pair is not None]
     target = [pair.target for each in stretches for pair in each if pair is not None]
     froms = [one.source_from for one in share.ranges] + [a.source for a, _ in before.stretches]
+    if earlier is not None:
+        froms.append(earlier.begun)
     compared = bool(stretches)
     return PartitionReport(
         link=share.link.name,
