@@ -284,6 +284,21 @@ def test_several_outlets_of_a_transform(clusters: Clusters) -> None:
     ]
 
 
+def test_what_came_before_the_first_record_of_an_outlet_went_elsewhere(
+    clusters: Clusters,
+) -> None:
+    routed = outlet(1, producer_id=2, pair=Pair(60, 12, 7), routed="paid")
+    known = contents(progress(outlet(), routed, transform="x"))
+    to = TopicPartition("A.orders", 1)
+    known.maps[TopicPartition("orders", 0)][to] = OffsetMapRecord(
+        topic="orders", partition=0, producer_id=2, points=(Pair(30, 5, 0),), to=to, since=10
+    )
+    clusters.progress[B] = known
+    for offset, exact in ((5, False), (10, True), (29, True), (30, True)):
+        place = one(clusters, asked(offset)).places[1]
+        assert (place.offset, place.exact) == (5 if exact else 0, exact), offset
+
+
 def test_rules_keep_each_record_so_what_is_straight_is_exact(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +334,7 @@ def test_several_partitions_feed_one(clusters: Clusters) -> None:
         Question(topic="orders", partition=0),
         Question(topic="orders", partition=0, offset=1, timestamp=1),
         asked(-1),
+        asked(1 << 63),
         asked(1, partition=-1),
     ],
 )

@@ -86,7 +86,10 @@ def _check(question: Question) -> None:
     subject = str(question.at)
     if given.count(None) != 1:
         raise ConfigError(_TRANSLATE, subject, "say either an offset or a timestamp")
-    if min(question.partition, *(one for one in given if one is not None)) < 0:
+    numbers = [question.partition, *(one for one in given if one is not None)]
+    if max(numbers) >= 1 << 63:
+        raise ConfigError(_TRANSLATE, subject, "offsets and timestamps have 63 bits")
+    if min(numbers) < 0:
         cause = "partitions, offsets and timestamps are counted from 0"
         raise ConfigError(_TRANSLATE, subject, cause)
 

@@ -91,8 +91,10 @@ class _Forward:
 
     def _known(self, offset: int, place: int) -> Place:
         """The map is sure of it."""
-        first = self._course.map.points[0]
-        if offset < first.source:
+        first, since = self._course.map.points[0], self._course.map.since
+        # Of an outlet, what came before its first record went elsewhere, or was dropped.
+        elsewhere = self._course.transformed and since is not None and offset >= since
+        if offset < first.source and not elsewhere:
             return self._before(offset, place, first.source)
         following = self._course.map.place(offset + 1)
         if following == place and offset < self._end.source and not self._course.transformed:
