@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,10 @@ from causeway.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from causeway.operate.status import LinkStatus
+    from causeway.operate.status import LinkStatus, PartitionStatus
+
+
+_BESIDES = 8  # lines of a screen that are no partitions
 
 
 def command(
@@ -55,8 +59,14 @@ def command(
     # It is asked often; `plan` and `run` are where a person hears about the file.
     settings = load(file, quiet=True)
     if watched:
+        out = console()
+        room = out.height - _BESIDES if out.is_terminal else None
         return watch(
-            lambda: status.status(settings), render, status_json.as_json, every, as_json=as_json
+            lambda: status.status(settings),
+            lambda links: render(worst_first(links, room)),
+            status_json.as_json,
+            every,
+            as_json=as_json,
         )
     links = status.status(settings)
     if as_json:
@@ -64,6 +74,24 @@ def command(
     else:
         console().print(render(links))
     return health.verdict(links, lag_above) if check else 0
+
+
+def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
+    """As they are where there is room for so many lines (None: for all); else what a person must see, and what is
+    furthest behind, come before what a screen cuts off."""
+    if room is None or sum(len(each.partitions) for each in links) <= room:
+        return list(links)
+    ordered = [tuple(sorted(each.partitions, key=_urgency)) for each in links]
+    return [replace(each, partitions=some) for each, some in zip(links, ordered, strict=True)]
+
+
+def _urgency(one: PartitionStatus) -> tuple[int, int]:
+    from causeway.daemon.topics import WORST
+    from causeway.model import State
+
+    states = list(WORST)
+    place = states.index(State(one.state)) if one.state in states else 0
+    return place, -(one.lag_records or 0)
 
 
 def render(links: Sequence[LinkStatus]) -> RenderableType:

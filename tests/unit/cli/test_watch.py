@@ -9,7 +9,10 @@ import pytest
 from rich.text import Text
 
 from causeway.cli import watch as watching
+from causeway.cli.status import worst_first
 from causeway.errors import CausewayError, UnreachableError
+from causeway.operate.status import LinkStatus, PartitionStatus
+from tests.unit.daemon.test_claims import link
 
 GONE = UnreachableError("connect to", "A", "no answer", retriable=True)
 
@@ -70,3 +73,26 @@ def test_on_a_terminal_what_was_seen_stays_while_a_cluster_is_gone(
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert watch(looks(1, GONE), as_json=False) == 0
     assert "<1>" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_a_screen_begins_with_what_must_be_seen() -> None:
+    def partition(number: int, state: str, lag: int) -> PartitionStatus:
+        return PartitionStatus(
+            topic="orders",
+            partition=number,
+            target="A.orders",
+            source_end=None,
+            mirrored_to=None,
+            lag_records=lag,
+            lag_ms=None,
+            state=state,
+            reason=None,
+        )
+
+    some = (partition(0, "running", 1), partition(1, "running", 9), partition(2, "stopped", 0))
+    status = LinkStatus(link=link(), driver=None, partitions=some, problems=())
+
+    (fits,), (cut,) = worst_first([status], 3), worst_first([status], 2)
+
+    assert [one.partition for one in fits.partitions] == [0, 1, 2]
+    assert [one.partition for one in cut.partitions] == [2, 1, 0]
