@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from causeway.operate.status import LinkStatus, PartitionStatus
 
 
+_WIDE = 120  # characters: on a narrower screen, reasons stand below the table
 _BESIDES = 8  # lines of a screen that are no partitions
 
 
@@ -63,7 +64,7 @@ def command(
         room = out.height - _BESIDES if out.is_terminal else None
         return watch(
             lambda: status.status(settings),
-            lambda links: render(worst_first(links, room)),
+            lambda links: render(worst_first(links, room), out.width),
             status_json.as_json,
             every,
             as_json=as_json,
@@ -72,13 +73,14 @@ def command(
     if as_json:
         print_json(status_json.as_json(links))
     else:
-        console().print(render(links))
+        out = console()
+        out.print(render(links, out.width))
     return health.verdict(links, lag_above) if check else 0
 
 
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
-    """As they are where there is room for so many lines (None: for all); else what a person must see, and what is
-    furthest behind, come before what a screen cuts off."""
+    """As they are where there is room for so many lines (None: for all); else what a person must
+    see, and what is furthest behind, come before what a screen cuts off."""
     if room is None or sum(len(each.partitions) for each in links) <= room:
         return list(links)
     ordered = [tuple(sorted(each.partitions, key=_urgency)) for each in links]
@@ -94,8 +96,8 @@ def _urgency(one: PartitionStatus) -> tuple[int, int]:
     return place, -(one.lag_records or 0)
 
 
-def render(links: Sequence[LinkStatus]) -> RenderableType:
-    """All links, one below the other."""
+def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
+    """All links, one below the other, in so many columns."""
     from rich.console import Group
     from rich.text import Text
 
@@ -103,11 +105,11 @@ def render(links: Sequence[LinkStatus]) -> RenderableType:
     for place, each in enumerate(links):
         if place:
             parts.append(Text())
-        parts += _parts(each)
+        parts += _parts(each, wide=width >= _WIDE)
     return Group(*parts)
 
 
-def _parts(each: LinkStatus) -> Iterator[RenderableType]:
+def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
@@ -120,7 +122,8 @@ def _parts(each: LinkStatus) -> Iterator[RenderableType]:
         for name in ("partition", "source end", "mirrored to", "lag", "lag in time"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("state", no_wrap=True)
-        table.add_column("reason", overflow="fold")
+        if wide:
+            table.add_column("reason", overflow="fold")
         for one in each.partitions:
             table.add_row(
                 one.topic,
@@ -130,9 +133,11 @@ def _parts(each: LinkStatus) -> Iterator[RenderableType]:
                 _of(one.lag_records, one.held),
                 duration(one.lag_ms),
                 one.state,
-                one.reason or "",
+                *((one.reason or "",) if wide else ()),
             )
         yield table
+        if not wide:
+            yield from _reasons(each.partitions)
     for transform in each.transforms:
         done = "not begun" if transform.counts is None else outcomes(transform.counts)
         of = count(transform.partitions, "partition")
@@ -153,6 +158,17 @@ def _parts(each: LinkStatus) -> Iterator[RenderableType]:
         yield _line("", f"{topic}: {note}")
     for problem in each.problems:
         yield _line("problem", f"{problem.topic}: {problem.error}", "red")
+
+
+def _reasons(partitions: Sequence[PartitionStatus]) -> Iterator[RenderableType]:
+    """A line for all partitions of a topic that have the same."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in partitions:
+        if one.reason:
+            key = one.topic, one.state, one.reason
+            alike.setdefault(key, []).append(str(one.partition))
+    for (topic, state, reason), numbers in alike.items():
+        yield _line(state, f"{topic} {', '.join(numbers)}: {reason}", "yellow")
 
 
 def _line(kind: str, text: str, style: str = "") -> RenderableType:

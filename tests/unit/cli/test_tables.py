@@ -121,7 +121,7 @@ def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[
     link_status = LinkStatus(
         link=link(), driver=None, partitions=(partition,), problems=(), tasks=(task,)
     )
-    console().print(status.render([link_status]))
+    console().print(status.render([link_status], 200))
 
     out = capsys.readouterr().out
     assert f"failed  {shown(text)}" in out
@@ -231,10 +231,34 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
     link_status = LinkStatus(
         link=link(), driver=None, partitions=(), problems=(), transforms=states
     )
-    console().print(status.render([link_status]))
+    console().print(status.render([link_status], 200))
 
     out = capsys.readouterr().out
     assert "transform pii (rules), 2 partitions: 10 in, 8 out, 1 dropped, 1 refused\n" in out
     assert "problem transform pii: no memory\n" in out
     assert "protects nothing so far pii: hash value.mail\n" in out
     assert "transform eu (sql), 1 partition: not begun\n" in out
+
+
+def test_on_a_narrow_screen_reasons_stand_below_once(capsys: pytest.CaptureFixture[str]) -> None:
+    some = tuple(
+        PartitionStatus(
+            topic="orders",
+            partition=number,
+            target="A.orders",
+            source_end=1,
+            mirrored_to=0,
+            lag_records=1,
+            lag_ms=0,
+            state="stopped",
+            reason="the source was truncated",
+        )
+        for number in range(2)
+    )
+    made = LinkStatus(link=link(), driver=None, partitions=some, problems=())
+
+    console().print(status.render([made], 80))
+
+    out = capsys.readouterr().out
+    assert "stopped orders 0, 1: the source was truncated\n" in out
+    assert out.count("truncated") == 1
