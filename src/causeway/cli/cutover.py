@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.directives import LinkOption
 from causeway.cli.words import count, duration, printable
 from causeway.errors import ConfigError, PartitionsFailedError
 
@@ -39,7 +38,15 @@ def command(
             show_default=False,
         ),
     ] = None,
-    link: LinkOption = None,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            "--link",
+            metavar="A->B",
+            help="Which flow, where the file has several.",
+            show_default=False,
+        ),
+    ] = None,
     first: Annotated[
         str,
         typer.Option("--first", metavar="WHO", help="Who moves first: consumers or producers."),

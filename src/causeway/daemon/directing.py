@@ -80,6 +80,7 @@ class Directing:
         self._dirty = False
         self._measure_at = 0.0
         self._lift_at = 0.0
+        self._cutover = ""  # the run that was told of
         self._not_lifted: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
 
@@ -227,6 +228,10 @@ class Directing:
                 self._asked_at = time.monotonic()
         elif directive.kind is Kind.STEP_DOWN:
             self._step_down = offset, directive
+        elif directive.kind is Kind.CUTOVER:
+            if directive.run == self._cutover:
+                return  # still at it
+            self._cutover = directive.run
         about = {"what": directive.kind.value, "scope": str(directive.scope), "by": directive.by}
         _log.info("directive", extra={"link": self._link.name, **about})
 

@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.control import fences
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.daemon import directing
 from causeway.daemon.directing import Directing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
+from causeway.errors import AuthorizationError, CausewayError
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.relay.progress import DirectivesRecord
 from causeway.wire.cluster import Cluster
@@ -46,9 +48,15 @@ class Log:
             until = self.looks + more
             assert self._looked.wait_for(lambda: self.looks >= until, 10)
 
-    def comes(self, offset: int, kind: Kind, scope: Scope = Scope()) -> None:  # noqa: B008
+    def comes(
+        self,
+        offset: int,
+        kind: Kind,
+        scope: Scope = Scope(),  # noqa: B008
+        run: str = "",
+    ) -> None:
         with self._looked:
-            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1)
+            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1, run=run)
             self.topic_id, self.end = TOPIC_ID, offset + 2
             self.coming.append((offset, wish))
 
@@ -153,3 +161,46 @@ def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
     assert found.step_down is None
     monkeypatch.setattr(directing, "_FIRST_S", 0.0)
     assert found.step_down is not None  # the source may be out of reach, from here alone
+
+
+def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = threading.Event()
+    lifted: list[str | None] = []
+
+    def lift(*args: Any) -> dict[str, CausewayError | None]:
+        (fence,) = args[-1]
+        lifted.append(fence.scope.topic)
+        tried.set()
+        return {"orders": AuthorizationError("delete ACL") if len(lifted) == 1 else None}
+
+    monkeypatch.setattr(fences, "lift", lift)
+    monkeypatch.setattr(directing, "_FENCES_S", 0.0)
+    found, log = begin(None)
+    over, later = (
+        Directive(kind=Kind.FENCE, scope=Scope(topic), who="anna@ops", at=1, until=until)
+        for topic, until in (("orders", 1_000), ("bills", 2**60))
+    )
+    log.comes(0, Kind.FENCE)
+    log.standing = Standing({over.key: over, later.key: later})
+    assert tried.wait(10)
+    log.await_looks(2)
+    assert set(lifted) == {"orders"}
+    log.standing = Standing({later.key: later})
+    log.await_looks(2)
+    before = len(lifted)
+    log.await_looks(2)
+    assert len(lifted) == before
+    assert found.take_dirty()[-1].reason is None
+
+
+def test_a_cutover_that_goes_on_is_told_of_once(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "causeway.link")
+    _, log = begin(None)
+    for offset in (0, 2, 4):
+        log.comes(offset, Kind.CUTOVER, run="one")
+        log.await_looks(2)
+    assert [record.message for record in caplog.records].count("directive") == 1

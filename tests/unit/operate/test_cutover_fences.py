@@ -1,0 +1,59 @@
+"""Where a fence holds: each broker is asked for the rules that it goes by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from causeway.model import TopicPartition
+from causeway.operate.cutover import observe
+from causeway.operate.cutover.observe import Eyes
+from causeway.wire.cluster import AclBinding, Leader
+
+DENIAL = AclBinding(
+    resource_type="TOPIC",
+    name="orders",
+    pattern="LITERAL",
+    principal="User:*",
+    host="*",
+    operation="WRITE",
+    permission="DENY",
+)
+
+
+class Source:
+    """Two brokers, of which those in `heard` go by the denial."""
+
+    def __init__(self, heard: set[int], leaders: dict[int, int]) -> None:
+        self.heard = heard
+        self._leaders = {
+            TopicPartition("orders", number): Leader(node, 0, "host", 1)
+            for number, node in leaders.items()
+        }
+
+    def leaders(self, parts: Any, *, refresh: bool) -> dict[TopicPartition, Leader]:
+        return {at: self._leaders[at] for at in parts}
+
+
+def denied(monkeypatch: pytest.MonkeyPatch, heard: set[int]) -> tuple[bool, bool]:
+    source: Any = Source(heard, {0: 1, 1: 2})
+    eyes = Eyes.__new__(Eyes)
+    eyes.source = source
+
+    def asked(cluster: Source, _: Any, node: int) -> frozenset[AclBinding]:
+        return frozenset({DENIAL} if node in cluster.heard else ())
+
+    monkeypatch.setattr(observe, "describe_acls_at", asked)
+    found = eyes._denied([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+    return found["orders"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [(set(), (False, False)), ({1}, (True, False)), ({1, 2}, (True, True))],
+)
+def test_a_fence_holds_once_each_leader_goes_by_it(
+    monkeypatch: pytest.MonkeyPatch, heard: set[int], expected: tuple[bool, bool]
+) -> None:
+    assert denied(monkeypatch, heard) == expected
