@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from causeway.daemon.leadership import Leadership
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import NobodyLeadsError
 from causeway.model import State, TopicPartition
+from causeway.operate import status
 from causeway.operate.moves import last_groups
 from causeway.operate.moves.ending import Ending
 from causeway.operate.moves.failover import failover
@@ -45,6 +47,13 @@ def origin(mortal: LocalCluster) -> KafkaTools:
 
 def settings_of(link: LinkSettings) -> Settings:
     return Settings(links=(link,), run=RunSettings(lease_s=2.0), spark={})
+
+
+def hurried(settings: Settings) -> Settings:
+    """With a source that is not waited for long."""
+    (found,) = settings.links
+    source = replace(found.source_admin, request_timeout_ms=2000)
+    return replace(settings, links=(replace(found, source_admin=source),))
 
 
 def mirror_once(
@@ -97,6 +106,10 @@ def test_the_source_is_gone_and_its_driver_obeys(
             (1, 50, 0),
         }
         run.await_state(one, State.FAILED, 2)
+        await_until(lambda: run.link().state == "source unavailable", 60, "it is said so")
+        (told,) = status.status(hurried(settings))
+        assert told.state == "source unavailable"
+        assert {each.state for each in told.partitions} == {"source unavailable"}
         (done,) = failover(settings, yes=True, who="anna@ops", reason="the site burns")
         assert done.changed
         assert [(p.source, p.targets, p.exact) for p in done.cuts[one].points] == [
@@ -105,6 +118,9 @@ def test_the_source_is_gone_and_its_driver_obeys(
         places = target.group_offsets(group)
         assert (places[one, 0], places[one, 1]) == (20, 50)
         run.await_state(one, State.FAILED_OVER, 2)
+        assert run.link().state == "failed over"
+        (told,) = status.status(hurried(settings))
+        assert {told.state, *(each.state for each in told.partitions)} == {"failed over"}
         # Life goes on at B; the old source comes back, and nothing of it comes over.
         fill(target, one, 10, partitions=2)
         mortal.restart()
@@ -117,8 +133,8 @@ def test_the_source_is_gone_and_its_driver_obeys(
         assert late.before is not None
         assert late.before.by == again.before.by, "there is nothing left to promote"
     with RunningDaemon(monkeypatch, link) as run:
-        status = run.await_state(one, State.FAILED_OVER, 2)
-        assert "the site burns" in str(status.reason)
+        shown_by = run.await_state(one, State.FAILED_OVER, 2)
+        assert "the site burns" in str(shown_by.reason)
     assert target.offsets(one) == {0: 55, 1: 55}
     assert target.group_offsets(group) == places, "a second call commits nothing"
 

@@ -113,9 +113,13 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
+    from causeway.daemon.states import SOURCE_UNAVAILABLE
+
     topics = {one.topic for one in each.partitions}
     counts = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
     yield Text.assemble((each.link.name, "bold"), printable(f": {counts}; {driver_of(each)}"))
+    if each.unavailable is not None:
+        yield Text.assemble((SOURCE_UNAVAILABLE, "red"), " ", printable(each.unavailable))
     if each.partitions:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("topic", overflow="fold")

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from causeway.control.directives import Directive
+from causeway.control.directives import THE_LINK, Directive, Standing
+from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
 from causeway.model import Spread, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
+
+SOURCE_TASK = "source"  # looks every few seconds whether the source answers
 
 
 class Role(StrEnum):
@@ -168,6 +171,23 @@ class LinkStatus:
     transforms: tuple[TransformStatus, ...] = ()  # in the file's order
     groups: tuple[GroupStatus, ...] = ()  # by name
     directives: tuple[Directive, ...] = ()  # of people, that stand
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why its source does not answer; None where it does."""
+        return next((task.reason for task in self.tasks if task.name == SOURCE_TASK), None)
+
+    @property
+    def state(self) -> str:
+        """In the words of states.py, or its role, where another driver leads, or none yet."""
+        standing = Standing({each.key: each for each in self.directives})
+        if (end := standing.end_of(THE_LINK)) is not None:
+            return end.how
+        if self.role is not Role.LEADING:
+            return self.role
+        if self.unavailable is not None:
+            return SOURCE_UNAVAILABLE
+        return of_partitions(each.state for each in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

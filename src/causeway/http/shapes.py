@@ -60,6 +60,10 @@ class Link(Shape):
     link: str
     source: str
     target: str
+    state: str = Field(
+        description="mirroring, paused, stopped, failed, source unavailable, promoting, promoted "
+        "or failed over; else its role."
+    )
     role: str = Field(description="starting, standby, leading, failed or ended.")
     reason: str | None = Field(description="On standby: who leads; failed: why.")
     planned: bool = Field(description="Its topics have been looked up.")

@@ -46,6 +46,7 @@ def link(each: LinkView) -> shapes.Link:
         link=status.name,
         source=status.source,
         target=status.target,
+        state=status.state,
         role=status.role,
         reason=status.reason,
         planned=status.planned,

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from causeway.control.directives import THE_LINK, Standing
-from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.errors import ConfigError, PartitionsFailedError, UnreachableError
 from causeway.model import ENDED, State
 from causeway.operate.status import LinkStatus, PartitionStatus
 
@@ -22,6 +22,8 @@ def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
         raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
     if not all(_runs(each) or _has_ended(each) for each in links):
         return NOT_RUNNING
+    if any(each.unavailable is not None and not _has_ended(each) for each in links):
+        return UnreachableError.exit_code
     if not all(map(_is_well, links)):
         return PartitionsFailedError.exit_code
     return LAGS if lag_above is not None and _lag(links) > lag_above else 0

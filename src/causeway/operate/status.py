@@ -13,12 +13,13 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics
-from causeway.control.directives import Hold, Standing
+from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
-from causeway.errors import CausewayError
+from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
+from causeway.errors import CausewayError, UnreachableError
 from causeway.model import State, TopicPartition
 from causeway.operate import transforms
 from causeway.operate.asked import NOTHING, Asked, asked
@@ -36,6 +37,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
+_SOURCE_S = 10.0  # so long a source is waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,19 @@ class LinkStatus:
     notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
     transforms: tuple[TransformState, ...] = ()  # in the file's order
     asked: Asked = NOTHING  # by people
+    unavailable: str | None = None  # why its source does not answer
+
+    @property
+    def state(self) -> str:
+        """In the words of daemon/states.py, or NO_DRIVER."""
+        standing = Standing({each.key: each for each in self.asked.standing})
+        if (end := standing.end_of(THE_LINK)) is not None:
+            return end.how
+        if self.unavailable is not None:
+            return SOURCE_UNAVAILABLE
+        if self.driver is None or not self.driver.running:
+            return NO_DRIVER
+        return of_partitions(one.state for one in self.partitions if not one.gone)
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
@@ -99,14 +114,17 @@ def status_of(
 ) -> LinkStatus:
     """Of one link; `only`: of these topics of its source. Raises as `status` does."""
     source, target = connect(link.source_admin), connect(link.target_admin)
+    try:
+        source.bootstrap_check(min(_SOURCE_S, link.source_admin.request_timeout_ms / 1000))
+    except UnreachableError as error:
+        from causeway.operate.sourceless import without_source
+
+        return without_source(link, target, contents_of(link, target, only), str(error))
     observed = topics.observe(source, target, link, only)
     planned = topics.plan(observed, link)
     planned = topics.without(planned, topics.refused(planned.changes, target))
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
-    progress = ProgressTopic(target, link.progress_topic)
-    contents = progress.read() if progress.exists() else Contents()
-    if only is not None:
-        contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
+    contents = contents_of(link, target, only)
     # By now: a broker that hangs may keep us waiting longer below than a lease lasts.
     driver = driver_of(contents.leases, int(time.time() * 1000))
     mirrored = {
@@ -168,6 +186,17 @@ def status_of(
     )
 
 
+def contents_of(
+    link: LinkSettings, target: Cluster, only: Collection[str] | None = None
+) -> Contents:
+    """What its progress topic holds; `only`: of these topics of the source."""
+    progress = ProgressTopic(target, link.progress_topic)
+    contents = progress.read() if progress.exists() else Contents()
+    if only is not None:
+        contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
+    return contents
+
+
 def _held(
     source: Cluster,
     ends: Mapping[TopicPartition, OffsetAt | CausewayError],
@@ -213,7 +242,7 @@ def _gone(
             partition=tp.partition,
             target=progress.outlets[0].topic if progress.outlets else "",
             source_end=None,
-            mirrored_to=_reached(progress),
+            mirrored_to=reached(progress),
             lag_records=None,
             lag_ms=None,
             state=State.STOPPED,
@@ -284,7 +313,7 @@ def partition_status(
         target=topic.target,
         source_end=source_end,
         high_watermark=high_watermark,
-        mirrored_to=_reached(progress) if progress else None,
+        mirrored_to=reached(progress) if progress else None,
         lag_records=lag,
         lag_ms=lag_ms,
         state=state,
@@ -337,7 +366,7 @@ def _lacking(progress: Progress, target_end: int, source_first: int | None) -> s
     )
 
 
-def _reached(progress: Progress) -> int | None:
+def reached(progress: Progress) -> int | None:
     """None for a partition that was stopped before it had begun."""
     return progress.position if progress.position >= 0 else None
 
@@ -348,6 +377,6 @@ def _position(
     starts: Mapping[TopicPartition, OffsetAt | CausewayError],
 ) -> int | None:
     if tp in contents.partitions:
-        return _reached(contents.partitions[tp])
+        return reached(contents.partitions[tp])
     start = starts.get(tp)
     return start.offset if isinstance(start, OffsetAt) else None

@@ -20,6 +20,8 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
         "link": each.link.name,
         "source": each.link.source.alias,
         "target": each.link.target.alias,
+        "state": str(each.state),
+        "source_reason": each.unavailable,
         "driver": None
         if each.driver is None
         else {

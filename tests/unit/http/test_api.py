@@ -62,6 +62,7 @@ def test_the_overview(api: TestClient) -> None:
         "link": "A->B",
         "source": "A",
         "target": "B",
+        "state": "mirroring",
         "role": "leading",
         "reason": None,
         "planned": True,

@@ -218,6 +218,8 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     )
 
     class Hanging:
+        def bootstrap_check(self, _: float) -> None: ...
+
         def list_offsets(self, *_: object, **__: object) -> dict[TopicPartition, OffsetAt]:
             nonlocal now_s
             now_s += 60

@@ -5,6 +5,7 @@ groups                  as configured       checkpoints, and offsets of idle gro
 topic configs, ACLs     as configured       differences only
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 open transactions       twice a minute      whose they are, where one holds a partition back
+source                  every ten seconds   whether it answers
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.status import CheckpointTiming, GroupStatus
+from causeway.daemon.status import SOURCE_TASK, CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.daemon.tasks.translation import Translator
@@ -34,6 +35,7 @@ _ACLS = "ACLs"
 _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
+_SOURCE_S = 10.0
 
 
 class ControlPlane:
@@ -103,6 +105,7 @@ class ControlPlane:
                 at_end=True,
             )
 
+        yield Task(name=SOURCE_TASK, interval_s=_SOURCE_S, work=self._look_at_source)
         if self._link.fetch.read_committed:
             yield Task(
                 name="open transactions",
@@ -201,6 +204,10 @@ class ControlPlane:
     def _topics(self) -> list[MirroredTopic]:
         """Those of which something is mirrored now."""
         return [*self._registry.topics().values(), *led_topics(self._registry)]
+
+    def _look_at_source(self) -> Outcome:
+        self._sides.source_admin.bootstrap_check(_SOURCE_S)
+        return DONE
 
     def _explain_transactions(self) -> Outcome:
         long = self._registry.held()

@@ -13,6 +13,7 @@ const TROUBLED = "state=stopped&state=failed&state=paused";
 
 /** The worst that can be said of a link in a word, for its colour. */
 export function health(link) {
+  if (link.state === "source unavailable") return "failed";
   if (link.role === "failed") return "failed";
   if (link.role !== "leading" || !link.planned) return "waiting";
   for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
@@ -35,7 +36,9 @@ function Verdict({ overview }) {
   const wrong = [];
   for (const link of overview.links) {
     if (link.role !== "leading") wrong.push(`${link.link} is ${link.role}${link.reason ? `: ${link.reason}` : ""}`);
-    else if (!link.planned) wrong.push(`${link.link} looks for its topics`);
+    else if (["source unavailable", "promoting", "promoted", "failed over"].includes(link.state)) {
+      wrong.push(`${link.link}: ${link.state}`);
+    } else if (!link.planned) wrong.push(`${link.link} looks for its topics`);
   }
   const sum = (state) => overview.links.reduce((all, link) => all + (link.states[state] ?? 0), 0);
   for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
@@ -65,7 +68,7 @@ function LinkCard({ link }) {
   const paused = link.partitions > 0 && link.states.paused === link.partitions;
   return html`<section class="card link" aria-label=${`Link ${link.link}`}>
     <div class="bar"><h2><span class=${`dot ${health(link)}`} aria-hidden="true"></span>${link.link}</h2>
-      <span class="faint">${link.role}</span>
+      <span class="faint">${link.state === "mirroring" ? link.role : link.state}</span>
       <${Acts} scope=${{ link: link.link }} paused=${paused} leads=${link.role === "leading"}
         stopped=${Boolean(link.states.stopped || link.states.failed)} /></div>
     ${link.reason && html`<p class="reason">${link.reason}</p>`}

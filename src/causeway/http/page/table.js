@@ -6,7 +6,9 @@ import { number } from "./format.js";
 import { useLive } from "./live.js";
 
 const LIMIT = 50;
-export const STATES = ["running", "recovering", "waiting", "paused", "failed", "stopped", "done"];
+export const STATES = [
+  "running", "recovering", "waiting", "paused", "promoting", "promoted", "failed over", "failed", "stopped", "done",
+];
 
 export const State = ({ state }) => html`<span class=${`state ${state}`}>${state}</span>`;
 

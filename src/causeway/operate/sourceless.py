@@ -1,0 +1,47 @@
+"""Where a link stands whose source does not answer: what its target knows of it."""
+
+from __future__ import annotations
+
+import time
+
+from causeway.config.settings import LinkSettings
+from causeway.control.directives import Standing
+from causeway.daemon.states import SOURCE_UNAVAILABLE
+from causeway.operate.asked import asked
+from causeway.operate.status import LinkStatus, PartitionStatus, driver_of, reached
+from causeway.relay.progress import Contents
+from causeway.wire.cluster import Cluster
+
+
+def without_source(
+    link: LinkSettings, target: Cluster, contents: Contents, reason: str
+) -> LinkStatus:
+    """Ends and lags are as the last driver saw them. Raises CausewayError."""
+    told = asked(target, link, contents)
+    standing = Standing({each.key: each for each in told.standing})
+    return LinkStatus(
+        link=link,
+        driver=driver_of(contents.leases, int(time.time() * 1000)),
+        partitions=tuple(
+            PartitionStatus(
+                topic=tp.topic,
+                partition=tp.partition,
+                target=progress.outlets[0].topic if progress.outlets else "",
+                source_end=progress.source_end if progress.source_end >= 0 else None,
+                mirrored_to=reached(progress),
+                lag_records=max(0, progress.source_end - progress.position)
+                if progress.source_end >= 0
+                else None,
+                lag_ms=None,
+                state=held[0] if held is not None else SOURCE_UNAVAILABLE,
+                reason=held[1] if held is not None else progress.reason,
+                gone=progress.gone_at >= 0,
+            )
+            for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
+            for held in (standing.hold_of(tp),)
+        ),
+        problems=(),
+        tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),
+        asked=told,
+        unavailable=reason,
+    )
