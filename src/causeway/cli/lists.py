@@ -9,6 +9,7 @@ import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.directives import LinkOption
+from causeway.cli.status import WIDE
 from causeway.cli.words import count, duration, moment, number, printable, size
 
 if TYPE_CHECKING:
@@ -171,10 +172,14 @@ def _event(one: EventLine) -> tuple[str, ...]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
-    """A column that begins with `>` is of figures. The last one takes what room there is."""
+    """A column that begins with `>` is of figures. On a narrow screen, reasons stand below."""
     from rich.table import Table
 
     out = console()
+    below: list[str] = []
+    if columns[-1] == "reason" and out.width < WIDE:
+        below = [f"{row[1]}: {row[-1]}" for row in rows if row[-1]]
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     if rows:
         table = Table(box=None, padding=(0, 2, 0, 0))
         for name in columns:
@@ -185,4 +190,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> 
         for row in rows:
             table.add_row(*map(printable, row))
         out.print(table)
+    for line in below:
+        out.print(line)
     out.print(count(len(rows), what))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from causeway.operate.status import LinkStatus, PartitionStatus
 
 
-_WIDE = 120  # characters: on a narrower screen, reasons stand below the table
+WIDE = 120  # characters: on a narrower screen, reasons stand below the table
 _BESIDES = 8  # lines of a screen that are no partitions
 
 
@@ -105,7 +105,7 @@ def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
     for place, each in enumerate(links):
         if place:
             parts.append(Text())
-        parts += _parts(each, wide=width >= _WIDE)
+        parts += _parts(each, wide=width >= WIDE)
     return Group(*parts)
 
 
