@@ -1,4 +1,4 @@
-"""Lists: names come out as they are, and reasons are not squeezed into a column of a few letters."""
+"""Lists: names come out as they are, and reasons are not squeezed into a few letters."""
 
 from __future__ import annotations
 
