@@ -57,6 +57,9 @@ class _Side:
         if self._clusters.gone and self._alias == "A":
             raise GONE
 
+    def bootstrap_check(self) -> None:
+        self._check()
+
     def metadata(self, names: Collection[str] | None) -> ClusterMetadata:
         self._check()
         ids = self._clusters.ids

@@ -254,6 +254,8 @@ class _Strangers:
         if self._counts is None:
             cluster = self._source.cluster
             try:
+                if self._source.error is not None:
+                    raise self._source.error  # it was asked a moment ago
                 found = cluster.metadata(None).topics
                 self._counts = {name: len(topic.partitions) for name, topic in found.items()}
             except CausewayError as error:

@@ -84,7 +84,7 @@ class Book:
     @classmethod
     def read(cls, link: LinkSettings, connect: Connect) -> Book:
         """Raises CausewayError where the target cannot be asked."""
-        progress = ProgressTopic(connect(_short(link.target_admin)), link.progress_topic)
+        progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
         return cls(link, progress.read() if progress.exists() else Contents())
 
     def by_target(self) -> dict[TopicPartition, list[Progress]]:
@@ -106,8 +106,8 @@ def sides(link: LinkSettings, connect: Connect, known: Collection[Progress]) -> 
     outlets = [outlet for progress in known for outlet in progress.outlets]
     mixed = {place_of(outlet) for outlet in outlets if not outlet.exclusive}
     return (
-        _side(connect(_short(link.source)), sources, ()),
-        _side(connect(_short(link.target)), {place_of(outlet) for outlet in outlets}, mixed),
+        _side(connect, link.source, sources, ()),
+        _side(connect, link.target, {place_of(outlet) for outlet in outlets}, mixed),
     )
 
 
@@ -179,19 +179,25 @@ def _doubt(progress: Progress, outlet: Outlet, source: Side, target: Side) -> Do
 
 
 def _side(
-    cluster: Cluster, places: Collection[TopicPartition], mixed: Collection[TopicPartition]
+    connect: Connect,
+    client: ClientSettings,
+    places: Collection[TopicPartition],
+    mixed: Collection[TopicPartition],
 ) -> Side:
     topics = {at.topic for at in places}
+    first_contact = connect(_short(client))
     if not topics:
-        return Side(cluster=cluster)
+        return Side(cluster=first_contact)
+    cluster = connect(client)
     try:
+        first_contact.bootstrap_check()
         found = cluster.metadata(topics).topics
         there = [at for at in places if at.partition in found[at.topic].partitions]
         starts = cluster.list_offsets(there, EARLIEST, patience_s=_PATIENCE_S)
         ends = cluster.list_offsets(there, LATEST, patience_s=_PATIENCE_S)
         last = cluster.last_sequences([at for at in there if at in mixed])
     except CausewayError as error:
-        return Side(cluster=cluster, error=error)
+        return Side(cluster=first_contact, error=error)
     errors = {name: topic.error for name, topic in found.items() if topic.error is not None}
     gone = {name for name, error in errors.items() if _is_unknown(error)}
     return Side(
