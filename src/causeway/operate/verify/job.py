@@ -76,7 +76,9 @@ class OnSpark:
 
     def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
         """Raises CausewayError where Spark cannot run what it is given."""
-        waiting = deque(_groups(parts))
+        # A throttled task is over as soon as a range: nobody waits for minutes to hear of it.
+        most = _TASK_BYTES if self._bytes_per_s is None else 1
+        waiting = deque(_groups(parts, most))
         lanes = self._spark.lanes
         under_way: dict[Future[list[Answer]], _Group] = {}
         pool = ThreadPoolExecutor(lanes, thread_name_prefix="verify")
@@ -132,11 +134,11 @@ class _Computes(Protocol):
     def compute(self, task: Task, description: str) -> list[list[Answer]]: ...
 
 
-def _groups(parts: Sequence[Part]) -> Iterator[_Group]:
+def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_Group]:
     """Of one link each, and large enough that what Spark adds to a task counts for little."""
     group = _Group([])
     for part in parts:
-        full = group.size >= _TASK_BYTES or len(group.parts) >= _TASK_RANGES
+        full = group.size >= most_bytes or len(group.parts) >= _TASK_RANGES
         if group.parts and (full or part.link.name != group.parts[0].link.name):
             yield group
             group = _Group([])

@@ -84,9 +84,10 @@ def plan(
     link: str | None = None,
     topics: Collection[str] | None = None,
     agreed: Callable[[Feed], Agreed | None] = lambda _: None,
+    range_bytes: int | None = None,
 ) -> list[Share]:
     """All that the links mirror, or of `topics` (as named on the source) of the link, or of all
-    that have them. `agreed`: what was found to agree before, which is left out. Raises ConfigError
+    that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see cut. Raises ConfigError
     for names that are not there, CausewayError where a cluster does not answer."""
     links = settings.links
     if link is not None:
@@ -97,7 +98,9 @@ def plan(
         raise ConfigError("verify", cause="no flow is enabled", remedy="set A->B.enabled = true")
     known: set[str] = set()
     found = [
-        share for each in links for share in _Link(each, connect, agreed).shares(topics, known)
+        share
+        for each in links
+        for share in _Link(each, connect, agreed, range_bytes).shares(topics, known)
     ]
     for topic in topics or ():
         if topic not in known:
@@ -108,8 +111,13 @@ def plan(
 
 class _Link:
     def __init__(
-        self, link: LinkSettings, connect: Connect, agreed: Callable[[Feed], Agreed | None]
+        self,
+        link: LinkSettings,
+        connect: Connect,
+        agreed: Callable[[Feed], Agreed | None],
+        range_bytes: int | None,
     ) -> None:
+        self._range_bytes = range_bytes
         self._link, self._agreed = link, agreed
         self._source, self._target = connect(link.source), connect(link.target)
         observed = planning.observe(connect(link.source_admin), connect(link.target_admin), link)
@@ -225,7 +233,7 @@ class _Link:
             points[0] = first = first._replace(source=since)
         before = self._agreed(feed)
         done = () if before is None else before.stretches
-        ranges = cut(feed, points, ends, from_first=begun, done=done)
+        ranges = cut(feed, points, ends, from_first=begun, done=done, range_bytes=self._range_bytes)
         last = points[-1]
         if alone and progress.state not in ENDED and ends.target_end > last.target:
             ranges.append(_behind_all(feed, last, ends))

@@ -17,9 +17,12 @@ from causeway.operate.verify.plan import Left, Share, Why, plan
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.report import PartitionReport, Report, verdict_of
 from causeway.operate.verify.state import Agreed, State
+from causeway.operate.verify.stretches import RANGE_BYTES
 from causeway.operate.verify.task import Answer
 
 _CHECKSUM = 1 << 64
+_LEAST_RANGE = 1024 * 1024
+_HEARD_OF_S = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,14 @@ def verify(
     comparing_s = 0.0
     try:
         with clusters() as connect:
-            shares = plan(settings, connect, link=link, topics=topics, agreed=memory.agreed)
+            shares = plan(
+                settings,
+                connect,
+                link=link,
+                topics=topics,
+                agreed=memory.agreed,
+                range_bytes=None if bytes_per_s is None else _throttled_range(bytes_per_s),
+            )
             work = _Work(shares, memory, on_progress)
             size = sum(part.range.size for part in work.parts)
             if work.parts:
@@ -87,6 +97,11 @@ def verify(
         memory.close()
     seconds = time.monotonic() - started
     return Report(partitions=partitions, began=began, seconds=seconds, comparing_s=comparing_s)
+
+
+def _throttled_range(bytes_per_s: float) -> int:
+    """So long that something is heard of it every few seconds."""
+    return int(min(RANGE_BYTES, max(_LEAST_RANGE, bytes_per_s * _HEARD_OF_S)))
 
 
 @dataclass(slots=True)

@@ -40,10 +40,13 @@ def cut(
     *,
     from_first: bool,
     done: Sequence[Stretch] = (),
+    range_bytes: int | None = None,
 ) -> list[Range]:
     """What is left to be compared. `points`: of the map, ascending, the last one the pair up to
     which all is mirrored. `from_first`: nothing was mirrored before the first of them. `done`: what
-    was found to agree before, in order; it is left out."""
+    was found to agree before, in order; it is left out. `range_bytes`: about how long, if not
+    RANGE_BYTES."""
+    most = max(1, int((range_bytes or RANGE_BYTES) / logs.offset_bytes))
     known = sorted({*points, *(pair for stretch in done for pair in stretch)})
     stretches = [
         (one, other)
@@ -55,7 +58,7 @@ def cut(
         found += _range(feed, None, known[0], logs)
     # A gap between what is left makes a new range.
     for group in _neighbours(stretches):
-        for start, end in _sized(group, max(1, int(RANGE_BYTES / logs.offset_bytes))):
+        for start, end in _sized(group, most):
             found += _range(feed, start, end, logs)
     return found
 
