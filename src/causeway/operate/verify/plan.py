@@ -87,8 +87,9 @@ def plan(
     range_bytes: int | None = None,
 ) -> list[Share]:
     """All that the links mirror, or of `topics` (as named on the source) of the link, or of all
-    that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see cut. Raises ConfigError
-    for names that are not there, CausewayError where a cluster does not answer."""
+    that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see
+    cut. Raises ConfigError for names that are not there, CausewayError where a cluster does not
+    answer."""
     links = settings.links
     if link is not None:
         links = tuple(each for each in links if each.name == link)

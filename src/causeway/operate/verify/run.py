@@ -22,7 +22,6 @@ from causeway.operate.verify.task import Answer
 
 _CHECKSUM = 1 << 64
 _LEAST_RANGE = 1024 * 1024
-_HEARD_OF_S = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +99,8 @@ def verify(
 
 
 def _throttled_range(bytes_per_s: float) -> int:
-    """So long that something is heard of it every few seconds."""
-    return int(min(RANGE_BYTES, max(_LEAST_RANGE, bytes_per_s * _HEARD_OF_S)))
+    """What takes a few seconds, as a lane reads both sides at its share of that."""
+    return int(min(RANGE_BYTES, max(_LEAST_RANGE, bytes_per_s)))
 
 
 @dataclass(slots=True)
