@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, SaslSettings
-from causeway.control.acls import EVERYBODY, AclPlan, Observed, apply, observe, plan
+from causeway.control.acls import (
+    EVERYBODY,
+    AclPlan,
+    Observed,
+    apply,
+    lift,
+    lifts,
+    observe,
+    plan,
+)
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, UnreachableError
 from causeway.filters import compile_patterns
@@ -275,6 +284,34 @@ class FakeCluster:
         if isinstance(self.answer, CausewayError):
             raise self.answer
         return self.answer
+
+
+def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
+    writes = [acl("ALLOW", "WRITE", "A.", "User:ann", pattern="PREFIXED")]
+    others = [
+        acl("DENY", "WRITE", "A.orders", "User:eve"),  # nothing lets her write anyway
+        acl("DENY", "READ", "A.orders"),
+        acl("DENY", "WRITE", "A.orders", EVERYBODY),
+        acl("DENY", "WRITE", "A.orders", host="10.0.0.1"),
+    ]
+    before = frozenset([*writes, *others[:2], *others[3:]])
+    added = decide([], before, READ_ONLY, ["orders", "pay"]).creates
+    assert {each.name for each in added} == {"A.orders", "A.pay"}
+    found = lifts(before | set(added), ["A.orders"], link(READ_ONLY))
+    assert found == (acl("DENY", "WRITE", "A.orders"),)
+    assert lifts(before | set(added), ["A.orders"], link(BOTH)) == found
+    assert not lifts(before | set(added), ["A.orders"], link(PLAIN)), "the file says nothing of it"
+    assert not lifts(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
+
+
+def test_a_rule_that_stays_is_told_of() -> None:
+    class Target:
+        def delete_acls(self, which: Iterable[AclBinding]) -> dict[AclBinding, CausewayError]:
+            return {each: UnreachableError("delete ACL", "B") for each in which}
+
+    with pytest.raises(UnreachableError):
+        lift([acl("DENY", "WRITE", "A.orders")], Target())  # type: ignore[arg-type]
+    lift([], Target())  # type: ignore[arg-type]
 
 
 def test_the_source_is_asked_only_if_its_acls_are_copied() -> None:

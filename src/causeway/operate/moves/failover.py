@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
@@ -173,7 +174,17 @@ class _Failover:
                     f"its mirror was {end.how} {end.by}, with nothing left to copy",
                     remedy="`causeway promote` does what is left of that",
                 )
-        ends, source = self._source_ends()
+        # Beside the rest: a source that is gone is no reason to wait.
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(self._source_ends)
+            done = self._act(asked, wait_s)
+            ends, source = asking.result()
+        topics = topics_known(ending.progress().values(), ends)
+        return self._found(changed=True, source=source, topics=topics, **done)
+
+    def _act(self, asked: Directive, wait_s: float) -> dict[str, Any]:
+        """What it has done, for a FailedOver."""
+        ending = self._ending
         ending.begin(asked, wait_s)
         ending.finish(State.FAILED_OVER, ending.cuts(without=self._cuts()), done=False)
         self._say(f"{self._link.name}: committing consumer groups")
@@ -183,15 +194,12 @@ class _Failover:
         lifted = self._lifts()
         acls.lift(lifted, self._target)
         ending.finish(State.FAILED_OVER, {}, done=True)
-        return self._found(
-            changed=True,
-            source=source,
-            topics=topics_known(progress, ends),
-            groups=known.places,
-            failures=failures,
-            cuts=self._cuts(),
-            lifted=lifted,
-        )
+        return {
+            "groups": known.places,
+            "failures": failures,
+            "cuts": self._cuts(),
+            "lifted": lifted,
+        }
 
     def _found(self, **found: Any) -> FailedOver:
         leases = self._ending.contents.leases
