@@ -335,6 +335,7 @@ def promote_and_die(mirror: LinkSettings, topic: str) -> None:
         directive_log.write(cluster, mirror, partial(ending.begin, wish=about))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_fence_of_a_command_that_died_is_lifted_by_the_driver_or_the_next_call(
     guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from typing import Final
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
 from causeway.control.directives import Directive
+from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
@@ -83,19 +84,16 @@ def cutover(
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
         chosen, names = the_one(settings, link, topics, connect)
+        checking.refuse_unfit(names, chosen)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         planned = checking.chosen(chosen, source, target)
-        mirrors = {
-            one.source: one.target
-            for one in planned.mirrored
-            if one.source in names
-            or (not names and not chosen.policy.is_heartbeats_topic(one.source))
-        }
+        mirrors = _mirrors(chosen, planned)
+        if names:
+            mirrors = {name: mirror for name, mirror in mirrors.items() if name in names}
         if lacking := sorted(set(names) - mirrors.keys()):
             raise ConfigError("cut over", f"topic {lacking[0]}", "it is not mirrored")
         if not mirrors:
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
-        checking.refuse_unfit(mirrors, chosen)
         eyes = Eyes(settings, chosen, mirrors, connect)
         look = eyes.look()
         checked = checking.checks(
@@ -242,6 +240,8 @@ class _Run:
         """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
         eyes = self._eyes
         left = look.topics.keys() - look.ended.keys() | look.unfinished
+        if self._whole:
+            self._refuse_new(look)
         scopes: list[str | None] = [None] if self._whole else [*sorted(left)]
         with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
             for topic in scopes:
@@ -259,6 +259,18 @@ class _Run:
                         raise
         self._promoted_ms = int(time.time() * 1000)
         eyes.groups_changed()
+
+    def _refuse_new(self, look: Look) -> None:
+        """The end of a link is that of all its topics, and these nobody has kept from growing."""
+        eyes = self._eyes
+        planned = checking.chosen(eyes.link, eyes.source, eyes.target)
+        if new := sorted(_mirrors(eyes.link, planned).keys() - look.topics.keys()):
+            raise PartitionsFailedError(
+                "cut over",
+                eyes.link.name,
+                f"topics have come since this call began, such as {new[0]}",
+                remedy="call it again: it takes them along",
+            )
 
     def _begin_back(self, look: Look) -> None:
         """The link the other way begins at the cut. It writes to the source, so nobody is kept from
@@ -328,6 +340,15 @@ class _Run:
                     error.add_note(f"group {group}")
                     raise error
         eyes.groups_changed()
+
+
+def _mirrors(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:
+    """Topics that have producers, by name on the source, and their mirrors."""
+    return {
+        one.source: one.target
+        for one in planned.mirrored
+        if not link.policy.is_heartbeats_topic(one.source)
+    }
 
 
 def _raise_first(errors: Iterable[CausewayError | None]) -> None:
