@@ -142,7 +142,7 @@ def _shown() -> Iterator[Callable[[Progress], None]]:
 
 def progress_line(progress: Progress) -> str:
     if progress.looking:
-        return f"looking at {count(progress.differ, 'range')} that differ"
+        return f"looking closer: {_do(progress.differ, 'range', 'differ')}"
     share = progress.done / progress.size if progress.size else 1.0
     text = (
         f"{min(share, 1.0):.0%} of {size(progress.size)}, {size(progress.bytes_per_s)}/s,"
@@ -151,7 +151,7 @@ def progress_line(progress: Progress) -> str:
     if progress.eta_s is not None:
         text += f", {duration(progress.eta_s * 1000)} left"
     if progress.differ:
-        text += f"; {count(progress.differ, 'range')} differ"
+        text += f"; {_do(progress.differ, 'range', 'differ')}"
     return text
 
 
@@ -206,15 +206,22 @@ def summary(report: Report) -> str:
     from causeway.operate.verify import Verdict
 
     read = f"{count(report.records, 'record')} ({size(report.size)})"
-    parts = [f"{count(report.count(Verdict.AGREES), 'partition')} agree"]
-    for verdict, words in (
-        (Verdict.IN_PART, "agree in part"),
-        (Verdict.NOT_COMPARED, "not compared"),
-        (Verdict.DIFFERS, "differ"),
-    ):
-        if report.count(verdict):
-            parts.append(f"{report.count(verdict):,} {words}")
+    parts = [_do(report.count(Verdict.AGREES), "partition", "agree")]
+    in_part, not_compared, differ = map(
+        report.count, (Verdict.IN_PART, Verdict.NOT_COMPARED, Verdict.DIFFERS)
+    )
+    if in_part:
+        parts.append(f"{in_part:,} in part")
+    if not_compared:
+        parts.append(f"{not_compared:,} not compared")
+    if differ:
+        parts.append(f"{differ:,} differ{'s' if differ == 1 else ''}")
     return f"{', '.join(parts)}; {read} are the same, in {duration(report.seconds * 1000)}"
+
+
+def _do(number: int, one: str, verb: str) -> str:
+    """`1 range differs`, `2 ranges differ`."""
+    return f"{count(number, one)} {verb}{'s' if number == 1 else ''}"
 
 
 def difference(each: Difference) -> str:
