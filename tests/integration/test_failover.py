@@ -4,7 +4,7 @@ with a command that is killed between any two of its steps."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,11 +13,12 @@ from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon.leadership import Leadership
 from causeway.dev.cluster import LocalCluster
-from causeway.errors import NobodyLeadsError
+from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.model import State, TopicPartition
 from causeway.operate import status
 from causeway.operate.moves import last_groups
 from causeway.operate.moves.ending import Ending
+from causeway.operate.moves.failback import Step, failback
 from causeway.operate.moves.failover import failover
 from causeway.operate.moves.promote import promote
 from causeway.relay.progress import LeadershipLostError
@@ -25,8 +26,9 @@ from causeway.wire.cluster import Cluster
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import fill
-from tests.integration.test_promote import await_same, identity
+from tests.integration.test_directives import await_same as await_mirrored
+from tests.integration.test_directives import fill, mirror_of
+from tests.integration.test_promote import KilledError, await_same, identity, kill_after
 
 pytestmark = pytest.mark.integration
 
@@ -139,21 +141,6 @@ def test_the_source_is_gone_and_its_driver_obeys(
     assert target.group_offsets(group) == places, "a second call commits nothing"
 
 
-class _KilledError(BaseException):
-    """As if by SIGKILL: nothing cleans up."""
-
-
-def _kill(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
-    """Right after that step."""
-    real: Callable[..., object] = getattr(owner, name)
-
-    def call(*arguments: object, **named: object) -> object:
-        real(*arguments, **named)
-        raise _KilledError
-
-    patch.setattr(owner, name, call)
-
-
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
@@ -176,8 +163,8 @@ def test_a_command_that_was_killed_is_gone_on_with(
     topic = mirror_once(link, prefix, source, target, monkeypatch)
     settings = settings_of(link)
     with monkeypatch.context() as patch:
-        _kill(patch, owner, name)
-        with pytest.raises(_KilledError):
+        kill_after(patch, owner, name)
+        with pytest.raises(KilledError):
             failover(settings, yes=True, who="anna@ops")
     with RunningDaemon(monkeypatch, link, lease_s=2.0) as run:
         run.await_state(topic, State.FAILED_OVER)
@@ -234,3 +221,31 @@ def test_a_driver_that_goes_on_in_spite_of_it_is_named(
     (found,) = failover(settings_of(link), yes=True, wait_s=0.5)
     assert found.changed
     assert found.cuts[topic].points[0].source == 100
+
+
+def test_a_mirror_with_a_name_of_its_own_goes_on_where_it_was(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it can be given back, and what was never mirrored comes then."""
+    link, start = mirror_of(source, target, prefix)
+    settings, topic = settings_of(link), prefix + "one"
+    source.create_topic(topic, 1)
+    fill(source, topic, 100)
+    with RunningDaemon(monkeypatch, link, lease_s=2.0) as run:
+        run.await_state(topic, State.RUNNING)
+        await_mirrored(source, target, topic)
+        (found,) = failover(settings, yes=True)
+        assert found.cuts[topic].target == start + topic
+        fill(source, topic, 20, first=100)
+        assert failback(settings, dry_run=True).step is Step.GOES_ON
+        run.await_state(topic, State.FAILED_OVER)
+        back = failback(settings)
+        assert (back.step, back.changed) == (Step.GOES_ON, True)
+        await_mirrored(source, target, topic)
+        again = failback(settings)
+        assert (again.step, again.changed) == (Step.GOES_ON, False)
+        # Where others wrote to the mirror itself, there is no way on.
+        failover(settings, yes=True)
+        target.produce(start + topic, [b"of B"])
+        with pytest.raises(ConfigError, match="others have written to"):
+            failback(settings)

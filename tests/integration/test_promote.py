@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
+from causeway.operate.moves.ending import Ending
 from causeway.operate.moves.promote import promote
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
@@ -27,6 +29,21 @@ def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
         return there and source.digests(topic) == target.digests(topic)
 
     await_until(same, 60, f"{topic} mirrored")
+
+
+class KilledError(BaseException):
+    """As if by SIGKILL: nothing cleans up."""
+
+
+def kill_after(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Whoever calls that is killed right after it."""
+    real: Callable[..., object] = getattr(owner, name)
+
+    def call(*arguments: object, **named: object) -> object:
+        real(*arguments, **named)
+        raise KilledError
+
+    patch.setattr(owner, name, call)
 
 
 def settings_of(link: LinkSettings) -> Settings:
@@ -100,6 +117,29 @@ def test_a_topic_is_promoted_and_the_others_go_on(
         fill(source, other, 10, partitions=2)
         await_same(source, target, other)
         assert sum(target.offsets(one).values()) == 101
+
+
+def test_a_promotion_that_was_killed_while_something_lagged_is_gone_on_with(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = prefix + "one"
+    source.create_topic(topic, 1)
+    fill(source, topic, 100)
+    link = identity(source, target, prefix)
+    settings = settings_of(link)
+    with RunningDaemon(monkeypatch, link) as run:
+        await_same(source, target, topic)
+        with monkeypatch.context() as patch:
+            kill_after(patch, Ending, "begin")
+            with pytest.raises(KilledError):
+                promote(settings, who="anna@ops")
+        run.await_state(topic, State.PROMOTING)
+        fill(source, topic, 5)  # a producer had not stopped after all
+        (found,) = promote(settings, who="ben@ops")
+        assert found.changed
+        assert found.cuts[topic].points[0].source == 105
+        run.await_state(topic, State.PROMOTED)
+    assert source.digests(topic) == target.digests(topic)
 
 
 def test_what_lags_is_not_promoted_and_goes_on(

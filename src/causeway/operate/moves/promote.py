@@ -135,6 +135,8 @@ class _Promotion:
             cuts = cuts_of(ending.standing, self._scope)
             known = {name: each.cut for name, each in cuts.items() if each.cut is not None}
             return self._promoted(changed=False, before=end, cuts=known)
+        if end is not None and end.how is State.PROMOTING and not self._dry_run:
+            self._let_go(wait_s)
         if end is None or end.how is State.PROMOTING:
             lagging = self._await_nothing(wait_s)
             if self._dry_run:
@@ -169,6 +171,13 @@ class _Promotion:
             dry_run=self._dry_run,
             **{"cuts": {}, **found},
         )
+
+    def _let_go(self, wait_s: float) -> None:
+        """Of a mirror that a call which was killed left held, if that lags: held, it would for
+        ever."""
+        self._ending.read_on()
+        if self._lagging(self._mirrored()):
+            self._ending.take_back(wait_s)
 
     def _prove(self, wait_s: float) -> tuple[GroupStatus, ...]:
         """That nothing has come since the mirror is held; else it goes on. Then the groups."""
