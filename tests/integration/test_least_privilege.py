@@ -49,6 +49,7 @@ TASKS = {
     "heartbeats",
     "MirrorMaker 2 offsets",
     "open transactions",
+    "source",
 }
 # Of librdkafka, and as Causeway's errors have them.
 KINDS = {
