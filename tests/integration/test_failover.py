@@ -249,3 +249,35 @@ def test_a_mirror_with_a_name_of_its_own_goes_on_where_it_was(
         target.produce(start + topic, [b"of B"])
         with pytest.raises(ConfigError, match="others have written to"):
             failback(settings)
+
+
+def test_where_a_silent_driver_had_come_is_found_again(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only the old source has is told exactly, although nobody said where the mirror ended."""
+    link = identity(source, target, prefix)
+    topic, spare = mirror_once(link, prefix, source, target, monkeypatch), prefix + "spare"
+    leading(link)  # and dead from now on
+    fill(source, topic, 20, first=100)
+    (found,) = failover(settings_of(link), yes=True, wait_s=0.5)
+    assert not found.cuts[topic].points[0].exact
+    back = replace(
+        link,
+        source=link.target,
+        source_admin=link.target_admin,
+        target=link.source,
+        target_admin=link.source_admin,
+        policy=replace(link.policy, source_alias=link.target.alias),
+    )
+    both = Settings(links=(link, back), run=RunSettings(lease_s=2.0), spark={})
+    assert failback(settings_of(link)).step is Step.NO_WAY_BACK
+    shown = failback(both, link=link.name, wait_s=0)
+    assert shown.step is Step.UNDECIDED
+    (only,) = shown.unmirrored
+    assert (only.first, only.end, only.records, only.surely) == (100, 120, 20, True)
+    begun = failback(both, link=link.name, save_topic=spare, wait_s=0)
+    assert (begun.step, begun.changed, begun.lag) == (Step.BACK, True, None)
+    (saved,) = target.read(spare).values()
+    assert [record.value for record in saved] == [b"value %d" % n for n in range(100, 120)]
+    again = failback(both, link=link.name, wait_s=0)
+    assert (again.step, again.changed) == (Step.BACK, False)
