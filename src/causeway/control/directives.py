@@ -18,8 +18,7 @@ key    {"do": "restart", …}, {"do": "step-down"}
 value  {"v": 1, "who": …, "why": …, "at": …}
 key    {"do": "end", "topic": "orders"}                       of a link or a topic
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
-                                                              "done": all that follows is done, too;
-                                                              "cut": see cuts.py, of a topic
+                          "done": all that follows is done, too; "cut": of a topic, see cuts.py
 key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
 value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}}
 
