@@ -29,8 +29,9 @@ _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first paus
 # Spark's own errors quote what is in records.
 DEFAULTS = {"spark.log.level": "FATAL"}
 # Records go through the JVM here: it is worth to compile well what it runs for weeks.
-# The loop that Spark writes for a query is more than Java compiles unless it is told to.
-EXECUTOR_OPTIONS = "-XX:+UseSerialGC -XX:-DontCompileHugeMethods"
+# The loop that Spark writes for a query is more than Java compiles, and more than it puts anything
+# else into as it does, unless it is told to.
+EXECUTOR_OPTIONS = "-XX:+UseSerialGC -XX:-DontCompileHugeMethods -XX:-ClipInlining"
 LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
