@@ -5,7 +5,7 @@ import { Acts } from "./acts.js";
 import { Charts } from "./charts.js";
 import { count, number, rate, span } from "./format.js";
 import { useLive } from "./live.js";
-import { State, STATES } from "./table.js";
+import { kind, State, STATES } from "./table.js";
 import { Topology } from "./topology.js";
 
 const SHOWN = 8; // lines
@@ -16,7 +16,7 @@ export function health(link) {
   if (link.state === "source unavailable") return "failed";
   if (link.role === "failed") return "failed";
   if (link.role !== "leading" || !link.planned) return "waiting";
-  for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
+  for (const state of ["stopped", "failed", "paused", "promoting", "promoted", "failed over", "recovering", "waiting"]) {
     if (link.states[state]) return state;
   }
   return link.problems || link.tasks_failing ? "recovering" : "running";
@@ -67,7 +67,7 @@ function Verdict({ overview }) {
 function LinkCard({ link }) {
   const paused = link.partitions > 0 && link.states.paused === link.partitions;
   return html`<section class="card link" aria-label=${`Link ${link.link}`}>
-    <div class="bar"><h2><span class=${`dot ${health(link)}`} aria-hidden="true"></span>${link.link}</h2>
+    <div class="bar"><h2><span class=${`dot ${kind(health(link))}`} aria-hidden="true"></span>${link.link}</h2>
       <span class="faint">${link.state === "mirroring" ? link.role : link.state}</span>
       <${Acts} scope=${{ link: link.link }} paused=${paused} leads=${link.role === "leading"}
         stopped=${Boolean(link.states.stopped || link.states.failed)} /></div>
@@ -81,7 +81,7 @@ function LinkCard({ link }) {
     <div class="states" role="img" aria-label=${STATES.filter((state) => link.states[state])
       .map((state) => `${link.states[state]} ${state}`).join(", ")}>
       ${STATES.filter((state) => link.states[state]).map(
-        (state) => html`<span class=${`fill ${state}`} style=${{ flexGrow: link.states[state] }}></span>`,
+        (state) => html`<span class=${`fill ${kind(state)}`} style=${{ flexGrow: link.states[state] }}></span>`,
       )}</div>
     <p class="legend">${STATES.filter((state) => link.states[state]).map(
       (state) => html`<a href=${`#/partitions?link=${encodeURIComponent(link.link)}&state=${state}`}>

@@ -10,7 +10,10 @@ export const STATES = [
   "running", "recovering", "waiting", "paused", "promoting", "promoted", "failed over", "failed", "stopped", "done",
 ];
 
-export const State = ({ state }) => html`<span class=${`state ${state}`}>${state}</span>`;
+/** What a state is called among classes. */
+export const kind = (state) => state.replace(" ", "-");
+
+export const State = ({ state }) => html`<span class=${`state ${kind(state)}`}>${state}</span>`;
 
 /** What is typed, once nothing more comes for a moment. */
 function useSettled(value) {

@@ -3,6 +3,7 @@
 import { html } from "./vendor/htm-preact.js";
 import { rate, span } from "./format.js";
 import { health } from "./overview.js";
+import { kind, STATES } from "./table.js";
 
 const WIDTH = 640;
 const NODE = { width: 120, height: 44 };
@@ -59,13 +60,13 @@ export function Topology({ links }) {
     .join("; ");
   return html`<svg class="topology" viewBox=${`0 0 ${WIDTH} ${height}`} role="group"
     aria-label=${`${names.length} clusters. ${told}`}>
-    <defs>${["running", "recovering", "waiting", "paused", "failed", "stopped"].map(
+    <defs>${STATES.map(kind).map(
       (state) => html`<marker id=${`tip-${state}`} class=${`tip ${state}`} viewBox="0 0 10 10" refX="8" refY="5"
         markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0,0 L10,5 L0,10 z" /></marker>`,
     )}</defs>
     ${links.map((link) => {
       const { path, label } = way(found.get(link.source), found.get(link.target));
-      const state = health(link);
+      const state = kind(health(link));
       return html`<a key=${link.link} href=${`#/topics?link=${encodeURIComponent(link.link)}`}
         aria-label=${`Topics of ${link.link}`}>
         <path class=${`arrow ${state} ${link.bytes_per_s > 0 ? "moves" : ""}`} d=${path}
