@@ -143,6 +143,22 @@ def test_a_compacted_topic_that_has_lost_records_is_not_said_to_differ_nor_to_ag
     ground.mirrored("limits-whole", config=compacted)
     assert ground.verify("limits-whole").verdict is Verdict.AGREES
 
+    ground.target.create_topic("limits.limits-compacted-there", config={**FOREVER, **compacted})
+    ground.mirrored("limits-compacted-there", {(0, 700): flawed.drop})
+    assert ground.verify("limits-compacted-there").verdict is Verdict.IN_PART
+
+
+def test_what_an_open_transaction_holds_back_is_said(ground: Ground) -> None:
+    ground.mirrored("limits-open")
+    with ground.source.transactional("limits-open") as writer:
+        writer.begin()
+        writer.send("limits-open", b"one", b"two")
+        writer.flush()
+        found = ground.verify("limits-open")
+        writer.abort()
+    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS)
+    assert _said(found) == ["an open transaction holds source offsets 2000 to 2001 back"]
+
 
 def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground: Ground) -> None:
     def edited(change: Callable[[Progress], Progress]) -> Callable[[list[Entry]], list[Entry]]:
@@ -193,6 +209,20 @@ def test_records_of_others_in_a_mirror_are_told(ground: Ground) -> None:
     found = ground.verify("limits-others")
     assert [(one.kind, one.target, one.records) for one in found.differences] == [
         (Kind.UNKNOWN, RECORDS, 2)
+    ]
+
+
+def test_records_of_others_where_nothing_is_mirrored_to_are_told(ground: Ground) -> None:
+    mirror = "limits.limits-beyond"
+    ground.target.create_topic(mirror, partitions=3, config=FOREVER)
+    ground.mirrored("limits-beyond")
+    assert ground.verify("limits-beyond").verdict is Verdict.AGREES
+    ground.target.produce(mirror, [Outgoing(value=b"mine", partition=2)])
+    own, other = verify(ground.settings, topics=["limits-beyond"]).partitions
+    assert (own.verdict, own.records) == (Verdict.AGREES, RECORDS)
+    assert (other.verdict, other.target_partition) == (Verdict.DIFFERS, 2)
+    assert [(one.kind, one.target, one.records) for one in other.differences] == [
+        (Kind.UNKNOWN, 0, 1)
     ]
 
 

@@ -205,6 +205,8 @@ def show(out: Output, report: Report) -> None:
 def summary(report: Report) -> str:
     from causeway.operate.verify import Verdict
 
+    if not report.partitions:
+        return "nothing of these flows is mirrored, so nothing was compared"
     read = f"{count(report.records, 'record')} ({size(report.size)})"
     parts = [_do(report.count(Verdict.AGREES), "partition", "agree")]
     in_part, not_compared, differ = map(

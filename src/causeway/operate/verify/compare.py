@@ -95,6 +95,7 @@ def _aligned(
         first = (end.sequence - counted) % SEQUENCE_SPACE
         if counted > end.sequence and end.target < SEQUENCE_SPACE:
             # More than were ever relayed: the first of them lie before the mirror's beginning.
+            seen.skipped = counted - end.sequence
             return _without(theirs(), counted - end.sequence), ours
     head = next(ours, None)
     if head is None:

@@ -186,6 +186,7 @@ def _pieces(
             return
         if raw[MAGIC_AT] != MAGIC:
             seen.others += 1
+            seen.others_at = base if seen.others_at < 0 else seen.others_at
             yield base, base, None
             continue
         fields = HEADER.unpack_from(raw)

@@ -44,8 +44,9 @@ class Outcome:
     target offset of the first. `timeless`: the target gives times of its own, which are not
     compared. `different`: how many records differ, also those that `differences` has no room for;
     a range that is not looked into stops at the first and tells none. `ended`: why it was not
-    compared to its end. `skipped`: of what is earlier, records at the beginning of one side that
-    the other has not."""
+    compared to its end. `skipped`: records at the beginning of what the
+    source has that were never relayed; of what is earlier, of either side that the other has
+    not."""
 
     range: Range
     begun: int

@@ -46,6 +46,8 @@ def _headline(report: Report) -> tuple[str, str]:
     if report.differs:
         many = f"{different:,} records differ" if different != 1 else "1 record differs"
         return f"Source and target differ: {many}", "bad"
+    if not report.partitions:
+        return "Nothing is mirrored, so nothing was compared", "odd"
     if not report.complete:
         return "What was compared agrees; not all could be compared", "odd"
     return "Source and target agree", "good"

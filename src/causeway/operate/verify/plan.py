@@ -6,8 +6,7 @@ target  ├─ there before ─┤├── compared ─────┤
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -22,18 +21,16 @@ from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect
 from causeway.operate.scopes import unknown
+from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
 from causeway.operate.verify.stretches import Logs, cut
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, Progress, ProgressTopic
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.wire.sampled import bytes_an_offset
+from causeway.wire.admin import ConfigEntry
 
-_MANY = 20_000  # offsets, from which on it is worth while to know how much one takes
-_SAMPLED_AT_ONCE = 8
-_USUAL_BYTES = 1_000.0
+_NOBODY = -2  # a producer id that no record has
+_POLICY = "cleanup.policy"
 
 
 class Why(StrEnum):
@@ -121,10 +118,12 @@ class _Link:
         self._range_bytes = range_bytes
         self._link, self._agreed = link, agreed
         self._source, self._target = connect(link.source), connect(link.target)
-        observed = planning.observe(connect(link.source_admin), connect(link.target_admin), link)
+        self._target_admin = connect(link.target_admin)
+        observed = planning.observe(connect(link.source_admin), self._target_admin, link)
         self._planned = planning.plan(observed, link)
         self._observed = observed
-        progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
+        self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
+        progress = ProgressTopic(self._target_admin, link.progress_topic)
         self._contents = progress.read() if progress.exists() else Contents()
 
     def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[Share]:
@@ -139,7 +138,12 @@ class _Link:
             if topics is None or name in topics
         ]
         chosen = [mirrored[name] for name in wanted if name in mirrored]
-        logs = _Ends(self._source, self._target, chosen, self._contents, self._link)
+        mirrors = [topic.target for topic in chosen if topic.target_id is not None]
+        if mirrors:
+            self._target_policies = self._target_admin.describe_configs(mirrors, (_POLICY,))
+        beyond = {topic.source: self._beyond(topic) for topic in chosen}
+        unfed = [at for each in beyond.values() for at in each]
+        logs = Ends(self._source, self._target, chosen, self._contents, self._link, unfed)
         for name in wanted:
             if name not in mirrored:
                 problem = problems.get(name)
@@ -149,13 +153,15 @@ class _Link:
             topic = mirrored[name]
             for number in range(topic.partitions):
                 yield from self._partition(topic, TopicPartition(name, number), logs)
+            for there in beyond[name]:
+                yield from self._unfed(topic, there, logs)
 
     def _nothing(self, at: TopicPartition, target: str, why: Why, text: str) -> Share:
         return Share(
             link=self._link, source=at, target_topic=target, left=(Left(why=why, text=text),)
         )
 
-    def _partition(self, topic: MirroredTopic, at: TopicPartition, logs: _Ends) -> Iterator[Share]:
+    def _partition(self, topic: MirroredTopic, at: TopicPartition, logs: Ends) -> Iterator[Share]:
         progress = self._contents.partitions.get(at)
         if progress is None or not progress.outlets:
             why = progress.reason if progress is not None else None
@@ -180,6 +186,52 @@ class _Link:
         for index in range(len(progress.outlets)):
             yield self._share(topic, progress, index, logs, behind if not index else ())
 
+    def _beyond(self, topic: MirroredTopic) -> Sequence[TopicPartition]:
+        """Partitions of a mirror that is ours alone, into which nothing is mirrored."""
+        known = self._contents.partitions
+        of_topic = [one for at, one in known.items() if at.topic == topic.source and one.outlets]
+        if topic.target_id is None or not self._link.sole_writer or not of_topic:
+            return ()
+        anew = any(claims.made_anew(one, topic) is not None for one in of_topic)
+        if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
+            return ()
+        fed = {place_of(outlet) for one in known.values() for outlet in one.outlets}
+        fed |= routing.led_to(known.values())
+        numbers = self._observed.target_topics[topic.target].partitions
+        there = (TopicPartition(topic.target, each) for each in sorted(numbers))
+        return [at for at in there if at.partition >= topic.partitions and at not in fed]
+
+    def _unfed(self, topic: MirroredTopic, there: TopicPartition, logs: Ends) -> Iterator[Share]:
+        """What lies there is not the source's, whoever reads it."""
+        at = TopicPartition(topic.source, there.partition)
+        share = Share(link=self._link, source=at, target_topic=there.topic, target=there)
+        found = logs.there(there)
+        if isinstance(found, CausewayError):
+            yield _with(share, left=(Left(why=Why.UNREADABLE, text=str(found)),))
+            return
+        start, end = found
+        if start >= end:
+            return
+        feed = Feed(
+            link=self._link.name,
+            source=at,
+            target=there,
+            source_id=topic.source_id,
+            target_id=topic.target_id or "",
+            producer_id=_NOBODY,
+        )
+        nothing = Pair(0, start, 0)
+        part = Range(
+            feed=feed,
+            start=nothing,
+            end=nothing,
+            source_from=0,
+            target_from=start,
+            target_to=start,
+            others_to=end,
+        )
+        yield _with(share, feed=feed, ranges=(part,))
+
     def _tally(self, topic: MirroredTopic) -> str:
         transform = self._link.transform_of(topic.source)
         if transform is None:
@@ -200,7 +252,7 @@ class _Link:
         topic: MirroredTopic,
         progress: Progress,
         index: int,
-        logs: _Ends,
+        logs: Ends,
         behind: Sequence[Left],
     ) -> Share:
         link, at, outlet = self._link, progress.source, progress.outlets[index]
@@ -257,12 +309,12 @@ class _Link:
     def _compacts(self, topic: MirroredTopic) -> bool:
         found = (
             self._observed.source_configs.get(topic.source),
-            self._observed.target_configs.get(topic.target),
+            self._target_policies.get(topic.target),
         )
         return any(
             not isinstance(configs, CausewayError)
             and configs is not None
-            and (entry := configs.get("cleanup.policy")) is not None
+            and (entry := configs.get(_POLICY)) is not None
             and "compact" in (entry.value or "")
             for configs in found
         )
@@ -300,16 +352,26 @@ def _with(share: Share, **more: Any) -> Share:
     return replace(share, **more)
 
 
-def _behind(progress: Progress, logs: _Ends) -> tuple[Left, ...]:
+def _behind(progress: Progress, logs: Ends) -> tuple[Left, ...]:
     """What the source has, and the mirror not yet."""
-    end = logs.end(progress.source)
-    if end is None or end <= progress.position:
-        return ()
-    text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
-    if progress.state in HELD | {State.STOPPED, State.FAILED}:
-        text += f": it is {progress.state}"
-        text += f", {progress.reason}" if progress.reason else ""
-    return (Left(why=Why.NOT_MIRRORED, text=text),)
+    end, written = logs.end(progress.source), logs.written(progress.source)
+    for one in (end, written):
+        if isinstance(one, CausewayError):
+            text = f"what the source has from offset {progress.position} on is not known: {one}"
+            return (Left(why=Why.UNREADABLE, text=text),)
+    assert isinstance(end, int)
+    assert isinstance(written, int)
+    found = []
+    if end > progress.position:
+        text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
+        if progress.state in HELD | {State.STOPPED, State.FAILED}:
+            text += f": it is {progress.state}"
+            text += f", {progress.reason}" if progress.reason else ""
+        found.append(Left(why=Why.NOT_MIRRORED, text=text))
+    if written > (held := max(end, progress.position)):
+        text = f"an open transaction holds source offsets {held} to {written - 1} back"
+        found.append(Left(why=Why.NOT_MIRRORED, text=text))
+    return tuple(found)
 
 
 def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[Left]:
@@ -333,65 +395,3 @@ def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[Left]:
     if logs.target_start > lost:
         text = f"the target has deleted offsets {lost} to {logs.target_start - 1}"
         yield Left(why=Why.TARGET_DELETED, text=text)
-
-
-class _Ends:
-    """Starts and ends of all logs, asked in bulk."""
-
-    def __init__(
-        self,
-        source: Cluster,
-        target: Cluster,
-        topics: Sequence[MirroredTopic],
-        contents: Contents,
-        link: LinkSettings,
-    ) -> None:
-        known = {
-            at: contents.partitions[at]
-            for topic in topics
-            for number in range(topic.partitions)
-            if (at := TopicPartition(topic.source, number)) in contents.partitions
-        }
-        there = {topic.source for topic in topics if topic.target_id is not None}
-        targets = [
-            place_of(outlet)
-            for at, one in known.items()
-            for outlet in one.outlets
-            if at.topic in there
-        ]
-        self._starts = source.list_offsets(list(known), EARLIEST) if known else {}
-        committed = link.fetch.read_committed
-        self._ends = (
-            source.list_offsets(list(known), LATEST, read_committed=committed) if known else {}
-        )
-        self._target_starts = target.list_offsets(targets, EARLIEST) if targets else {}
-        self._target_ends = target.list_offsets(targets, LATEST) if targets else {}
-        many = [
-            (at, start.offset)
-            for at, start in self._starts.items()
-            if isinstance(start, OffsetAt) and known[at].position - start.offset > _MANY
-        ]
-        with ThreadPoolExecutor(_SAMPLED_AT_ONCE) as pool:
-            sizes = pool.map(lambda one: bytes_an_offset(source, *one), many)
-            self._bytes = {at: size for (at, _), size in zip(many, sizes, strict=True)}
-
-    def end(self, at: TopicPartition) -> int | None:
-        """Of the source, as the link reads it."""
-        found = self._ends.get(at)
-        return found.offset if isinstance(found, OffsetAt) else None
-
-    def of(self, at: TopicPartition, target: TopicPartition) -> Logs | CausewayError:
-        start = self._starts[at]
-        target_start, target_end = self._target_starts[target], self._target_ends[target]
-        if isinstance(start, CausewayError):
-            return start
-        if isinstance(target_start, CausewayError):
-            return target_start
-        if isinstance(target_end, CausewayError):
-            return target_end
-        return Logs(
-            source_start=start.offset,
-            target_start=target_start.offset,
-            target_end=target_end.offset,
-            offset_bytes=max(1.0, self._bytes.get(at, _USUAL_BYTES)),
-        )

@@ -65,8 +65,9 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether all was compared, and nothing had to be left out."""
-        return not any(one.left for one in self.partitions)
+        """Whether all was compared, and nothing had to be left out; not so where there was nothing
+        to compare."""
+        return bool(self.partitions) and not any(one.left for one in self.partitions)
 
     @property
     def agrees(self) -> bool:

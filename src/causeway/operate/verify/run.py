@@ -110,6 +110,8 @@ class _Found:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     suspects: list[int] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    # Of ranges that differ: what is known besides what was found when they were looked into.
+    certain: list[Difference] = field(default_factory=list)
     earlier: Outcome | None = None
 
 
@@ -172,10 +174,15 @@ class _Work:
         if found.differs:
             self._differ += 1
             into.suspects.append(place)
+            if self._shares[part.owner].compacted:
+                # No broker makes such a batch, whatever it has removed.
+                into.certain += (one for one in found.differences if one.kind is Kind.CORRUPT)
             return
         into.outcomes[place] = found
         start, end = part.range.start, part.range.end
-        if start not in (None, end) and not part.range.cut and found.ended is None:
+        # What others wrote there is told again by each call.
+        whole = found.ended is None and not found.others and not part.range.cut
+        if start not in (None, end) and whole:
             assert start is not None
             self._memory.add(part.range.feed, start, end, found)
 
@@ -208,10 +215,22 @@ class _Work:
         return parts
 
     def looked_into(self, part: Part, found: Answer) -> None:
+        into = self._found[part.owner]
         if self._usable(part, found):
             assert isinstance(found, Outcome)
-            into = self._found[part.owner]
             into.outcomes[self._places[part.owner, id(part.range)]] = found
+        if isinstance(found, CausewayError) or (found.ended is not None and not found.differs):
+            # That it differs is known: what it takes to say where has gone since.
+            detail = "somewhere from here on both differ, and it could not be looked into"
+            one = part.range
+            into.certain.append(
+                Difference(
+                    kind=Kind.DIFFERENT,
+                    source=one.source_from,
+                    target=one.target_from,
+                    detail=detail,
+                )
+            )
 
     def report(self) -> tuple[PartitionReport, ...]:
         return tuple(
@@ -241,8 +260,8 @@ def _agreed_before(found: Outcome | None) -> Outcome | None:
 def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionReport:
     before = agreed or Agreed()
     outcomes = [found.outcomes[place] for place in sorted(found.outcomes)]
-    differences = [each for one in outcomes for each in one.differences]
-    different = sum(one.different for one in outcomes)
+    differences = [each for one in outcomes for each in one.differences] + found.certain
+    different = sum(one.different for one in outcomes) + len(found.certain)
     left, earlier = [*share.left, *found.left], _agreed_before(found.earlier)
     if earlier is not None:
         left = [each for each in left if each.why is not Why.BEFORE]
@@ -252,6 +271,10 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
                 f"before the mirror began, source and target have {earlier.records} records in"
                 f" common, and one of them {earlier.skipped} more before these"
             )
+            left.append(Left(why=Why.BEFORE, text=text))
+    for one in outcomes:
+        if one.skipped and not one.range.feed.earlier:
+            text = f"the source has {one.skipped} records from before the mirror's beginning"
             left.append(Left(why=Why.BEFORE, text=text))
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
@@ -264,7 +287,7 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
             different += others
         else:
             left.append(Left(why=Why.OTHERS, text=text))
-    if any(one.timeless for one in outcomes):
+    if before.timeless or any(one.timeless for one in outcomes):
         text = "the target gives records times of its own, so times were not compared"
         left.append(Left(why=Why.TIMES, text=text))
     if share.compacted and found.suspects:
@@ -276,10 +299,14 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
         )
         left.append(Left(why=Why.COMPACTED, text=text))
     differs = any(one.differs for one in outcomes) or bool(different)
-    stretches = [(one.start, one.end) for one in share.ranges] + [*before.stretches]
+    # A range of which no answer came was not compared.
+    ranges = [one.range for one in outcomes if not one.range.feed.earlier]
+    if share.compacted:
+        ranges += (share.ranges[place] for place in found.suspects)
+    stretches = [(one.start, one.end) for one in ranges] + [*before.stretches]
     source = [pair.source for each in stretches for pair in each if pair is not None]
     target = [pair.target for each in stretches for pair in each if pair is not None]
-    froms = [one.source_from for one in share.ranges] + [a.source for a, _ in before.stretches]
+    froms = [one.source_from for one in ranges] + [a.source for a, _ in before.stretches]
     if earlier is not None:
         froms.append(earlier.begun)
     compared = bool(stretches)
@@ -292,7 +319,7 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
         verdict=verdict_of(compared=compared, differs=differs, left=left),
         source_from=min(froms, default=-1),
         source_to=max(source, default=-1),
-        target_from=min([*target, *(one.target_from for one in share.ranges)], default=-1),
+        target_from=min([*target, *(one.target_from for one in ranges)], default=-1),
         target_to=max(target, default=-1),
         records=before.records + sum(one.records for one in outcomes),
         as_they_are=before.as_they_are + sum(one.as_they_are for one in outcomes),

@@ -64,7 +64,7 @@ class Side:
             contents = [self.unreadable] * piece.count
         self.contents += contents
         self.offsets += piece.offsets
-        return sum(size_of(content) for content in contents)
+        return sum(map(_memory_of, contents))
 
     def rest(self) -> int:
         """Passes all that is left; how many records that were."""
@@ -80,7 +80,13 @@ class Side:
 
 
 def size_of(content: Content) -> int:
+    """Of key and value."""
     return len(content[1] or b"") + len(content[2] or b"")
+
+
+def _memory_of(content: Content) -> int:
+    """With headers, which may be the larger part."""
+    return size_of(content) + sum(len(name) + len(value or b"") for name, value in content[3])
 
 
 def without_times(contents: Sequence[Content]) -> list[Content]:

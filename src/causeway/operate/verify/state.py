@@ -24,13 +24,15 @@ Key = tuple[str, TopicPartition, TopicPartition, int, str, str]
 
 @dataclass(slots=True)
 class Agreed:
-    """Of one feed, what agreed, by `stretches` of the series, and the sums of it."""
+    """Of one feed, what agreed, by `stretches` of the series, and the sums of it. `timeless`: times
+    were not compared everywhere."""
 
     stretches: list[tuple[Pair, Pair]] = field(default_factory=list)
     records: int = 0
     size: int = 0
     as_they_are: int = 0
     checksum: int = 0
+    timeless: bool = False
 
 
 class State:
@@ -83,6 +85,7 @@ class State:
                 "bytes": found.size,
                 "as_they_are": found.as_they_are,
                 "checksum": found.checksum,
+                "timeless": found.timeless,
             }
         )
 
@@ -120,6 +123,7 @@ class State:
         known.records += fields["records"]
         known.size += fields["bytes"]
         known.as_they_are += fields["as_they_are"]
+        known.timeless |= bool(fields.get("timeless"))
         known.checksum = (known.checksum + fields["checksum"]) % (1 << 64)
 
 

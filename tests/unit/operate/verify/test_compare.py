@@ -103,6 +103,15 @@ def _flawed(flaw: Flaw, sizes: Sequence[int] = (5,), cut: Sequence[int] = (5,)) 
     return _compare(source, _target(flaw([_record(i) for i in range(COUNT)]), cut))
 
 
+def test_records_from_before_the_mirror_are_counted() -> None:
+    """Where no map of offsets says where it began."""
+    source = _source([5])
+    target = _target([_record(i) for i in range(20, COUNT)], [5])
+    end = Pair(source.end, target.end, target.end)
+    found = _compare(source, target, start=None, end=end)
+    assert (found.differs, found.records, found.skipped) == (False, COUNT - 20, 20)
+
+
 def _kinds(found: Outcome) -> list[tuple[Kind, int, int]]:
     return [(one.kind, one.source, one.target) for one in found.differences]
 
