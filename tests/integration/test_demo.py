@@ -32,6 +32,7 @@ def test_the_demo_proves_that_every_flight_arrived() -> None:
     assert "366,213 records: same keys" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_and_reports(tmp_path: Path) -> None:
     options = ["--quick", "--rounds", "1", "--only", "json,first", "--systems", "causeway"]
     done = _run("bench", *options, "--output", str(tmp_path))

@@ -111,6 +111,7 @@ def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
         assert_same(source, topic, target, mirror)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_mirror_maker_has_copied_more_than_its_book_says(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_lanes_on_two_workers_of_which_one_dies(
     source: KafkaTools,

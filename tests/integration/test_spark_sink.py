@@ -83,6 +83,7 @@ def test_each_column_reaches_the_record_and_keys_go_where_java_sends_them(
     assert ours == by_java
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_the_middle_doubles_and_loses_nothing(
     spark: Any, target: KafkaTools, prefix: str, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def of_type(records: list[Record], kind: str) -> list[tuple[object, ...]]:
     return [r.content for r in records if json.loads(r.value or b"")["type"] == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_one_topic_into_three_though_the_driver_dies_at_each_step_of_a_claim(
     source: KafkaTools,
@@ -135,6 +136,7 @@ def shouting(number: int) -> str:
     return f"A->B.causeway.transform.loud.sql = {sql}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_changed_transform_goes_on_behind_its_predecessor_or_stops(
     source: KafkaTools,

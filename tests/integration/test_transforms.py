@@ -101,6 +101,7 @@ def loud(records):
 """
 
 
+@pytest.mark.slow
 def test_the_one_record_on_which_a_function_throws_is_found(
     source: KafkaTools,
     target: KafkaTools,
