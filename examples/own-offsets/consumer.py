@@ -49,6 +49,8 @@ def consume(
             "group.id": "unused",  # the client wants one; nothing is committed there
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            # An offset that the log no longer holds is an error: what lies between would be lost.
+            "auto.offset.reset": "error",
         }
     )
     with closing(consumer):

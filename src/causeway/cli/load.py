@@ -15,7 +15,7 @@ from causeway.dev.load import Stream, Tally, write
 
 def run(bootstrap: str, stream: Stream, cluster: str) -> None:
     """Until the stream ends, or SIGINT or SIGTERM comes: what is on its way then is written to its
-    end, too. Raises CausewayError."""
+    end, too. A second one does not wait for that. Raises CausewayError, KeyboardInterrupt."""
     console = Console(stderr=True)
     if not console.is_terminal:
         tally = asyncio.run(_run(bootstrap, stream, lambda _: None))
@@ -32,9 +32,19 @@ def run(bootstrap: str, stream: Stream, cluster: str) -> None:
 async def _run(bootstrap: str, stream: Stream, told: Callable[[Tally], None]) -> Tally:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    writing = asyncio.ensure_future(write(bootstrap, stream, stop, told))
+
+    def end() -> None:
+        if stop.is_set():
+            writing.cancel()  # brokers that are gone acknowledge nothing
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    return await write(bootstrap, stream, stop, told)
+        loop.add_signal_handler(number, end)
+    try:
+        return await writing
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def _said(tally: Tally) -> str:

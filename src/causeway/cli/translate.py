@@ -110,12 +110,13 @@ def _questions(
     if given is not None:
         if any(each is not None for each in one):
             raise ConfigError("translate", "--input", "--topic and the like ask for one more")
-        if given == "-":
-            return read(sys.stdin.read(), "stdin")
         try:
+            if given == "-":
+                return read(sys.stdin.read(), "stdin")
             return read(Path(given).read_text(encoding="utf-8"), given)
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("read", given, str(error)) from error
+            name = "stdin" if given == "-" else given
+            raise ConfigError("read", name, str(error)) from error
     if topic is None or partition is None or (offset is None) == (timestamp is None):
         cause = "say which place is meant"
         remedy = "--topic, --partition, and --offset or --timestamp; or --input FILE"

@@ -25,6 +25,7 @@ from causeway.operate.translate import Answer, Question, Why, answer_json, trans
 
 _MOST_WAITING: Final = 1000
 _REST: Final = 4.0  # times what answering took
+_MOST_REST_S: Final = 10.0  # a cluster that is gone takes long, and costs nothing
 _PATIENCE_S: Final = 3.0  # to read logs: the driver has better things to do
 _Ask = Callable[..., tuple[Answer, ...]]
 # What is asked together: one link, one way.
@@ -78,7 +79,7 @@ class Translating:
                     for future in asked[each.question]:
                         if not future.done():
                             future.set_result(each)
-            await asyncio.sleep(_REST * (time.monotonic() - began))
+            await asyncio.sleep(min(_MOST_REST_S, _REST * (time.monotonic() - began)))
 
 
 def _tell(waiting: Iterable[Iterable[asyncio.Future[Answer]]], error: Exception) -> None:

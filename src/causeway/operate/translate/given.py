@@ -43,7 +43,15 @@ def _json_rows(lines: list[str], name: str) -> Iterator[tuple[int, Mapping[str, 
 
 def _csv_rows(lines: list[str], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     columns: list[str] | None = None
-    for line, cells in enumerate(csv.reader(lines), 1):
+    reader = csv.reader(lines)
+    while True:
+        line = reader.line_num + 1  # a cell in quotes may have several
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ConfigError("read", f"{name}, line {line}", str(error), remedy=_REMEDY) from error
         row = [cell.strip() for cell in cells]
         if not any(row):
             continue

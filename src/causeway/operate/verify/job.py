@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.operate.clusters import Connect
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.task import Answer, Pace, Task, answer, seal
@@ -52,9 +52,21 @@ class Here:
 
     def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
         for part in parts:
-            source, target = self._connect(part.link.source), self._connect(part.link.target)
-            told(part, answer(part.range, source, target, look_into, self._pace))
+            told(part, self._answer(part, look_into))
             self._tick()
+
+    def _answer(self, part: Part, look_into: bool) -> Answer:
+        """What a broker answers with may pass, such as of a leader that was just elected. One that
+        does not answer has been waited for."""
+        source, target = self._connect(part.link.source), self._connect(part.link.target)
+        attempts = 0
+        while True:
+            found = answer(part.range, source, target, look_into, self._pace)
+            attempts += 1
+            passing = isinstance(found, BrokerError) and found.retriable
+            if not passing or attempts == _ATTEMPTS:
+                return found
+            time.sleep(_PAUSE_S * attempts)
 
 
 @dataclass(slots=True)

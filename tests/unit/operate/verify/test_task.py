@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pickle
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from causeway.config.settings import ClientSettings, SaslSettings, Secret
-from causeway.operate.verify import task
-from causeway.operate.verify.task import Pace, Task, seal
+from causeway.errors import BrokerError, UnreachableError
+from causeway.operate.verify import job, task
+from causeway.operate.verify.outcome import Outcome
+from causeway.operate.verify.task import Answer, Pace, Task, seal
 from causeway.relay.control import SECRET_VARIABLE, new_secret
+from tests.unit.operate.verify.test_run import ONE
 
 CLIENT = ClientSettings(
     alias="A",
@@ -50,3 +55,35 @@ def test_a_pace_is_held_in_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
         pace.spent(400)
     assert now - before > 18.5
     Pace(None).spent(10**12)
+
+
+def test_what_a_broker_answers_may_pass_and_silence_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    behind = BrokerError("compare", "t-0", code=-1, name="BEHIND", retriable=True)
+    silent = UnreachableError("fetch", "t-0", retriable=True)
+    told: list[Answer] = []
+    asked = 0
+
+    def answers(*ones: Answer) -> Answer:
+        nonlocal asked
+        waiting = iter(ones)
+
+        def answer(*_: object) -> Answer:
+            nonlocal asked
+            asked += 1
+            return next(waiting)
+
+        monkeypatch.setattr(job, "answer", answer)
+        part = job.Part(owner=0, link=cast(Any, SimpleNamespace(source=1, target=2)), range=ONE)
+        here = job.Here(cast(Any, lambda _: None), None, lambda: None)
+        here.run([part], look_into=False, told=lambda _, found: told.append(found))
+        return told.pop()
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    good = Outcome(range=ONE, begun=0)
+    assert answers(behind, good) is good
+    assert answers(behind, behind, behind, good) is behind
+    asked = 0
+    assert answers(silent, good) is silent
+    assert asked == 1
