@@ -99,14 +99,12 @@ def command(
             bytes_per_s=None if throttle is None else parse_rate(throttle, "--throttle"),
             on_progress=on_progress,
         )
-    if html is not None:
-        from causeway.operate.verify.page import render
-
-        html.write_text(render(report), encoding="utf-8")
     if as_json:
         print_json(to_json(report))
     else:
         show(console(), report)
+    if html is not None:
+        _write_page(html, report)
     if report.differs:
         return DIFFERENT
     return LEFT_OUT if strict and not report.complete else 0
@@ -118,6 +116,15 @@ def _writable(path: Path) -> None:
         path.open("a").close()
     except OSError as error:
         raise ConfigError("use", f"--html {path}", error.strerror or str(error)) from error
+
+
+def _write_page(path: Path, report: Report) -> None:
+    from causeway.operate.verify.page import render
+
+    try:
+        path.write_text(render(report), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("write", f"--html {path}", error.strerror or str(error)) from error
 
 
 @contextmanager

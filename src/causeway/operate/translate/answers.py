@@ -14,10 +14,11 @@ from causeway.operate.clusters import Connect, clusters
 from causeway.operate.scopes import unknown
 from causeway.operate.translate import back as way_back
 from causeway.operate.translate import forward as way_there
-from causeway.operate.translate.courses import Book, Course, Side, courses, sides
+from causeway.operate.translate.courses import PATIENCE_S, Book, Course, Side, courses, sides
 from causeway.operate.translate.values import Answer, Place, Question, Why
 from causeway.relay.progress import Progress
-from causeway.wire.offsets import LATEST, OffsetAt
+from causeway.relay.way_back import Check
+from causeway.wire.offsets import OffsetAt
 
 _AT_ONCE = 8  # courses whose logs are read
 # Of a link that has no such mirror, where another may have it: what tells most first.
@@ -122,7 +123,7 @@ def _of_link(
     source, target = sides(link, connect, known)
     by_source = courses(book, settings, known, source, target)
     begun = [question for question in questions if fed[question.at]]
-    offsets = _offsets(begun, target if back else source)
+    offsets = _offsets(begun, target if back else source, limit.check)
     wanted: dict[TopicPartition, set[int]] = defaultdict(set)
     for question in begun:
         if isinstance(offset := offsets[question], int):
@@ -264,7 +265,9 @@ class _Strangers:
         return self._counts
 
 
-def _offsets(questions: Iterable[Question], side: Side) -> dict[Question, int | CausewayError]:
+def _offsets(
+    questions: Iterable[Question], side: Side, check: Check
+) -> dict[Question, int | CausewayError]:
     """What each stands for: a time for its first record or, where there is none so late, the
     end."""
     found: dict[Question, int | CausewayError] = {}
@@ -278,13 +281,20 @@ def _offsets(questions: Iterable[Question], side: Side) -> dict[Question, int | 
             by_time[question.timestamp].append(question)
     for stamp, asked in by_time.items():
         try:
-            there = side.cluster.list_offsets([question.at for question in asked], stamp)
+            check()
+            places = [question.at for question in asked]
+            there = side.cluster.list_offsets(places, stamp, patience_s=PATIENCE_S)
         except CausewayError as error:
             found |= dict.fromkeys(asked, error)
             continue
         for question in asked:
             one = there[question.at]
-            if isinstance(one, OffsetAt) and one.offset < 0:
-                one = side.cluster.list_offsets([question.at], LATEST)[question.at]
-            found[question] = one.offset if isinstance(one, OffsetAt) else one
+            if not isinstance(one, OffsetAt):
+                found[question] = one
+            elif one.offset >= 0:
+                found[question] = one.offset
+            else:
+                cause = "its end is not known"
+                unknown_end = CausewayError("ask for", str(question.at), cause, retriable=True)
+                found[question] = side.ends.get(question.at, unknown_end)
     return found

@@ -22,7 +22,7 @@ from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
-_PATIENCE_S = 3.0  # with partitions that have no leader
+PATIENCE_S = 3.0  # with partitions that have no leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,8 @@ def _side(
         first_contact.bootstrap_check()
         found = cluster.metadata(topics).topics
         there = [at for at in places if at.partition in found[at.topic].partitions]
-        starts = cluster.list_offsets(there, EARLIEST, patience_s=_PATIENCE_S)
-        ends = cluster.list_offsets(there, LATEST, patience_s=_PATIENCE_S)
+        starts = cluster.list_offsets(there, EARLIEST, patience_s=PATIENCE_S)
+        ends = cluster.list_offsets(there, LATEST, patience_s=PATIENCE_S)
         last = cluster.last_sequences([at for at in there if at in mixed])
     except CausewayError as error:
         return Side(cluster=first_contact, error=error)
