@@ -125,6 +125,9 @@ class _Link:
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
         progress = ProgressTopic(self._target_admin, link.progress_topic)
         self._contents = progress.read() if progress.exists() else Contents()
+        every = self._contents.partitions.values()
+        self._led = routing.led_to(every)
+        self._fed = {place_of(outlet) for one in every for outlet in one.outlets}
 
     def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[Share]:
         """Adds the names that there are to `known`."""
@@ -189,17 +192,16 @@ class _Link:
     def _beyond(self, topic: MirroredTopic) -> Sequence[TopicPartition]:
         """Partitions of a mirror that is ours alone, into which nothing is mirrored."""
         known = self._contents.partitions
-        of_topic = [one for at, one in known.items() if at.topic == topic.source and one.outlets]
+        places = (TopicPartition(topic.source, number) for number in range(topic.partitions))
+        of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
         if topic.target_id is None or not self._link.sole_writer or not of_topic:
             return ()
         anew = any(claims.made_anew(one, topic) is not None for one in of_topic)
         if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
             return ()
-        fed = {place_of(outlet) for one in known.values() for outlet in one.outlets}
-        fed |= routing.led_to(known.values())
         numbers = self._observed.target_topics[topic.target].partitions
         there = (TopicPartition(topic.target, each) for each in sorted(numbers))
-        return [at for at in there if at.partition >= topic.partitions and at not in fed]
+        return [at for at in there if at.partition >= topic.partitions and at not in self._fed]
 
     def _unfed(self, topic: MirroredTopic, there: TopicPartition, logs: Ends) -> Iterator[Share]:
         """What lies there is not the source's, whoever reads it."""
@@ -258,7 +260,7 @@ class _Link:
         link, at, outlet = self._link, progress.source, progress.outlets[index]
         target = place_of(outlet)
         alone = outlet.exclusive and link.sole_writer
-        alone &= target not in routing.led_to(self._contents.partitions.values())
+        alone &= target not in self._led
         several = len(progress.outlets) > 1
         feed = Feed(
             link=link.name,
