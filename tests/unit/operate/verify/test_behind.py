@@ -1,0 +1,82 @@
+"""What the source has and the mirror has not, as verify says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.operate.verify.ends import Ends
+from causeway.operate.verify.plan import Why, _behind
+from causeway.relay.progress import Progress
+
+UNKNOWN = CausewayError("list offsets of", "t-0", "it has no leader", retriable=True)
+
+
+@dataclass
+class _Ends:
+    stable: int | CausewayError
+    all_of_it: int | CausewayError
+
+    def end(self, _: TopicPartition) -> int | CausewayError:
+        return self.stable
+
+    def written(self, _: TopicPartition) -> int | CausewayError:
+        return self.all_of_it
+
+
+def _said(stable: int | CausewayError, written: int | CausewayError) -> list[tuple[Why, str]]:
+    progress = Progress(
+        topic="t",
+        partition=0,
+        topic_id="a",
+        leader_epoch=0,
+        position=100,
+        outlets=(),
+        state=State.STOPPED,
+        reason="so",
+    )
+    found = _behind(progress, cast(Ends, _Ends(stable, written)))
+    return [(each.why, each.text) for each in found]
+
+
+HELD = (Why.NOT_MIRRORED, "an open transaction holds source offsets 120 to 129 back")
+
+
+@pytest.mark.parametrize(
+    ("stable", "written", "said"),
+    [
+        (100, 100, []),
+        (90, 90, []),
+        (
+            120,
+            130,
+            [
+                (
+                    Why.NOT_MIRRORED,
+                    "source offsets 100 to 119 are not mirrored yet: it is stopped, so",
+                ),
+                HELD,
+            ],
+        ),
+        (120, 120, None),
+    ],
+)
+def test_what_is_to_come_and_what_is_held_are_told_apart(
+    stable: int, written: int, said: list[tuple[Why, str]] | None
+) -> None:
+    found = _said(stable, written)
+    assert found == said if said is not None else len(found) == 1
+
+
+@pytest.mark.parametrize(("stable", "written"), [(UNKNOWN, 100), (100, UNKNOWN)])
+def test_an_end_that_is_not_known_is_no_agreement(
+    stable: int | CausewayError, written: int | CausewayError
+) -> None:
+    ((why, text),) = _said(stable, written)
+    assert why is Why.UNREADABLE
+    assert "from offset 100 on is not known" in text
+    assert "it has no leader" in text
