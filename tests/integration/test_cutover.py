@@ -33,7 +33,8 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.cutover import run as cutting
-from causeway.operate.cutover.run import End, Told
+from causeway.operate.cutover.outcome import End
+from causeway.operate.cutover.run import Told
 from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
 from causeway.operate.moves.ending import wish

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from causeway.cli.output import Output
-    from causeway.operate.cutover.run import Result
+    from causeway.operate.cutover.outcome import Result
     from causeway.operate.cutover.undoing import Lifted
     from causeway.operate.cutover.values import Checklist, Look
 

@@ -20,13 +20,18 @@ from causeway.config.settings import LinkSettings
 from causeway.control import directive_log
 from causeway.control.acls import EVERYBODY, Acls
 from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
-from causeway.errors import CausewayError, ConfigError, PrerequisiteError
+from causeway.errors import (
+    CausewayError,
+    ConfigError,
+    PartitionsFailedError,
+    PrerequisiteError,
+)
 from causeway.model import ENDED
 from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
 
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")
-_PROMOTING_MS = 60_000
+_PROMOTING_MS = 120_000  # as long as a promotion takes, groups and all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,16 @@ def _more_ms(standing: Standing, fence: Directive) -> float:
     if end is None:
         return 0
     return math.inf if end.how in ENDED else _PROMOTING_MS
+
+
+def refuse_lifted(standing: Standing, topics: Iterable[str], now_ms: int) -> None:
+    """Raises PartitionsFailedError where one of these fences stands no more, or has had its time:
+    producers go on, or will before the mirror has ended."""
+    there = fences(standing)
+    for topic in sorted(topics):
+        if topic not in there or there[topic].until <= now_ms:
+            cause = "its fence was lifted meanwhile, or is over"
+            raise PartitionsFailedError("promote", topic, cause, retriable=True)
 
 
 def set_up(

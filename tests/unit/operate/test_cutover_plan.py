@@ -141,6 +141,14 @@ def test_consumers_are_stopped_placed_and_may_go_on() -> None:
     assert current(look(groups=(group(busy_here=True),)), left) == ("fence", Act.FENCE)
 
 
+def test_a_group_at_work_on_the_target_without_a_place_stops_there_for_a_moment() -> None:
+    seen = look(groups=(group(busy_there=True, undone=2),))
+    assert current(seen) == ("consumers", Act.PERSON)
+    found = step_of(seen, "consumers")
+    assert "stop 1 group on the target" in found.text
+    assert found.lines == ("billing has members there, and no place in 2 partitions",)
+
+
 def test_consumers_that_come_second_hold_nothing_up() -> None:
     busy = group(busy_here=True, behind=7)
     assert current(look(groups=(busy,)), PRODUCERS_FIRST) == ("fence", Act.FENCE)
@@ -261,3 +269,18 @@ def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
         groups=(group(busy_here=True),),
     )
     assert current(seen) == ("", Act.FINISHED)
+
+
+def test_topics_that_ended_before_hold_nothing_of_the_others_up() -> None:
+    bills = TopicPartition("bills", 0)
+    seen = fenced(
+        topics={"orders": "A.orders", "bills": "A.bills"},
+        places=(place(), place(at=bills, state="promoted", position=40)),
+        fences={"orders": fence(), "bills": replace(fence(until=NOW - 1), over=False)},
+        ended={"bills": fence().record},
+        verified=Verified(ends={AT: 100}),
+    )
+    assert current(seen) == ("promote", Act.PROMOTE)
+    lacking = replace(seen, fences={"bills": seen.fences["bills"]})
+    assert current(lacking) == ("fence", Act.FENCE)
+    assert "1 topic" in step_of(lacking, "fence").text

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.topics import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
 from causeway.operate.cutover import checks
 from causeway.operate.cutover.run import _Run
-from causeway.operate.cutover.values import Look
+from causeway.operate.cutover.values import Fence, Look
 from tests.harness.daemon import link
 
 
@@ -46,3 +48,70 @@ def test_a_link_does_not_end_with_topics_that_have_come_meanwhile(
     refuse(monkeypatch, "orders", "heartbeats")
     with pytest.raises(PartitionsFailedError, match="such as bills"):
         refuse(monkeypatch, "orders", "bills")
+
+
+def fence(*, there: bool, until: int = 2**50) -> Fence:
+    record = Directive(kind=Kind.FENCE, scope=Scope("orders"), who="me", at=1, until=until)
+    return Fence(record=record, there=there, everywhere=there)
+
+
+def acting(**fields: Any) -> Any:
+    run: Any = _Run.__new__(_Run)
+    run._looked = 0.0
+    run._rest = lambda: setattr(run, "_in_vain", True)
+    for name, value in fields.items():
+        setattr(run, name, value)
+    return run
+
+
+def test_a_fence_that_does_not_show_is_not_put_off_again_and_again() -> None:
+    run = acting(_fenced={"orders"}, _eyes=None, _wishes=None, _turn=None)
+    topics = {"orders": "A.orders"}
+    seen = Look(
+        at_ms=0,
+        topics=topics,
+        checks=(),
+        places=(),
+        driver=None,
+        fences={"orders": fence(there=False)},
+    )
+    run._fence(seen)
+    assert run._in_vain, "so that it ends with --timeout"
+
+
+@pytest.mark.parametrize("lifted", [True, False])
+def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, *, lifted: bool
+) -> None:
+    record = fence(there=True).record
+    standing = Standing({} if lifted else {record.key: record})
+    asked = []
+
+    def promoted(*_: Any, topic: str | None, guard: Any, **__: Any) -> None:
+        guard(standing)
+        asked.append(topic)
+
+    monkeypatch.setattr("causeway.operate.cutover.run.promote", promoted)
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+    run = acting(
+        _eyes=SimpleNamespace(link=mirror, groups_changed=lambda: None),
+        _turn=SimpleNamespace(writing=lambda _: nullcontext(), refuse_others=lambda _: None),
+        _settings=None,
+        _who="me",
+        _whole=False,
+        _promoted_ms=None,
+        _in_vain=False,
+    )
+    run._promote(
+        Look(
+            at_ms=0,
+            topics={"orders": "A.orders"},
+            checks=(),
+            places=(),
+            driver=None,
+            fences={"orders": fence(there=True)},
+        )
+    )
+    assert asked == ([] if lifted else ["orders"])
+    assert (run._promoted_ms is None) is lifted
+    assert run._in_vain is lifted

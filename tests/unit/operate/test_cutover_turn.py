@@ -71,3 +71,15 @@ def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
             with pytest.raises(ConflictError, match="being cut over by ben@ops"), first.writing():
                 raise AssertionError("nothing is written any more")
         assert log.whose is None, "it gives back its own alone"
+
+
+def test_nothing_ends_by_one_whose_turn_was_taken_and_given_back(log: Log) -> None:
+    with turn("anna@ops") as first:
+        first.refuse_others(log.standing)
+        with (
+            turn("ben@ops", takes=True),
+            pytest.raises(ConflictError, match="taken by ben@ops"),
+        ):
+            first.refuse_others(log.standing)
+        with pytest.raises(ConflictError, match="an undo"):
+            first.refuse_others(log.standing)

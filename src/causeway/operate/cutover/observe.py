@@ -212,7 +212,7 @@ class Eyes:
             n for n in ours if (one := there.get(n)) is not None and one.state not in _IDLE
         }
         stands = self._places.of(
-            {name: commits for name, commits in ours.items() if name not in busy | busy_there}
+            {name: commits for name, commits in ours.items() if name not in busy}
         )
         self.commits = {}
         found = []
@@ -228,10 +228,13 @@ class Eyes:
                     for at, each in wanted.items()
                     if isinstance(own, CausewayError)
                     or at not in own
-                    or own[at].offset < each.offset
+                    or (own[at].offset < each.offset and name not in busy_there)
                 }
                 undone = len(late)
-                if late:
+                if name in busy_there:
+                    # It goes on from places of its own, where it has any.
+                    reason = str(own) if isinstance(own, CausewayError) else None
+                elif late:
                     self.commits[name] = late
             known = [readable.get(at) for at in commits]
             behind = None

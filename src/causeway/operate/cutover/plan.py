@@ -12,6 +12,7 @@ while nobody may write. What a promoted topic needed before its promotion counts
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from causeway.operate.cutover.values import (
@@ -74,6 +75,7 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
     promoted = set(look.topics) <= look.ended.keys()
     if (over := _over(look)) is not None:
         yield "lift", over
+    going = _going(look)
     before = {
         "check": _check,
         "lag": _lag,
@@ -92,12 +94,23 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
         elif promoted:
             yield name, _Found(BEFORE_THE_END)
         else:
-            yield name, step(look, wishes)
+            yield name, step(going, wishes)
     yield "promote", _promote(look)
     if wishes.first is First.PRODUCERS:
         yield "consumers", _consumers(look, wishes)
     if wishes.back or look.back:
         yield "way back", _back(look)
+
+
+def _going(look: Look) -> Look:
+    """Without the topics whose mirrors have ended: what is on the source of those, and how long
+    their fences were to stand, is no matter to those that go on."""
+    return replace(
+        look,
+        topics={name: mirror for name, mirror in look.topics.items() if name not in look.ended},
+        places=tuple(place for place in look.places if place.at.topic not in look.ended),
+        fences={name: each for name, each in look.fences.items() if name not in look.ended},
+    )
 
 
 def _check(look: Look, _: Wishes) -> _Found:
@@ -169,6 +182,14 @@ def _placing(groups: Iterable[Group]) -> _Found | None:
         lines = _cut(f"{group.name}: {group.reason}" for group in unknown)
         what = f"the place of {_count(len(unknown), 'group')} on the target is not known"
         return _Found(what, Act.STOP, lines)
+    busy = [group for group in unplaced if group.busy_there]
+    if busy:
+        lines = _cut(
+            f"{group.name} has members there, and no place in {_count(group.undone, 'partition')}"
+            for group in busy
+        )
+        what = f"stop {_count(len(busy), 'group')} on the target for a moment"
+        return _Found(f"{what}: brokers let nobody place them meanwhile", Act.PERSON, lines)
     if unplaced:
         many = sum(group.undone for group in unplaced)
         what = f"{_count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""

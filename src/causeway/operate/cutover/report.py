@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causeway.operate.cutover.run import Result
+from causeway.operate.cutover.outcome import Result
 from causeway.operate.cutover.undoing import Lifted
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
-from causeway.control.directives import Directive
+from causeway.control.directives import Directive, Standing
 from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.operate.clusters import clusters
@@ -21,6 +20,7 @@ from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.chosen import reverse_of, the_one
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.observe import Eyes
+from causeway.operate.cutover.outcome import End, Result, pause_ms_of, result_of
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
 from causeway.operate.cutover.turn import TURN_S, Turn, persist
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
@@ -35,31 +35,9 @@ _POLL_S: Final = 0.25
 _REST: Final = 0.5  # times what a look took, so that waiting costs the brokers little
 _FENCED_MOST_S: Final = 24 * 3600.0
 _PROMOTE_S: Final = 30.0
+_PROMOTING_S: Final = 3 * _PROMOTE_S + TURN_S  # waits for lag, the driver and groups
 _WHY: Final = "cutover"
 Told = Callable[[Checklist, Look], None]
-
-
-class End(StrEnum):
-    """How a call ended."""
-
-    DONE = "done"
-    SHOWN = "shown"  # nothing was to be changed
-    BLOCKED = "blocked"  # a person has to act
-    LIFTED = "lifted"  # the fence's time was over
-    TIMEOUT = "timeout"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
-    promotion; None where that is not known."""
-
-    link: LinkSettings
-    wishes: Wishes
-    end: End
-    checklist: Checklist
-    look: Look
-    pause_ms: int | None = None
 
 
 def cutover(
@@ -112,7 +90,7 @@ def cutover(
         if not act:
             checklist = plan(look, wishes)
             told(checklist, look)
-            return _result(chosen, wishes, End.SHOWN, checklist, look)
+            return result_of(chosen, wishes, End.SHOWN, checklist, look)
         stack.enter_context(turn)
         directory = stack.enter_context(TemporaryDirectory(prefix="causeway-cutover-"))
         run = _Run(
@@ -156,6 +134,7 @@ class _Run:
         self._seen: dict[str, Step] = {}
         self._fenced: set[str] = set()  # topics, by this call
         self._promoted_ms: int | None = None  # likewise
+        self._in_vain = False  # the last look has changed nothing
 
     def to_end(self, look: Look, deadline: float) -> Result:
         while True:
@@ -163,12 +142,12 @@ class _Run:
             checklist = self._with_what_was(plan(look, self._wishes))
             self._told(checklist, look)
             end = End.LIFTED if self._is_lifted(look) else self._step(checklist, look)
-            if end is None and time.monotonic() > deadline and checklist.act in _WAITS:
+            if end is None and time.monotonic() > deadline and self._in_vain:
                 end = End.TIMEOUT
             if end is not None:
                 link = self._eyes.link
-                pause_ms = _pause_ms(look, self._promoted_ms)
-                return _result(link, self._wishes, end, checklist, look, pause_ms)
+                pause_ms = pause_ms_of(look, self._promoted_ms)
+                return result_of(link, self._wishes, end, checklist, look, pause_ms)
             self._looked = time.monotonic()
             look = self._eyes.look(look.checks)
 
@@ -185,13 +164,14 @@ class _Run:
 
     def _step(self, checklist: Checklist, look: Look) -> End | None:
         """How the call ends; None where it goes on."""
+        self._in_vain = False
         match checklist.act:
             case Act.FINISHED:
                 return End.DONE
             case Act.STOP:
                 return End.BLOCKED
             case Act.WAIT | Act.PERSON:
-                time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
+                self._rest()
             case Act.LIFT:
                 self._lift(look)
             case Act.FENCE:
@@ -206,6 +186,10 @@ class _Run:
                 self._verify(checklist, look)
         return None
 
+    def _rest(self) -> None:
+        self._in_vain = True
+        time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
+
     def _is_lifted(self, look: Look) -> bool:
         """Whether a fence of this call is gone, by whomever: it is not set again unasked."""
         return bool(self._fenced - look.fences.keys() - look.ended.keys())
@@ -216,8 +200,14 @@ class _Run:
         lacking = [
             topic
             for topic in look.topics
-            if (fence := look.fences.get(topic)) is None or not fence.there
+            if topic not in look.ended
+            and ((fence := look.fences.get(topic)) is None or not fence.there)
         ]
+        if self._fenced.issuperset(lacking):
+            # Brokers are slow to hear of it, or somebody has taken the rule away by hand. To set it
+            # anew would put its end off, again and again.
+            self._rest()
+            return
         planned = checking.plan_fence(eyes.source, lacking)
         for error in planned.problems.values():
             raise error
@@ -243,22 +233,35 @@ class _Run:
         if self._whole:
             self._refuse_new(look)
         scopes: list[str | None] = [None] if self._whole else [*sorted(left)]
-        with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
+        fenced = look.fences.keys() - look.ended.keys()
+        try:
             for topic in scopes:
-                try:
-                    promote(
-                        self._settings,
-                        link=eyes.link.name,
-                        topic=topic,
-                        reason=_WHY,
-                        who=self._who,
-                        wait_s=_PROMOTE_S,
-                    )
-                except PartitionsFailedError as error:
-                    if not error.retriable:
-                        raise
-        self._promoted_ms = int(time.time() * 1000)
+                with self._turn.writing(_PROMOTING_S):
+                    self._promote_one(topic, fenced if topic is None else fenced & {topic})
+        except PartitionsFailedError as error:
+            if not error.retriable:
+                raise
+            self._rest()
+        else:
+            self._promoted_ms = int(time.time() * 1000)
         eyes.groups_changed()
+
+    def _promote_one(self, topic: str | None, fenced: Collection[str]) -> None:
+        """While the turn is ours and these are `fenced`, by what stands when its end is written."""
+
+        def guard(standing: Standing) -> None:
+            self._turn.refuse_others(standing)
+            fences.refuse_lifted(standing, fenced, int(time.time() * 1000))
+
+        promote(
+            self._settings,
+            link=self._eyes.link.name,
+            topic=topic,
+            reason=_WHY,
+            who=self._who,
+            wait_s=_PROMOTE_S,
+            guard=guard,
+        )
 
     def _refuse_new(self, look: Look) -> None:
         """The end of a link is that of all its topics, and these nobody has kept from growing."""
@@ -299,7 +302,8 @@ class _Run:
 
     def _verify(self, checklist: Checklist, look: Look) -> None:
         """What is mirrored by now and was not compared before; no longer than the fence stands."""
-        until = min((fence.record.until for fence in look.fences.values()), default=None)
+        going = [fence for topic, fence in look.fences.items() if topic not in look.ended]
+        until = min((fence.record.until for fence in going), default=None)
 
         def tell(progress: Progress) -> None:
             self._turn.check()
@@ -311,7 +315,7 @@ class _Run:
             report = verify(
                 self._settings,
                 link=self._eyes.link.name,
-                topics=list(look.topics),
+                topics=[topic for topic in look.topics if topic not in look.ended],
                 state=self._memory,
                 on_progress=tell,
             )
@@ -361,34 +365,8 @@ class _OverError(Exception):
     """The fence's time is over."""
 
 
-_WAITS = (Act.WAIT, Act.PERSON)
-
-
 def _refuse(wishes: Wishes) -> None:
     if wishes.lag < 0:
         raise ConfigError("cut over", f"--lag {wishes.lag}", "must be 0 or more")
     if not 1 <= wishes.fence_for_s <= _FENCED_MOST_S:
         raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
-
-
-def _result(
-    link: LinkSettings,
-    wishes: Wishes,
-    end: End,
-    checklist: Checklist,
-    look: Look,
-    pause_ms: int | None = None,
-) -> Result:
-    return Result(
-        link=link, wishes=wishes, end=end, checklist=checklist, look=look, pause_ms=pause_ms
-    )
-
-
-def _pause_ms(look: Look, promoted_ms: int | None) -> int | None:
-    """How long nobody could write: from the fence, or without one the last record that was seen to
-    be written."""
-    if promoted_ms is None:
-        return None
-    fenced = [fence.record.at for fence in look.fences.values()]
-    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
-    return max(0, promoted_ms - since)

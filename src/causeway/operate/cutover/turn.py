@@ -3,6 +3,7 @@ at a time. Whoever comes second is told; who died holds nobody up for longer."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -131,18 +132,29 @@ class Turn:
         there = standing.by_key.get(_KEY)
         taken = there is not None and there.run != self._run and there.until > now
         if there is not None and taken and not self._takes:
-            raise ConflictError(
-                "cut over",
-                f"{self._link.name} for {self._who}",
+            raise self._conflict(
                 f"it is being cut over {there.by}",
-                remedy="nothing was changed; if that command is gone, its turn ends within "
-                f"{TURN_S:.0f} s",
+                "nothing was changed; if that command is gone, its turn ends within "
+                f"{math.ceil((there.until - now) / 1000)} s",
             )
         until = now + round(for_s * 1000)
         wish = Directive(
             kind=Kind.CUTOVER, who=self._who, at=self._since, until=until, run=self._run
         )
         return Plan(changes=((wish.key, wish),))
+
+    def refuse_others(self, standing: Standing) -> None:
+        """Raises ConflictError where it is not ours by what stands."""
+        there = standing.by_key.get(_KEY)
+        if there is None or there.run != self._run:
+            whose = (
+                "an undo has taken its turn" if there is None else f"its turn is taken {there.by}"
+            )
+            raise self._conflict(whose, "look at `causeway status`, and call it again")
+
+    def _conflict(self, cause: str, remedy: str) -> ConflictError:
+        about = f"{self._link.name} for {self._who}"
+        return ConflictError("cut over", about, cause, remedy=remedy)
 
     def _give_back(self, standing: Standing) -> Plan:
         there = standing.by_key.get(_KEY)

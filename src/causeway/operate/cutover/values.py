@@ -105,7 +105,8 @@ class Producer:
 class Group:
     """A group that has committed on the topics. `busy_there`: it has members on the target.
     `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
-    of the target it has no place in yet, or an earlier one; `reason`: why one is not known."""
+    of the target it has no place in yet, or, unless it is at work there, an earlier one; `reason`:
+    why one is not known."""
 
     name: str
     busy_here: bool
@@ -117,7 +118,7 @@ class Group:
     @property
     def placed(self) -> bool:
         """Whether it goes on, or is at work, at the right places of the target."""
-        return self.busy_there or (self.undone == 0 and self.reason is None)
+        return self.undone == 0 and self.reason is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ _POLL_S = 0.1
 _STILL_S = 0.5
 _LEASES: Final = 3  # so many of them are waited for one that nobody renews
 Say = Callable[[str], None]
+Guard = Callable[[Standing], None]
 
 
 class Ending:
@@ -77,11 +78,18 @@ class Ending:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def begin(self, wish: Directive, wait_s: float) -> bool:
+    def begin(self, wish: Directive, wait_s: float, guard: Guard | None = None) -> bool:
         """Has it stand that the mirror ends, and returns once no lane writes to it any more;
-        whether this call has changed anything. Raises ConflictError where somebody else acts at
-        the same time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
-        written = self._write(partial(ending.begin, wish=wish))
+        whether this call has changed anything. `guard` is asked in the very step that writes it,
+        and raises where it may not be. Raises ConflictError where somebody else acts at the same
+        time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
+
+        def decide(standing: Standing) -> Plan:
+            if guard is not None:
+                guard(standing)
+            return ending.begin(standing, wish)
+
+        written = self._write(decide)
         self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
             self._take_lead()

@@ -26,7 +26,7 @@ from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups
-from causeway.operate.moves.ending import Ending, Say, wish
+from causeway.operate.moves.ending import Ending, Guard, Say, wish
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.cluster import AclBinding
 from causeway.wire.offsets import LATEST, OffsetAt
@@ -84,11 +84,12 @@ def promote(
     wait_s: float = WAIT_S,
     dry_run: bool = False,
     say: Say = lambda _: None,
+    guard: Guard | None = None,
 ) -> tuple[Promoted, ...]:
     """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source),
     once it is proven that everything is copied: the source's ends do not move any more, and lie
     where the mirror is. The last places of consumer groups are brought over exactly, and mirrors
-    that were made read-only are opened.
+    that were made read-only are opened. `guard`: see `Ending.begin`.
 
     Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
     PartitionsFailedError naming what lags, with the mirror going on as before. Called again it goes
@@ -99,7 +100,7 @@ def promote(
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
         who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
         moves = [
-            _Promotion(each, scope, connect, settings.run.lease_s, say, dry_run=dry_run)
+            _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
             for each in chosen
         ]
         return tuple(each.run(wish(State.PROMOTING, scope, who, reason), wait_s) for each in moves)
@@ -113,12 +114,14 @@ class _Promotion:
         connect: Connect,
         lease_s: float,
         say: Say,
+        guard: Guard | None,
         *,
         dry_run: bool,
     ) -> None:
         self._link = link
         self._scope = scope
         self._say = say
+        self._guard = guard
         self._dry_run = dry_run
         self._sides = Sides(
             source=connect(link.source),
@@ -143,7 +146,7 @@ class _Promotion:
                 return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
             if lagging:
                 raise _refusal(self._link, self._scope, lagging)
-            ending.begin(asked, wait_s)
+            ending.begin(asked, wait_s, self._guard)
             groups = self._prove(wait_s)
             ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
         elif self._dry_run:

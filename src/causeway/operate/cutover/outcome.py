@@ -1,0 +1,55 @@
+"""How a call ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from causeway.config.settings import LinkSettings
+from causeway.operate.cutover.values import Checklist, Look, Wishes
+
+
+class End(StrEnum):
+    """How a call ended."""
+
+    DONE = "done"
+    SHOWN = "shown"  # nothing was to be changed
+    BLOCKED = "blocked"  # a person has to act
+    LIFTED = "lifted"  # the fence's time was over
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
+    promotion; None where that is not known."""
+
+    link: LinkSettings
+    wishes: Wishes
+    end: End
+    checklist: Checklist
+    look: Look
+    pause_ms: int | None = None
+
+
+def result_of(
+    link: LinkSettings,
+    wishes: Wishes,
+    end: End,
+    checklist: Checklist,
+    look: Look,
+    pause_ms: int | None = None,
+) -> Result:
+    return Result(
+        link=link, wishes=wishes, end=end, checklist=checklist, look=look, pause_ms=pause_ms
+    )
+
+
+def pause_ms_of(look: Look, promoted_ms: int | None) -> int | None:
+    """How long nobody could write: from the fence, or without one the last record that was seen to
+    be written."""
+    if promoted_ms is None:
+        return None
+    fenced = [fence.record.at for fence in look.fences.values()]
+    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
+    return max(0, promoted_ms - since)
