@@ -11,6 +11,7 @@ import pytest
 
 from causeway.config.settings import RunSettings, Settings
 from causeway.control.topics import Problem
+from causeway.daemon.states import SOURCE_UNAVAILABLE
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
@@ -67,6 +68,7 @@ def test_a_state_can_be_waited_for_with_any_lag_or_with_one() -> None:
     assert reached(paused, want=Want(lag=None, state="paused"))
     assert not reached(paused, want=Want(lag=0, state="paused"))
     assert not reached(partition(), paused, want=Want(lag=None, state="paused"))
+    assert reached(partition(), partition(1, state=State.DONE), want=Want(state="mirroring"))
 
 
 def test_a_topic_that_cannot_be_mirrored_is_not_done() -> None:
@@ -179,3 +181,13 @@ def test_a_cluster_that_goes_away_meanwhile_is_waited_for(
 def test_a_state_that_is_none_is_refused(clock: Clock) -> None:
     with pytest.raises(ConfigError, match="like it: running"):
         wait(SETTINGS, Want(state="runing"))
+
+
+def test_what_a_source_that_is_away_had_proves_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = of(partition(state=SOURCE_UNAVAILABLE), unavailable="no broker answered")
+    monkeypatch.setattr(waits, "status_of", lambda *_: away)
+    look: Any = waits._look
+    with pytest.raises(UnreachableError, match="no broker answered"):
+        look([link()], None, SETTINGS, None, Want())
+    by_state = Want(lag=None, state=SOURCE_UNAVAILABLE)
+    assert look([link()], None, SETTINGS, None, by_state).reached
