@@ -85,6 +85,7 @@ class OnSpark:
         self._spark, self._secret, self._tick = spark, secret, tick
         self._bytes_per_s = bytes_per_s
         self._sealed: dict[str, bytes] = {}
+        self._worked = False  # whether any task has come to its end
 
     def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
         """Raises CausewayError where Spark cannot run what it is given."""
@@ -102,9 +103,7 @@ class OnSpark:
                     under_way[pool.submit(self._compute, task, group.attempts)] = group
                 ended, _ = wait(under_way, _TELL_S, FIRST_COMPLETED)
                 for each in ended:
-                    again = self._take(under_way.pop(each), each, told)
-                    if again is not None:
-                        waiting.append(again)
+                    waiting += self._take(under_way.pop(each), each, told)
                 self._tick()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -122,21 +121,29 @@ class OnSpark:
         found: list[list[Answer]] = self._spark.compute(task, "verify")
         return found[0]
 
-    def _take(self, group: _Group, ended: Future[list[Answer]], told: Told) -> _Group | None:
+    def _take(self, group: _Group, ended: Future[list[Answer]], told: Told) -> list[_Group]:
         """Tells what is known; what is worth another attempt."""
         last = group.attempts + 1 >= _ATTEMPTS
         error = ended.exception()
         if error is not None:
-            if last or not isinstance(error, CausewayError) or not error.retriable:
+            if not isinstance(error, CausewayError) or not error.retriable:
                 raise error
-            return _Group(group.parts, group.attempts + 1)
+            if not last:
+                return [_Group(group.parts, group.attempts + 1)]
+            if not self._worked:
+                raise error
+            if len(group.parts) > 1:  # one may end whoever compares it: that is none of the others'
+                return [_Group([part], group.attempts) for part in group.parts]
+            told(group.parts[0], error)
+            return []
+        self._worked = True
         again = []
         for part, found in zip(group.parts, ended.result(), strict=True):
             if isinstance(found, CausewayError) and found.retriable and not last:
                 again.append(part)
             else:
                 told(part, found)
-        return _Group(again, group.attempts + 1) if again else None
+        return [_Group(again, group.attempts + 1)] if again else []
 
 
 class _Computes(Protocol):
