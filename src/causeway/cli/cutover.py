@@ -266,7 +266,10 @@ def _show_what_to_change(out: Output, result: Result) -> None:
 
 
 def _show_undone(out: Output, lifted: Lifted) -> None:
-    if not lifted.topics and not lifted.held:
+    if lifted.stopped is not None:
+        ends = "ends" if lifted.changed else "would end"
+        out.print(f"the cutover that is under way {ends}: {printable(lifted.stopped)}")
+    elif not lifted.topics and not lifted.held:
         out.print("nothing is to be undone: no fence stands")
     for scope in lifted.held:
         out.print(f"{scope}: {'is' if lifted.changed else 'would be'} mirrored again")
@@ -279,5 +282,5 @@ def _show_undone(out: Output, lifted: Lifted) -> None:
             out.print(f"{topic}: its fence is lifted{tail}")
         else:
             out.print(f"{topic}: its fence would be lifted{tail}")
-    if (lifted.topics or lifted.held) and not lifted.changed:
+    if (lifted.topics or lifted.held or lifted.stopped) and not lifted.changed:
         out.print("nothing was changed; --yes does it")

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from causeway.control import directive_log, fences
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.model import State
-from causeway.operate.cutover.undoing import _go_on, _held
+from causeway.operate.cutover import undoing
+from causeway.operate.cutover.undoing import _go_on, _held, under_way
+from tests.harness.daemon import link
 
 
 def end(scope: Scope, how: State) -> Directive:
@@ -24,3 +33,45 @@ def test_what_is_about_to_end_goes_on_and_what_has_ended_does_not() -> None:
     assert [each.scope for each in _held(standing, ["orders", "bills"])] == [orders]
     left = standing.with_all(_go_on((), standing).changes)
     assert {each.scope for each in left.by_key.values()} == {bills, users}
+
+
+def test_who_is_at_a_cutover_meanwhile_is_seen_until_his_turn_is_over() -> None:
+    turn = Directive(kind=Kind.CUTOVER, who="ben@ops", at=1, until=50)
+    standing = Standing().with_all([(turn.key, turn)])
+    assert under_way(standing, 49) == turn
+    assert under_way(standing, 50) is None
+    assert under_way(Standing(), 0) is None
+
+
+def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one, who is at it, sets a fence right after the undo has looked."""
+    turn = Directive(kind=Kind.CUTOVER, who="ben@ops", at=1, until=2**50, run="ben")
+    fence = Directive(kind=Kind.FENCE, scope=Scope("orders"), who="ben@ops", at=2, until=2**50)
+    log = SimpleNamespace(standing=Standing().with_all([(turn.key, turn)]), look=lambda: None)
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+
+    def write(_: Any, __: Any, decide: Any) -> None:
+        if not decide(log.standing).changes:
+            return
+        log.standing = log.standing.with_all([*decide(log.standing).changes, (fence.key, fence)])
+
+    lifted: list[Directive] = []
+
+    def lift(_: Any, __: Any, ___: Any, found: Any) -> dict[str, None]:
+        lifted.extend(found)
+        return {str(each.scope.topic): None for each in found}
+
+    monkeypatch.setattr(undoing, "clusters", lambda: nullcontext(lambda _: None))
+    monkeypatch.setattr(undoing, "the_one", lambda *_: (mirror, ()))
+    monkeypatch.setattr(undoing, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(directive_log, "write", write)
+    monkeypatch.setattr(fences, "lift", lift)
+    settings: Any = None
+    found = undoing.undo(settings, act=True, who="anna@ops")
+    assert lifted == [fence]
+    assert found.changed
+    assert found.topics == {"orders": None}
+    assert found.stopped is not None
+    assert found.stopped.startswith("by ben@ops")

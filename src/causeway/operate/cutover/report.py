@@ -80,6 +80,7 @@ def undone_json(lifted: Lifted) -> dict[str, Any]:
         "link": lifted.link.name,
         "changed": lifted.changed,
         "held": list(lifted.held),
+        "stopped": lifted.stopped,
         "fences": [
             {
                 "topic": topic,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from functools import partial
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import directive_log, fences
 from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
 from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.operate.clusters import clusters
@@ -22,12 +23,14 @@ from causeway.operate.directives import whoever
 class Lifted:
     """By topic of the source: the error of a fence that stays, else None. `ended`: of those, the
     ones whose mirror has ended. `held`: what was held for a promotion that did not come to its end,
-    a topic or the link, and is mirrored again."""
+    a topic or the link, and is mirrored again; `stopped`: who was at a cutover of the link
+    meanwhile, and ends."""
 
     link: LinkSettings
     topics: dict[str, CausewayError | None]
     ended: frozenset[str]
     held: tuple[str, ...]
+    stopped: str | None
     changed: bool
 
 
@@ -50,9 +53,15 @@ def undo(
         log.look()
         found = fences.fences(log.standing, names or None)
         held = _held(log.standing, names)
+        at_it = under_way(log.standing, int(time.time() * 1000))
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
-        if act and (found or held):
+        changes = act and bool(found or held or at_it)
+        if changes:
             with Turn(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
+                # Whoever was at it may have gone on until now.
+                log.look()
+                found = fences.fences(log.standing, names or None)
+                held = _held(log.standing, names)
                 if held:
                     go_on = partial(_go_on, names)
                     persist(lambda: directive_log.write(target, chosen, go_on))
@@ -63,8 +72,15 @@ def undo(
             topics=errors,
             ended=frozenset(topic for topic in found if log.standing.has_ended(Scope(topic))),
             held=tuple(str(each.scope) for each in held),
-            changed=act and bool(found or held),
+            stopped=at_it.by if at_it is not None else None,
+            changed=changes,
         )
+
+
+def under_way(standing: Standing, now_ms: int) -> Directive | None:
+    """The turn of somebody who is at a cutover of the link by now."""
+    found = standing.by_key.get((Kind.CUTOVER, THE_LINK))
+    return found if found is not None and found.until > now_ms else None
 
 
 def _held(standing: Standing, names: Collection[str]) -> list[Directive]:
