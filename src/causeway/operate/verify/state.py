@@ -6,7 +6,9 @@ is not looked at again: whoever goes on with the file does not see what a disk d
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,8 @@ from causeway.errors import ConfigError
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.outcome import Outcome
 from causeway.operate.verify.ranges import Feed
+
+_log = logging.getLogger(__name__)
 
 _FORMAT = {"causeway verify": 1}
 
@@ -44,26 +48,43 @@ class State:
         self._known: dict[Key, Agreed] = {}
 
     def open(self) -> None:
-        """Raises ConfigError for a file that cannot be used, or is something else."""
+        """Raises ConfigError for a file that cannot be used, is something else, or is in use."""
         if self._path is None:
             return
         try:
-            content = self._path.read_bytes() if self._path.exists() else b""
+            self._file = self._path.open("a")
+            self._use(self._path, self._file)
+        except OSError as error:
+            raise ConfigError("use", f"--state {self._path}", str(error)) from error
+        except ConfigError:
+            self.close()
+            raise
+
+    def _use(self, path: Path, file: IO[str]) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            cause = "another verify is at work with it"
+            raise ConfigError("use", f"--state {path}", cause) from error
+        except OSError as error:  # not every file system has locks
+            _log.debug("lock %s: %s", path, error)
+        try:
+            content = path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1]
             lines = whole.decode().splitlines()
             if content and not lines:
                 lines = [content.decode()]  # ours has one line at the least
             self._read(lines)
-            self._file = self._path.open("a")
-            self._file.truncate(len(whole))  # a line that was broken off
+            file.truncate(len(whole))  # a line that was broken off
             if not lines:
                 self._write(_FORMAT)
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("use", f"--state {self._path}", str(error)) from error
+            raise ConfigError("use", f"--state {path}", str(error)) from error
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+            self._file = None
 
     def agreed(self, feed: Feed) -> Agreed | None:
         return self._known.get(_key(feed))

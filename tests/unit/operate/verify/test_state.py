@@ -86,3 +86,12 @@ def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--state"):
         _opened(tmp_path / "nowhere" / "state")
+
+
+def test_two_at_once_do_not_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    one = _opened(path)
+    with pytest.raises(ConfigError, match="another verify is at work"):
+        _opened(path)
+    one.close()
+    _opened(path).close()
