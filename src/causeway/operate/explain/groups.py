@@ -172,6 +172,13 @@ def _synced(
     if facts.runs and facts.task is not None and (noted := facts.task.items.get(group)):
         return _Verdict(code=NOT_YET, done=False, answer=f"not in the last round: {noted}")
     every = link.control.sync_group_offsets_interval_s
+    if lacking := sorted(
+        {str(link.decide_topic(at.topic).target_name) for at, _ in places}
+        - {at.topic for at in facts.there}
+    ):
+        when = f"it is synced every {every:g} s" if facts.runs else "no driver runs"
+        answer = f"it has no offsets on {target} in {lacking[0]} yet: {when}"
+        return _Verdict(code=NOT_YET, done=False, answer=answer)
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:
         answer = f"was synced to {target}; no driver runs that would keep it so"

@@ -177,3 +177,10 @@ def test_what_the_running_driver_could_not_do_is_not_called_synced(tmp_path: Pat
     assert (one.code, one.done) == ("not-yet", False)
     assert "lies outside" in one.answer
     assert explain(tmp_path, replace(FACTS, task=task, runs=False)).code == "synced"
+
+
+def test_what_has_no_offsets_on_the_target_is_not_called_synced(tmp_path: Path) -> None:
+    one = explain(tmp_path, replace(FACTS, there={}))
+    assert (one.code, one.done) == ("not-yet", False)
+    assert "no offsets on B in A.orders yet" in one.answer
+    assert "no driver runs" in explain(tmp_path, replace(FACTS, there={}, runs=False)).answer
