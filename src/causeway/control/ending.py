@@ -2,7 +2,8 @@
 
 begin    the end stands: nothing is mirrored any more, from now on
 finish   it has ended so: of each topic where (its cut); `done` once nothing is left to do
-back     it goes on: a promotion that was not clean, or a failback
+let_go   it goes on: a promotion that was not clean
+back     it goes on, with all that has ended of it: a failback
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ def finish(
     standing: Standing, scope: Scope, how: State, cuts: Mapping[str, Cut], *, done: bool
 ) -> Plan:
     """What `begin` has begun has ended `how`, with these cuts by topic; of a topic that has one
-    already, that counts. Raises ConflictError where it stands no more."""
+    already, that counts. Raises ConflictError where it stands no more, or has ended otherwise."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None:
         raise ConflictError("end", str(scope), "somebody has taken it back meanwhile")
+    if before.how in ENDED and before.how is not how:
+        raise ConflictError("end", str(scope), f"it was {before.how} meanwhile {before.by}")
     changes: list[Change] = []
     for topic, cut in cuts.items():
         at = Scope(topic)
@@ -49,6 +52,14 @@ def finish(
         changes = [each for each in changes if each[0] != after.key]
         changes.append((after.key, after))
     return Plan(changes=tuple(changes), before=before)
+
+
+def let_go(standing: Standing, scope: Scope) -> Plan:
+    """A promotion of it is off. What has ended meanwhile stays so, and so do parts that had ended
+    before."""
+    before = standing.by_key.get((Kind.END, scope))
+    held = before is not None and before.how not in ENDED
+    return Plan(changes=(((Kind.END, scope), None),) if held else (), before=before)
 
 
 def back(standing: Standing, scope: Scope) -> Plan:

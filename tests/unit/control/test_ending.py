@@ -18,7 +18,7 @@ from causeway.control.directives import (
     encode,
     plan,
 )
-from causeway.control.ending import back, begin, cuts_of, finish
+from causeway.control.ending import back, begin, cuts_of, finish, let_go
 from causeway.errors import ConfigError, ConflictError
 from causeway.model import State, TopicPartition
 
@@ -106,6 +106,24 @@ def test_a_part_of_what_has_ended_does_not_end_again() -> None:
 def test_what_was_taken_back_is_not_finished() -> None:
     with pytest.raises(ConflictError):
         finish(Standing(), THE_LINK, State.PROMOTED, {}, done=True)
+
+
+def test_a_promotion_that_is_off_takes_no_other_end_back() -> None:
+    """Neither that of a topic which had ended before, nor a failover that came amid it."""
+    standing = after(Standing(), begin(Standing(), end(ORDERS, State.FAILED_OVER)))
+    standing = after(
+        standing, finish(standing, ORDERS, State.FAILED_OVER, {"orders": CUT}, done=True)
+    )
+    held = after(standing, begin(standing, end()))
+    assert held.hold_of(Scope("bills")) is not None
+    off = after(held, let_go(held, THE_LINK))
+    assert off.hold_of(Scope("bills")) is None
+    assert off.has_ended(ORDERS)
+    lost = after(held, begin(held, end(how=State.FAILED_OVER, who="ben@ops")))
+    assert let_go(lost, THE_LINK).changes == ()
+    with pytest.raises(ConflictError, match="failed over meanwhile by ben@ops"):
+        finish(lost, THE_LINK, State.PROMOTED, {}, done=False)
+    assert let_go(Standing(), THE_LINK).changes == ()
 
 
 def test_what_has_ended_is_neither_paused_nor_resumed() -> None:

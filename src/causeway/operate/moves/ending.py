@@ -102,8 +102,12 @@ class Ending:
         written = self._write(decide)
         return self._await_word(written, wait_s)
 
+    def let_go(self, wait_s: float) -> None:
+        """Of a promotion that is not to be: what was held for it is mirrored again."""
+        self._await_word(self._write(partial(ending.let_go, scope=self.scope)), wait_s)
+
     def take_back(self, wait_s: float) -> None:
-        """It is mirrored again."""
+        """It is mirrored again, and all of its parts."""
         self._await_word(self._write(partial(ending.back, scope=self.scope)), wait_s)
 
     def _write(self, decide: Callable[[Standing], Plan]) -> Written:

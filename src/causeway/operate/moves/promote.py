@@ -180,7 +180,7 @@ class _Promotion:
         ever."""
         self._ending.read_on()
         if self._lagging(self._mirrored()):
-            self._ending.take_back(wait_s)
+            self._ending.let_go(wait_s)
 
     def _prove(self, wait_s: float) -> tuple[GroupStatus, ...]:
         """That nothing has come since the mirror is held; else it goes on. Then the groups."""
@@ -202,7 +202,7 @@ class _Promotion:
         except ConflictError:
             raise
         except CausewayError:
-            self._ending.take_back(wait_s)
+            self._ending.let_go(wait_s)
             raise
 
     # -- what lags --------------------------------------------------------------------------------
