@@ -18,8 +18,9 @@ from causeway.model import NO_TOPIC_ID, TopicPartition
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPoint:
     """Of one source partition. `source`: S, or -1 of one that had never begun; `targets`: T of each
-    target partition that it fed. `exact` false: the mirror ended without a last word, and more from
-    behind S may lie before T."""
+    target partition that it fed: behind the last record of the mirror, whatever others have written
+    since. `exact` false: the mirror ended without a last word, and more from behind S lies, or may
+    lie, before T."""
 
     partition: int
     source: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -22,12 +22,17 @@ from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directive_log import DirectiveLog, Written
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.daemon.leadership import Leadership
-from causeway.errors import CausewayError, NobodyLeadsError
+from causeway.daemon.partitions.rows import place_of
+from causeway.errors import AuthorizationError, CausewayError, NobodyLeadsError
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect
 from causeway.operate.status import driver_of
+from causeway.relay import walk
+from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
-from causeway.wire.offsets import LATEST, OffsetAt
+from causeway.relay.walk import offsets_at, value_of
+from causeway.wire.batches import HEADER
+from causeway.wire.offsets import LATEST
 
 _POLL_S = 0.1
 _STILL_S = 0.5
@@ -55,7 +60,6 @@ class Ending:
         log = DirectiveLog(self.target, link.directives_topic)
         log.look()
         self.standing = log.standing
-        self.silent = False  # the lead was taken from a driver, which may have known more
 
     @property
     def end(self) -> Directive | None:
@@ -173,7 +177,6 @@ class Ending:
             )
         self.contents = contents
         if not in_order:
-            self.silent = True
             self._await_stillness(leadership)
         leadership.release()
 
@@ -189,7 +192,7 @@ class Ending:
         after = self._sequences()
         moving = sorted(at for at in after if at in before and after[at] != before[at])
         if moving:
-            leadership.release()
+            leadership.lose()  # not released, or the next call would take it for in order
             raise NobodyLeadsError(
                 "end the mirror of",
                 f"{self.scope} of {self.link.name}",
@@ -198,12 +201,11 @@ class Ending:
             )
 
     def _sequences(self) -> dict[TopicPartition, dict[int, int]]:
-        """The last sequence of each of our producers, by target partition, as far as its leader
-        tells."""
+        """The last sequence of each of the link's producers, by target partition, as far as its
+        leader tells: also outside of the scope, as the lead is that of the link."""
         ours = {
-            (TopicPartition(outlet.topic, outlet.partition), outlet.producer_id)
-            for each in self.progress().values()
-            for outlet in each.outlets
+            (place_of(outlet), outlet.producer_id)
+            for outlet in _outlets(self.contents.partitions.values())
             if outlet.producer_id >= 0
         }
         found = self.target.last_sequences(sorted({at for at, _ in ours}))
@@ -216,41 +218,63 @@ class Ending:
     # -- cuts -------------------------------------------------------------------------------------
 
     def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
-        """Where the mirror has ended, by topic. Raises CausewayError where a target partition can't
-        be asked: a cut that lacks it would be none."""
+        """Where the mirror has ended, by topic: its progress may be a second old, the target's log
+        is not. Raises CausewayError where a target partition can't be asked: a cut that lacks it
+        would be none."""
         progress = {at: each for at, each in self.progress().items() if at.topic not in without}
-        places = {
-            TopicPartition(outlet.topic, outlet.partition)
-            for each in progress.values()
-            for outlet in each.outlets
-        }
-        ends: dict[TopicPartition, int] = {}
-        for at, answer in self.target.list_offsets(sorted(places), LATEST).items():
-            if not isinstance(answer, OffsetAt):
-                raise answer
-            ends[at] = answer.offset
-        topics: dict[str, list[Progress]] = {}
+        outlets = list(_outlets(progress.values()))
+        ends = offsets_at(self.target, {place_of(outlet) for outlet in outlets}, LATEST)
+        mine: dict[TopicPartition, int] = {}  # several may feed one
+        exact: set[Outlet] = set()
+        for outlet in outlets:
+            at = place_of(outlet)
+            end, surely = self._end_of(outlet, value_of(ends[at]))
+            mine[at] = max(end, mine.get(at, 0))
+            if surely:
+                exact.add(outlet)
+        topics: dict[str, list[CutPoint]] = {}
         for each in progress.values():
-            topics.setdefault(each.topic, []).append(each)
+            topics.setdefault(each.topic, []).append(
+                CutPoint(
+                    partition=each.partition,
+                    source=each.position,
+                    targets=tuple((at, mine[at]) for at in map(place_of, each.outlets)),
+                    exact=exact.issuperset(each.outlets),
+                )
+            )
+        firsts = {each.topic: each for each in reversed(progress.values())}
         return {
             topic: Cut(
-                target=parts[0].outlets[0].topic,
-                source_id=parts[0].topic_id,
-                target_id=parts[0].outlets[0].topic_id,
-                points=tuple(_point(each, ends, exact=not self.silent) for each in parts),
+                target=firsts[topic].outlets[0].topic,
+                source_id=firsts[topic].topic_id,
+                target_id=firsts[topic].outlets[0].topic_id,
+                points=tuple(points),
             )
-            for topic, parts in topics.items()
+            for topic, points in topics.items()
         }
 
+    def _end_of(self, outlet: Outlet, end: int) -> tuple[int, bool]:
+        """Behind the last record of ours in a target partition that ends at `end`, and whether the
+        progress knows of that record. What others have written behind it is none of the mirror."""
+        known = outlet.pair.target
+        if end <= known:
+            return end, end == known
+        if outlet.producer_id < 0:
+            return end, False  # nothing tells whose a record is
+        self._say(f"{self.link.name}: looking through what {place_of(outlet)} got last")
+        mine = known
+        try:
+            for raw in walk.raw_batches(self.target, place_of(outlet), known, end):
+                fields = HEADER.unpack_from(raw)
+                if fields[9] == outlet.producer_id:
+                    mine = fields[0] + fields[6] + 1
+        except AuthorizationError:
+            return end, False
+        return mine, mine == known
 
-def _point(progress: Progress, ends: dict[TopicPartition, int], *, exact: bool) -> CutPoint:
-    places = [TopicPartition(outlet.topic, outlet.partition) for outlet in progress.outlets]
-    return CutPoint(
-        partition=progress.partition,
-        source=progress.position,
-        targets=tuple((at, ends[at]) for at in places),
-        exact=exact,
-    )
+
+def _outlets(progress: Iterable[Progress]) -> Iterator[Outlet]:
+    return (outlet for each in progress for outlet in each.outlets)
 
 
 def wish(how: State, scope: Scope, who: str, why: str | None) -> Directive:
