@@ -14,6 +14,7 @@ from causeway.errors import AuthorizationError
 from causeway.model import Pair, TopicPartition
 from causeway.operate.moves import ending
 from causeway.operate.moves.ending import Ending
+from causeway.relay import walk
 from causeway.relay.progress import Contents
 from causeway.wire.batches import HEADER
 from tests.unit.daemon.test_claims import progress
@@ -23,7 +24,7 @@ AT = TopicPartition("A.orders", 0)
 
 
 @pytest.fixture(autouse=True)
-def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int, int]]]:
+def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     """What the target holds, as (producer id, first offset, records)."""
     held: list[tuple[int, int, int]] = []
 
@@ -36,9 +37,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int, int]]]
     def ends(_: object, places: set[TopicPartition], __: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, max((first + n for _, first, n in held), default=0))
 
-    monkeypatch.setattr(ending.walk, "raw_batches", batches)
+    monkeypatch.setattr(walk, "raw_batches", batches)
     monkeypatch.setattr(ending, "offsets_at", ends)
-    yield held
+    return held
 
 
 def cut_of(*partitions: Any, scope: Scope = THE_LINK) -> Any:
@@ -101,7 +102,7 @@ def test_without_a_right_to_read_nothing_is_called_exact(
     def refused(*_: object) -> Iterator[bytes]:
         raise AuthorizationError("read", str(AT), "refused")
 
-    monkeypatch.setattr(ending.walk, "raw_batches", refused)
+    monkeypatch.setattr(walk, "raw_batches", refused)
     log += [(OURS, 0, 60), (OTHERS, 60, 9)]
     (point,) = cut_of(progress())
     assert (point.targets, point.exact) == (((AT, 69),), False)

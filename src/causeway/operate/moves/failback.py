@@ -27,7 +27,7 @@ from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import promote as promoting
-from causeway.operate.moves import unmirrored
+from causeway.operate.moves import unmirrored, way_back
 from causeway.operate.moves.ending import Ending, Say
 from causeway.operate.moves.promote import Promoted
 from causeway.operate.moves.unmirrored import Unmirrored
@@ -145,6 +145,14 @@ class _Failback:
         wait_s: float,
     ) -> FailedBack:
         end = self._ending.standing.by_key.get((Kind.END, self._scope))
+        wider = self._scope.wider and self._ending.standing.end_of(self._scope.wider)
+        if wider is not None:
+            raise ConfigError(
+                "fail back",
+                f"{self._scope} of {self._link.name}",
+                f"the whole link was {wider.how} {wider.by}",
+                remedy="the same without --topic: a part of it cannot go on alone",
+            )
         if end is None:
             return self._found(Step.GOES_ON, changed=False)
         if end.how not in ENDED or not end.done:
@@ -164,9 +172,12 @@ class _Failback:
         back = Ending(
             self._reverse, self._scope, self._connect, self._settings.run.lease_s, self._say
         )
+        way_back.check(self._link, self._reverse, cuts)
         changed = False
         found: dict[str, Any] = {}
-        if not _is_begun(back.standing, end, cuts):
+        if way_back.is_begun(back.standing, end, cuts):
+            way_back.check_end(self._link, self._reverse, back.end)
+        else:
             sighting = unmirrored.look(
                 self._link, self._sides, self._mirrored(), cuts, self._ending.progress()
             )
@@ -336,15 +347,6 @@ class _Failback:
             f"{name}.sync.group.offsets.enabled = "
             f"{str(link.control.sync_group_offsets_enabled).lower()}",
         )
-
-
-def _is_begun(standing: Standing, end: Directive, cuts: Mapping[str, Cut]) -> bool:
-    """Whether the reverse link was told to begin where `end` was."""
-    return all(
-        (found := standing.by_key.get((Kind.BEGIN, Scope(cut.target)))) is not None
-        and found.at == end.at
-        for cut in cuts.values()
-    )
 
 
 def _by_topic(starts: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:

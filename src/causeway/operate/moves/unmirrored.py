@@ -14,7 +14,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -25,7 +25,7 @@ from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.model import TopicPartition
+from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.progress import Progress
 from causeway.relay.topic_log import TopicLog
@@ -72,9 +72,20 @@ def look(
     progress: Mapping[TopicPartition, Progress],
 ) -> Sighting:
     """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
-    at. What has none was not mirrored at all, and is when the link goes on. Raises CausewayError;
-    ConfigError where the old source has lost records, and it can't be told which."""
+    at. What has none was not mirrored at all, and is when the link goes on. A topic that
+    was made anew on either side holds nothing of the mirror there. Raises CausewayError;
+    ConfigError where the old source lacks a topic, or has lost records and it can't be told
+    which."""
     topics = {name: topic for name, topic in topics.items() if name in cuts}
+    if missing := sorted(cuts.keys() - topics.keys()):
+        raise ConfigError(
+            "fail back",
+            missing[0],
+            f"its mirror has ended, and by now {link.source.alias} lacks it, or the file says that "
+            f"{link.name} does not mirror it",
+            remedy="restore what the file had; a topic that is lost is brought back as a whole "
+            "once it is made anew there, empty",
+        )
     places = [TopicPartition(t.source, n) for t in topics.values() for n in range(t.partitions)]
     ends = offsets_at(sides.source, places, LATEST)
     firsts = offsets_at(sides.source, places, EARLIEST)
@@ -86,15 +97,17 @@ def look(
     }
     for at in sorted(places):
         end, first = value_of(ends[at]), value_of(firsts[at])
-        point = cuts[at.topic].point(at.partition)
+        topic, cut = topics[at.topic], cuts[at.topic]
+        point = cut.point(at.partition)
         surely = True
-        if point is not None:
+        if point is not None and same_topic(cut.source_id, topic.source_id):
             first = recovered.get(at, point.source)
             surely = point.exact or at in recovered
-            starts |= dict(point.targets)
+            if same_topic(cut.target_id, topic.target_id):
+                starts |= dict(point.targets)
             if end < first:
                 (target, _), *_ = point.targets
-                starts[target] = _where_it_ends(sides, at, target)
+                starts[target] = _where_it_ends(sides, at, target) if end else 0
                 lost.append(at)
         if end > first:
             batches = walk.relayed(
@@ -115,7 +128,8 @@ def _recovered(
     cuts: Mapping[str, Cut],
     progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, int]:
-    """Up to which source offset all is mirrored, of those whose cut does not tell exactly."""
+    """Up to which source offset all is mirrored, of those whose cut does not tell exactly. By now
+    others may have written to the target, as they should."""
     unsure = [
         (topics[name], known)
         for name, cut in cuts.items()
@@ -125,7 +139,7 @@ def _recovered(
         and (known := progress.get(TopicPartition(name, point.partition))) is not None
         and known.transform is None
     ]
-    found = places_behind(unsure, sides, link) if unsure else {}
+    found = places_behind(unsure, sides, replace(link, sole_writer=False)) if unsure else {}
     return {at: each.start for at, each in found.items() if isinstance(each, Behind)}
 
 
@@ -138,7 +152,8 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
             str(at),
             "the old source lost records that had been mirrored, and what it ends with is not "
             "found in one place of the target",
-            remedy="delete the topic on the old source: it is then mirrored back as a whole",
+            remedy="delete the topic on the old source and make it anew, empty: it is then "
+            "mirrored back as a whole",
         )
     return found
 

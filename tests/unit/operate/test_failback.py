@@ -1,0 +1,116 @@
+"""What the old source alone has, where a mirror the other way begins, and when it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings
+from causeway.control.cuts import Cut, CutPoint
+from causeway.control.directives import Directive, Kind
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import ConfigError
+from causeway.filters import compile_patterns
+from causeway.model import State, TopicPartition
+from causeway.naming import ReplicationPolicy
+from causeway.operate.moves import unmirrored, way_back
+from causeway.operate.moves.unmirrored import Sighting
+from causeway.relay import walk
+from causeway.wire.offsets import EARLIEST
+from tests.unit.daemon.test_claims import LINK
+from tests.unit.daemon.test_claims import TOPIC as MIRRORED
+
+TOPIC = replace(MIRRORED, target="orders", partitions=2, target_partitions=2)
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+B = ClientSettings(alias="B", bootstrap=(("b", 1),))
+BACK = replace(
+    LINK, source=B, target=LINK.source, policy=ReplicationPolicy(kind="identity", source_alias="B")
+)
+
+
+def cut(**changes: Any) -> Cut:
+    points = tuple(
+        CutPoint(partition=at.partition, source=70, targets=((at, 50),), exact=True)
+        for at in (FIRST, SECOND)
+    )
+    found = Cut(
+        target="orders",
+        source_id=TOPIC.source_id,
+        target_id=TOPIC.target_id or "",
+        points=points,
+    )
+    return replace(found, **changes)
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch, ends: tuple[int, int], starts: int = 0, **changes: Any
+) -> Sighting:
+    """Of an old source that ends so."""
+
+    def offsets(_: object, places: Iterable[TopicPartition], when: int) -> dict[Any, int]:
+        return {at: starts if when == EARLIEST else ends[at.partition] for at in places}
+
+    def relayed(_: object, at: TopicPartition, first: int, **__: object) -> Iterator[Any]:
+        yield SimpleNamespace(records=ends[at.partition] - first)
+
+    monkeypatch.setattr(unmirrored, "offsets_at", offsets)
+    monkeypatch.setattr(walk, "relayed", relayed)
+    nobody = cast(Any, None)
+    sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
+    return unmirrored.look(LINK, sides, {"orders": TOPIC}, {"orders": cut(**changes)}, {})
+
+
+def test_the_way_back_begins_at_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(monkeypatch, (70, 75))
+    assert found.starts == {FIRST: 50, SECOND: 50}
+    (only,) = found.unmirrored
+    assert (only.at, only.first, only.end, only.records, only.surely) == (SECOND, 70, 75, 5, True)
+
+
+def test_a_partition_that_had_not_begun_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(monkeypatch, (70, 75), points=cut().points[:1])
+    assert found.starts == {FIRST: 50, SECOND: 0}
+    assert [(each.at, each.first) for each in found.unmirrored] == [(SECOND, 0)]
+
+
+def test_a_topic_that_was_made_anew_comes_back_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(monkeypatch, (0, 3), source_id="cc" * 16)
+    assert found.starts == {FIRST: 0, SECOND: 0}
+    assert [(each.at, each.first, each.end) for each in found.unmirrored] == [(SECOND, 0, 3)]
+    found = look(monkeypatch, (70, 70), target_id="cc" * 16)
+    assert found.starts == {FIRST: 0, SECOND: 0}, "the cut is of another topic"
+
+
+def test_so_does_a_partition_that_lost_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(monkeypatch, (0, 70))
+    assert found.starts == {FIRST: 0, SECOND: 50}
+    assert found.lost == (FIRST,)
+
+
+def test_a_topic_that_is_missing_is_not_passed_over() -> None:
+    nobody = cast(Any, None)
+    sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
+    with pytest.raises(ConfigError, match=r"A lacks it, or the file.*made anew there, empty"):
+        unmirrored.look(LINK, sides, {}, {"orders": cut()}, {})
+
+
+def test_a_way_back_has_to_bring_all_back_under_its_name() -> None:
+    way_back.check(LINK, BACK, ["orders"])
+    narrow = replace(BACK, topics=compile_patterns("bills"))
+    with pytest.raises(ConfigError, match=r"B->A does not bring it back"):
+        way_back.check(LINK, narrow, ["bills", "orders"])
+    renamed = replace(BACK, policy=ReplicationPolicy(source_alias="B"))
+    with pytest.raises(ConfigError, match=r"orders of A->B"):
+        way_back.check(LINK, renamed, ["orders"])
+
+
+def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
+    end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.FAILED_OVER, done=True)
+    with pytest.raises(ConfigError, match=r'failed over by anna@ops.*--link "B->A"'):
+        way_back.check_end(LINK, BACK, end)
+    way_back.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
+    way_back.check_end(LINK, BACK, None)
