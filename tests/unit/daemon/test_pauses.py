@@ -219,3 +219,12 @@ def test_where_records_went_is_written_at_once(pauses: Pauses, registry: Registr
     rows, _ = registry.take_dirty()
     assert {each.progress.state for each in rows} == {State.PROMOTING}
     assert {each.progress.partition for each in rows} == {0, 1, 3}
+
+
+def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
+    """A partition that it got afterwards is new, though the mirror the other way has ended."""
+    wish = Directive(kind=Kind.BEGIN, scope=ORDERS, who="anna@ops", at=1, starts={0: 70})
+    pauses.stand(Standing({wish.key: wish}))
+    assert pauses.was_begun("orders")
+    assert pauses.start_of(at(1)) is None
+    assert not pauses.was_begun("bills")

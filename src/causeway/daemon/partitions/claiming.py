@@ -148,6 +148,8 @@ class Claimer:
                             progress=anew,
                             first=before.position,
                             maps=known,
+                            # No lane gets it to find its place; it was let go of at that one.
+                            placed=before.state is State.PAUSED,
                             dirty=progress is not None and before != progress,  # an id was learnt
                         )
                     )

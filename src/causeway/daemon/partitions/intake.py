@@ -274,7 +274,11 @@ class Intake:
         return frozenset(
             each.cut.target
             for each in log.standing
-            if each.kind is Kind.END and each.cut is not None and each.cut.target in topics
+            if each.kind is Kind.END
+            and each.cut is not None
+            and each.cut.target in topics
+            # Told where to begin: what it was not told of has come into being since.
+            and not self.pauses.was_begun(each.cut.target)
         )
 
     def _reroute(self, found: Found) -> None:

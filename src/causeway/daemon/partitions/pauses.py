@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from causeway.control.directives import Hold, Scope, Standing, Start
+from causeway.control.directives import Hold, Kind, Scope, Standing, Start
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.model import ENDED, HELD, State, TopicPartition
@@ -65,6 +65,11 @@ class Pauses:
         """Where it has to be claimed anew, as a person wants it so."""
         with self.deciding:
             return self._standing.start_of(at)
+
+    def was_begun(self, topic: str) -> bool:
+        """Whether a person has said where its partitions begin."""
+        with self.deciding:
+            return (Kind.BEGIN, Scope(topic)) in self._standing.by_key
 
     def pause(self) -> bool:
         """Pauses what is to be paused; False where a lane has yet to let go of something."""

@@ -40,9 +40,10 @@ SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Of one topic. `newest_ms`: the timestamp of the newest record that is surely mirrored (ms
-    since 1970, -1 unknown); `missing`: records of the source that are not, None where nobody knows;
-    `exact`: the source itself has said so, now. Else its driver has, when it last saw it: what the
-    source took in after that is missing too."""
+    since 1970, -1 unknown), of the partition that is furthest behind, where any lags; `missing`:
+    records of the source that are not, None where nobody knows; `exact`: the source itself has said
+    so, now. Else its driver has, when it last saw it: what the source took in after that is missing
+    too."""
 
     topic: str
     target: str
@@ -245,16 +246,21 @@ def topics_known(
     for topic, group in by_topic:
         parts = list(group)
         seen = {each.source: ends.get(each.source, each.source_end) for each in parts}
-        missing = [
-            None if seen[each.source] < 0 else max(0, seen[each.source] - each.position)
+        missing_of = {
+            at: None if seen[at] < 0 else max(0, seen[at] - each.position)
             for each in parts
-        ]
+            for at in (each.source,)
+        }
+        missing = list(missing_of.values())
+        # Where anything is missing, one partition's newest record says nothing of another's.
+        lagging = [each for each in parts if missing_of[each.source] != 0]
+        times = [each.last_timestamp for each in lagging or parts]
         found.append(
             Known(
                 topic=topic,
                 target=parts[0].outlets[0].topic,
                 partitions=len(parts),
-                newest_ms=max(each.last_timestamp for each in parts),
+                newest_ms=min(times) if lagging else max(times),
                 missing=None if None in missing else sum(each or 0 for each in missing),
                 exact=all(each.source in ends for each in parts),
             )
