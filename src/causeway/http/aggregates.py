@@ -22,6 +22,7 @@ def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggrega
     aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
     parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
     fed: set[tuple[str, str]] = set()  # by some link
+    links = [each for each in links if each.name in view.links]
     for each in links:
         cluster = each.target.alias
         for row in view.links[each.name].topics:

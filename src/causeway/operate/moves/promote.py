@@ -183,15 +183,14 @@ class _Promotion:
             self._ending.let_go(wait_s)
 
     def _prove(self, wait_s: float) -> tuple[GroupStatus, ...]:
-        """That nothing has come since the mirror is held; else it goes on. Then the groups."""
+        """That nothing has come since the mirror is held; else it goes on. Then the groups, which
+        may take a minute, and once more."""
         try:
             mirrored = self._mirrored()
             self._ending.read_on()
-            lagging = self._lagging(mirrored)
-            if lagging:
-                raise _refusal(self._link, self._scope, lagging)
+            self._refuse_lag(mirrored)
             self._say(f"{self._link.name}: bringing consumer groups over")
-            return last_groups.sync(
+            found = last_groups.sync(
                 self._link,
                 self._sides,
                 mirrored,
@@ -199,13 +198,19 @@ class _Promotion:
                 self._ending.contents,
                 _GROUPS_S,
             )
+            self._refuse_lag(mirrored)
         except ConflictError:
             raise
         except CausewayError:
             self._ending.let_go(wait_s)
             raise
+        return found
 
     # -- what lags --------------------------------------------------------------------------------
+
+    def _refuse_lag(self, mirrored: Mapping[str, MirroredTopic]) -> None:
+        if lagging := self._lagging(mirrored):
+            raise _refusal(self._link, self._scope, lagging)
 
     def _await_nothing(self, wait_s: float) -> tuple[Lagging, ...]:
         deadline = time.monotonic() + wait_s

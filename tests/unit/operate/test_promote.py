@@ -1,0 +1,48 @@
+"""What is proven before a mirror ends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from causeway.control.directives import Scope
+from causeway.errors import PartitionsFailedError
+from causeway.model import TopicPartition
+from causeway.operate.moves import last_groups
+from causeway.operate.moves.promote import Lagging, _Promotion
+from tests.harness.daemon import link
+
+LATE = Lagging(at=TopicPartition("orders", 0), position=10, end=11)
+
+
+@pytest.mark.parametrize("looks", [[()], [(LATE,)], [(), (LATE,)]])
+def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_placed(
+    monkeypatch: pytest.MonkeyPatch, looks: list[tuple[Lagging, ...]]
+) -> None:
+    left = [*looks, *([()] if looks == [()] else [])]
+    taken_back: list[float] = []
+    ending = SimpleNamespace(
+        read_on=lambda: None, progress=dict, contents=None, take_back=taken_back.append
+    )
+    monkeypatch.setattr(last_groups, "sync", lambda *_: ())
+    promotion: Any = _Promotion.__new__(_Promotion)
+    fields = {
+        "_link": link("127.0.0.1:1", "127.0.0.1:2", ".*"),
+        "_scope": Scope("orders"),
+        "_sides": None,
+        "_ending": ending,
+        "_say": lambda _: None,
+        "_mirrored": dict,
+        "_lagging": lambda _: left.pop(0),
+    }
+    for name, value in fields.items():
+        setattr(promotion, name, value)
+    if looks == [()]:
+        assert promotion._prove(7.0) == ()
+        assert taken_back == []
+        return
+    with pytest.raises(PartitionsFailedError, match="mirrored up to 10 of 11"):
+        promotion._prove(7.0)
+    assert taken_back == [7.0]
