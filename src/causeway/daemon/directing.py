@@ -37,6 +37,7 @@ _PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that ha
 _LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
 _FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
+_KINDS = tuple(kind.value for kind in Kind)
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
 OnLimits = Callable[[Mapping[str | None, int]], None]
@@ -77,6 +78,7 @@ class Directing:
         self._applied = -1 if before is None else before.applied
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
         self._reason = None if before is None else before.reason
+        self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
         self._measure_at = 0.0
         self._lift_at = 0.0
@@ -154,6 +156,7 @@ class Directing:
                     topic_id=self._topic_id,
                     applied=self._applied,
                     reason=self._reason,
+                    kinds=_KINDS,
                 )
             ]
 
@@ -204,9 +207,10 @@ class Directing:
         paused = self._intake.pauses.pause()
         if self._pending():
             self.wanted.set()
-        elif paused and self._applied != self._log.end >= 0:
+        elif paused and self._log.end >= 0 and not (self._told and self._applied == self._log.end):
             with self._lock:
                 self._applied, self._dirty = self._log.end, True
+            self._told = True
         self._measure()
 
     def _find_topic(self) -> bool:

@@ -13,7 +13,7 @@ key    {"transform": "pii"}
 value  {"v": 1, "hash": …, "records_in": …, "records_out": …, "dropped": …, "refused": …,
         "seen": …, "reason": …, "written_at": …}
 key    {"directives": "A->B"}
-value  {"v": 1, "topic_id": …, "applied": …, "reason": …, "written_at": …}
+value  {"v": 1, "topic_id": …, "applied": …, "reason": …, "kinds": […], "written_at": …}
 key    {"event": 17}                                           its number modulo EVENTS
 value  {"v": 1, "number": …, "at": …, "level": …, "event": …, "about": {…}}
 key    {"lease": "A->B"}
@@ -135,12 +135,14 @@ class TransformRecord:
 class DirectivesRecord:
     """How far the leading driver has come with what people asked for: all below offset `applied` of
     the directives topic with this id is done, and what stands of it holds. `reason`: why it comes
-    no further, None where nothing keeps it."""
+    no further, None where nothing keeps it. `kinds` of directives that it knows of: older ones do
+    not say, and pass over what they do not know."""
 
     link: str
     topic_id: str
     applied: int
     reason: str | None = None
+    kinds: tuple[str, ...] = ()
     written_at: int = -1
 
 
@@ -231,6 +233,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "topic_id": entry.topic_id,
             "applied": entry.applied,
             "reason": entry.reason,
+            "kinds": entry.kinds,
             "written_at": now_ms,
         }
     elif isinstance(entry, EventRecord):
@@ -324,6 +327,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 topic_id=fields["topic_id"],
                 applied=fields["applied"],
                 reason=fields["reason"],
+                kinds=tuple(fields.get("kinds", ())),
                 written_at=fields["written_at"],
             )
         if "event" in name:
