@@ -66,7 +66,6 @@ class Fed:
                     exclusive=False,
                 ),
                 position=known.points[-1].source,
-                newest=None,
                 stopped=False,
                 placed=True,
                 transformed=True,

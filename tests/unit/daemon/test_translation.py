@@ -76,7 +76,6 @@ class Mapped:
                     exclusive=self.exclusive,
                 ),
                 position=20,
-                newest=None,
                 topic_id="a" * 32,
                 stopped=self.stopped,
                 placed=self.placed,

@@ -13,15 +13,13 @@ from causeway.relay.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """A partition and one of its outlets, for the control plane. `newest`: source and target offset
-    of the newest record that is known to be on both sides, by its first outlet. `rewinds`: of its
-    offset maps. `topic_id`: the source's. `placed`: see Row."""
+    """A partition and one of its outlets, for the control plane. `rewinds`: of its offset maps.
+    `topic_id`: the source's. `placed`: see Row."""
 
     source: TopicPartition
     topic_id: str
     outlet: Outlet
     position: int
-    newest: tuple[int, int] | None
     stopped: bool
     placed: bool
     rewinds: int = 0
@@ -34,7 +32,6 @@ class Mirrored:
             topic_id=progress.topic_id,
             outlet=outlet,
             position=progress.position,
-            newest=row.newest,
             stopped=progress.state is State.STOPPED,
             placed=row.placed,
             rewinds=row.rewinds,

@@ -320,6 +320,16 @@ class Registry:
         """The partitions whose keys don't decide where they go, with their first outlets."""
         return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
 
+    def newest(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Of `mirrored`, but for what is stopped: `Row.newest`. It is asked for each second."""
+        return {
+            at: newest
+            for at, row in self._all().items()
+            if row.is_mapped
+            and row.progress.state not in ENDED | {State.STOPPED}
+            and (newest := row.newest) is not None
+        }
+
     def fed(self) -> list[Mirrored]:
         """The same with all their outlets."""
         return [

@@ -163,13 +163,7 @@ class ControlPlane:
         )
 
     def _sync_offsets(self) -> Outcome:
-        self._syncs.write(
-            {
-                m.source: m.newest
-                for m in self._registry.mirrored()
-                if m.newest is not None and not m.stopped
-            }
-        )
+        self._syncs.write(self._registry.newest())
         return DONE
 
     def _sync_configs(self) -> Outcome:
