@@ -19,7 +19,6 @@ from bench.target import Target
 from causeway.dev.cluster import LocalCluster, start_all
 
 TIMEOUT_S = 60.0
-_HEAP = "-Xmx2g"  # 10,000 partitions want more than a broker for trying things has
 _AT_ONCE = 100  # topics that a broker is asked to create or delete
 _NONE: Mapping[str, str] = {}
 _T = TypeVar("_T")
@@ -75,8 +74,6 @@ class Stage:
 def staged() -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder:
         source, target = LocalCluster("source"), LocalCluster("target")
-        for broker in (*source.brokers.values(), *target.brokers.values()):
-            broker.jvm_options = (*broker.jvm_options, _HEAP)
         try:
             start_all([source, target])
             yield Stage(source, target, Path(folder))

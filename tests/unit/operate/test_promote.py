@@ -24,7 +24,7 @@ def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_pl
     left = [*looks, *([()] if looks == [()] else [])]
     taken_back: list[float] = []
     ending = SimpleNamespace(
-        read_on=lambda: None, progress=dict, contents=None, take_back=taken_back.append
+        read_on=lambda: None, progress=dict, contents=None, let_go=taken_back.append
     )
     monkeypatch.setattr(last_groups, "sync", lambda *_: ())
     promotion: Any = _Promotion.__new__(_Promotion)
