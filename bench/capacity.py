@@ -136,17 +136,15 @@ def _await(port: int, mirror: System, partitions: int) -> None:
 def _scrape(port: int, mirror: System) -> tuple[float, float]:
     """CPU seconds and megabytes of one."""
     _get(port, "/metrics")
-    idle = _driver_cpu_s(mirror)
+    before = _driver_cpu_s(mirror)
     time.sleep(_SCRAPES)
     begun = _driver_cpu_s(mirror)
-    idle = begun - idle
-    size = 0
-    waited = time.monotonic()
+    idle = (begun - before) / _SCRAPES  # a second
+    begun_at = time.monotonic()
     for _ in range(_SCRAPES):
         size = len(_get(port, "/metrics"))
         time.sleep(1)  # it looks at itself twice a second at the most
-    waited = time.monotonic() - waited
-    used = _driver_cpu_s(mirror) - begun - idle * waited / _SCRAPES
+    used = _driver_cpu_s(mirror) - begun - idle * (time.monotonic() - begun_at)
     return max(0.0, used / _SCRAPES), size / 1e6
 
 

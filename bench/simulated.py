@@ -7,7 +7,6 @@ and reports, made up, in a process of their own.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from causeway.relay.progress import Contents, Progress
 
 _EACH = 10  # partitions of a topic
 _IDS = "aa" * 16, "bb" * 16
-_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +49,6 @@ class Simulated:
 
 
 def measure(partitions: int) -> Simulated:
-    """In a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.simulated", str(partitions)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=_TIMEOUT_S,
-    )
-    return Simulated(**json.loads(done.stdout))
-
-
-def _measure(partitions: int) -> Simulated:
     before = _rss_mb()
     registry = Registry("A->B")
     registry.begin(Contents())
@@ -188,4 +174,4 @@ def _rss_mb() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(_measure(int(sys.argv[1])))))
+    print(json.dumps(asdict(measure(int(sys.argv[1])))))

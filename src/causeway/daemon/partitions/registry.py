@@ -21,6 +21,7 @@ from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progr
 
 _log = logging.getLogger("causeway.link")
 _IDLE = HELD | {State.STOPPED}  # they want nothing
+_OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
 
 
@@ -81,7 +82,7 @@ class Registry:
 
     def live(self) -> list[Row]:
         """Those that are not stopped, and have not ended."""
-        return self.rows(lambda row: row.progress.state not in ENDED | {State.STOPPED})
+        return self.rows(lambda row: row.progress.state not in _OVER)
 
     def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
         """Those that are `wanted`, which is asked with the lock held."""
@@ -326,7 +327,7 @@ class Registry:
             at: newest
             for at, row in self._all().items()
             if row.is_mapped
-            and row.progress.state not in ENDED | {State.STOPPED}
+            and row.progress.state not in _OVER
             and (newest := row.newest) is not None
         }
 
@@ -361,7 +362,7 @@ class Registry:
             return {
                 at.topic: row.topic
                 for at, row in self._rows.items()
-                if row.progress.state not in ENDED | {State.STOPPED}
+                if row.progress.state not in _OVER
             }
 
     def held(self) -> dict[TopicPartition, Held]:
