@@ -188,6 +188,17 @@ class KafkaTools:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         _all(self.admin.incremental_alter_configs([resource]))
 
+    def rest_cleaner(self, topic: str) -> None:
+        """Nothing more of a compacted topic goes, so that what is read of it stays true."""
+        self.set_topic_config(topic, {"min.compaction.lag.ms": str(2**62), "segment.ms": None})
+        before: list[dict[int, list[Record]]] = [{}]
+
+        def unchanged() -> bool:
+            before.append(self.read(topic))
+            return before[-1] == before[-2]
+
+        await_until(unchanged, 60, f"what the cleaner is at with {topic} ends", poll_s=1)
+
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the log's start to offset `before`."""
         _all(self.admin.delete_records([TopicPartition(topic, partition, before)]))

@@ -248,6 +248,7 @@ def test_compacted_topic_with_gaps(mirror: Mirror) -> None:
         return len(mirror.source.read(mirror.topic)[0]) < 200
 
     await_until(cleaned, 60, "the source is compacted", poll_s=0.3)
+    mirror.source.rest_cleaner(mirror.topic)
 
     mirror.run()
 

@@ -657,6 +657,7 @@ def test_the_source_was_compacted_while_the_lane_was_down(ground: Ground, prefix
             return len(it.source.read(it.topic)[0]) < 700
 
         await_until(compacted, 60, "the source is compacted", poll_s=0.3)
+        it.source.rest_cleaner(it.topic)
         it.driver.start_lane(1)
         it.await_mirrored()
 

@@ -248,7 +248,9 @@ def test_a_mark_that_a_mirror_has_translated_is_refused(
 ) -> None:
     harness.writer().commit([harness.task(0, [1])], 0)
     group = ledger.task_name(ledger.write_name(harness.name), 0)
-    assert target.group_offsets(group) == {(harness.name, 0): 1}
+    # The broker tells the mark a moment after the transaction that wrote it has ended.
+    mark = {(harness.name, 0): 1}
+    await_until(lambda: target.group_offsets(group) == mark, 60, "the mark is told")
     target.commit_group(group, {(harness.name, 0): 9})
     with pytest.raises(DivergedError, match="translated"):
         harness.task(0, [2], batch=1)

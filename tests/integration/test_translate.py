@@ -41,6 +41,7 @@ def compact(source: KafkaTools, topic: str) -> None:
         return len(source.read(topic)[0]) < 200
 
     await_until(cleaned, 60, "the source is compacted", poll_s=0.3)
+    source.rest_cleaner(topic)
 
 
 def questions(ends: dict[str, dict[int, int]]) -> list[Question]:
