@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test slow check bench lock clean
+.PHONY: help install demo drill test slow again check bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -35,6 +35,9 @@ test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name"
 
 slow: $(STAMP) ## Run the tests that take minutes each
 	@$(PYTEST) -m slow $(ARGS)
+
+again: $(STAMP) ## Run what failed last once more, one test at a time
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rs $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, import rules
 	@$(BIN)/ruff check .
