@@ -36,6 +36,8 @@ WaitOption = Annotated[
     ),
 ]
 _RENAMED = 2  # topics that are named
+_UNREACHABLE = 3
+_FAILED = 7
 
 
 def promote(
@@ -173,8 +175,10 @@ def failover(
     else:
         for each in found:
             _failed_over(each)
-    if yes or dry_run or all(each.before is not None for each in found):
-        return 7 if any(each.failures for each in found) else 0
+    if yes or dry_run or all(each.before is not None or each.left is not None for each in found):
+        if any(each.failures for each in found):
+            return _FAILED
+        return _UNREACHABLE if any(each.late for each in found) else 0
     complain("nothing was changed: what is missing would be lost; the same with --yes does it")
     return 2
 
@@ -184,6 +188,11 @@ def _failed_over(each: FailedOver) -> None:
 
     out = console()
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    if each.left is not None:
+        out.print(Text(f"{what} is left as it is: ", "yellow").append(each.left))
+        if each.late:
+            out.print(f"call this again with --link '{each.link}' once {each.target} answers")
+        return
     if each.before is not None:
         out.print(f"{what} was {each.before.how} {each.before.by}; nothing to change")
     elif each.changed:
@@ -221,7 +230,10 @@ def _known(out: Output, each: FailedOver) -> None:
         missing = "unknown" if one.missing is None else number(one.missing)
         if not one.exact and one.missing is not None:
             missing = f"{missing} or more"
-        table.add_row(one.topic, number(one.partitions), age, missing)
+        parts = number(one.partitions)
+        if one.unbegun:
+            parts += f", {number(one.unbegun)} not begun"
+        table.add_row(one.topic, parts, age, missing)
     out.print(table)
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason

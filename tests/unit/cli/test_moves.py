@@ -10,8 +10,9 @@ from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.model import State, TopicPartition
 from causeway.operate.moves.failback import FailedBack, Step
-from causeway.operate.moves.failover import FailedOver, Known
+from causeway.operate.moves.failover import FailedOver
 from causeway.operate.moves.last_groups import GroupPlace
+from causeway.operate.moves.missing import Known
 from causeway.operate.moves.promote import Lagging, Promoted
 from causeway.operate.moves.unmirrored import Unmirrored
 

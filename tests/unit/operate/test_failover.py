@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control.directives import THE_LINK
-from causeway.model import TopicPartition
-from causeway.operate.moves.failover import FailedOver, Known, topics_known
+from causeway.errors import CausewayError, ConfigError, UnreachableError
+from causeway.model import State, TopicPartition
+from causeway.operate.moves import failover as failovers
+from causeway.operate.moves.failover import FailedOver, failover
+from causeway.operate.moves.missing import Known, Seen, Unbegun, look, topics_known
+from causeway.relay.progress import Progress
+from causeway.wire.metadata import TopicMetadata
+from causeway.wire.offsets import EARLIEST, OffsetAt
+from tests.harness.daemon import link
+from tests.harness.lanes import client
 from tests.unit.daemon.test_rows import row
 
 
@@ -37,14 +51,14 @@ def found(*topics: Known) -> FailedOver:
 def test_what_is_missing_is_told_by_the_source_or_as_its_driver_last_saw_it() -> None:
     one = replace(row().progress, position=40, source_end=50, last_timestamp=1_000)
     two = replace(one, partition=1, position=45, source_end=45, last_timestamp=7_000)
-    (told,) = topics_known([two, one], {})
+    (told,) = topics_known([two, one], {}, {})
     assert (told.missing, told.exact, told.newest_ms) == (10, False, 1_000), "what lags counts"
     ends = {TopicPartition(one.topic, 0): 100, TopicPartition(one.topic, 1): 45}
-    (told,) = topics_known([two, one], ends)
+    (told,) = topics_known([two, one], ends, {})
     assert (told.missing, told.exact) == (60, True)
-    (told,) = topics_known([replace(one, source_end=-1), two], {})
+    (told,) = topics_known([replace(one, source_end=-1), two], {}, {})
     assert told.missing is None
-    assert topics_known([replace(one, position=50), two], {})[0].newest_ms == 7_000, "none lags"
+    assert topics_known([replace(one, position=50), two], {}, {})[0].newest_ms == 7_000, "none lags"
 
 
 def test_the_rpo_is_that_of_the_topic_that_is_furthest_behind() -> None:
@@ -52,3 +66,132 @@ def test_the_rpo_is_that_of_the_topic_that_is_furthest_behind() -> None:
     assert found(known(5_000, exact=True), known(8_000)).rpo_ms == 1_000, "one is whole, surely"
     assert found(known(5_000, exact=True)).rpo_ms == 0
     assert found(known(-1), known(8_000)).rpo_ms is None
+
+
+class Side:
+    """A cluster with these topics, by name their partitions' first offsets and ends."""
+
+    def __init__(self, **topics: list[tuple[int, int]]) -> None:
+        self._topics = topics
+        self.error: CausewayError | None = None
+
+    def bootstrap_check(self, _: float) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def metadata(self, names: list[str] | None) -> Any:
+        found = {
+            name: TopicMetadata(
+                name=name, topic_id="", partitions=cast(Any, dict(enumerate(partitions)))
+            )
+            for name, partitions in self._topics.items()
+            if names is None or name in names
+        }
+        return SimpleNamespace(topics=found)
+
+    def list_offsets(
+        self, places: list[TopicPartition], when: int, **_: object
+    ) -> dict[TopicPartition, OffsetAt]:
+        found = {at: self._topics[at.topic][at.partition] for at in places}
+        return {
+            at: OffsetAt(offset=first if when == EARLIEST else end, timestamp=-1, leader_epoch=-1)
+            for at, (first, end) in found.items()
+        }
+
+
+def seen(source: Side, target: Side, *progress: Progress, topics: str = ".*") -> Seen:
+    known = {each.source: each for each in progress}
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", topics)
+    return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
+
+
+ONE = replace(row().progress, position=50, source_end=50, last_timestamp=1_000)
+
+
+def test_what_has_not_begun_is_missing_as_a_whole() -> None:
+    source = Side(orders=[(0, 50), (3, 10)], bills=[(0, 4)])
+    found = seen(source, Side(), ONE)
+    assert found.reason is None
+    bills, orders = topics_known([ONE], found.ends, found.unbegun)
+    assert (orders.partitions, orders.unbegun, orders.missing, orders.exact) == (2, 1, 7, True)
+    assert orders.newest_ms == -1, "of that partition nothing is mirrored"
+    assert (bills.topic, bills.target, bills.missing) == ("bills", "A.bills", 4)
+    (alone,) = topics_known([ONE, replace(ONE, partition=1, position=10)], found.ends, {})
+    assert (alone.unbegun, alone.missing) == (0, 0), "it has begun since"
+    (empty,) = topics_known(
+        [ONE], found.ends, {TopicPartition("orders", 1): Unbegun("A.orders", 0)}
+    )
+    assert (empty.missing, empty.newest_ms) == (0, 1_000), "it holds nothing"
+
+
+def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
+    source = Side()
+    source.error = UnreachableError("reach", "A")
+    target = Side(**{"A.orders": [(0, 50), (0, 0)], "A.bills": [(0, 0)], "own": [(0, 9)]})
+    refused = replace(ONE, topic="gifts", outlets=(), position=-1, state=State.STOPPED)
+    told = seen(source, target, ONE, refused)
+    assert told.reason is not None
+    assert {at: each.records for at, each in told.unbegun.items()} == {
+        TopicPartition("orders", 1): None,
+        TopicPartition("bills", 0): None,
+        TopicPartition("gifts", 0): None,
+    }
+    known = topics_known([ONE], told.ends, told.unbegun)
+    assert [(each.topic, each.missing) for each in known] == [
+        ("bills", None),
+        ("gifts", None),
+        ("orders", None),
+    ]
+    assert found(*known).rpo_ms is None
+
+
+@pytest.fixture
+def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Links that were failed over. Only clusters B and C answer; A->C has mirrored nothing."""
+    done: list[str] = []
+
+    class Move:
+        def __init__(self, each: LinkSettings, *_: object) -> None:
+            self.link, self.has_begun = each, each.name != "A->C"
+
+        def run(self, *_: object) -> FailedOver:
+            done.append(self.link.name)
+            return replace(found(), link=self.link.name, target=self.link.target.alias)
+
+    def connect(client: ClientSettings) -> Any:
+        side = Side()
+        side.error = None if client.alias in "BC" else UnreachableError("reach", client.alias)
+        return side
+
+    monkeypatch.setattr(failovers, "clusters", lambda: nullcontext(connect))
+    monkeypatch.setattr(failovers, "choose", lambda settings, *_: settings.links)
+    monkeypatch.setattr(failovers, "_Failover", Move)
+    return done
+
+
+def settings_of(*names: str) -> Settings:
+    def between(name: str) -> LinkSettings:
+        a, b = (client(alias, "127.0.0.1:1") for alias in name.split("->"))
+        ends = {"source": a, "source_admin": a, "target": b, "target_admin": b}
+        return replace(link("127.0.0.1:1", "127.0.0.1:2", ".*"), **cast(Any, ends))
+
+    return Settings(links=tuple(map(between, names)), run=RunSettings(), spark={})
+
+
+def test_a_link_to_the_cluster_that_is_gone_keeps_no_other_from_ending(acted: list[str]) -> None:
+    one, back = failover(settings_of("A->B", "B->A"), yes=True)
+    assert (acted, one.left) == (["A->B"], None)
+    assert back.left == "its target does not answer: reach A"
+    assert not back.late, "there is nothing to end on a cluster that is gone"
+    *_, other = failover(settings_of("A->B", "B->D"), yes=True)
+    assert other.late, "it ends nothing that its target still takes"
+    _, third = failover(settings_of("A->B", "A->C"), yes=True)
+    assert (third.left, third.late) == ("nothing of it has been mirrored yet", False)
+
+
+def test_where_nothing_can_be_ended_that_is_an_error(acted: list[str]) -> None:
+    with pytest.raises(UnreachableError):
+        failover(settings_of("B->A", "C->A"), yes=True)
+    with pytest.raises(ConfigError, match=r"nothing of it .* yet; C->A: reach A"):
+        failover(settings_of("A->C", "C->A"), yes=True)
+    assert not acted

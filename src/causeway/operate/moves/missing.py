@@ -1,0 +1,185 @@
+"""What the target lacks where a mirror ends now, as far as anybody knows.
+
+partition   has begun                         has not
+source ends: it has said so just now          all that it holds
+             its driver saw it, a while ago   nobody knows: never taken for nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from causeway.config.settings import LinkSettings
+from causeway.control import visible
+from causeway.control.directives import Scope
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.progress import Progress
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Of one topic. `unbegun`: how many of its `partitions` have no mirror yet. `newest_ms`: the
+    timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
+    partition that is furthest behind, where any lags; `missing`: records of the source that are
+    not, None where nobody knows; `exact`: the source itself has said so, now. Else its driver has,
+    when it last saw it: what the source took in after that is missing too."""
+
+    topic: str
+    target: str
+    partitions: int
+    unbegun: int = 0
+    newest_ms: int
+    missing: int | None
+    exact: bool
+
+    @property
+    def is_whole(self) -> bool:
+        return self.exact and self.missing == 0
+
+
+class Unbegun(NamedTuple):
+    """A partition without a mirror. `target`: the topic that it would go to; `records`: what it
+    holds, None where nobody knows."""
+
+    target: str
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """`ends`: of the partitions that the source told; `reason`: why it does not answer."""
+
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unbegun: Mapping[TopicPartition, Unbegun] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def look(
+    link: LinkSettings,
+    scope: Scope,
+    source: Cluster,
+    target: Cluster,
+    progress: Mapping[TopicPartition, Progress],
+    patience_s: float,
+) -> Seen:
+    """Asks the source, for so long at the most, else the target. `progress`: of all that the topic
+    knows, what has not begun as well. Raises CausewayError where the target cannot be asked."""
+    begun = {at for at, each in progress.items() if has_begun(each)}
+    try:
+        source.bootstrap_check(patience_s)
+        others = _of_source(link, scope, source, begun)
+        ends = source.list_offsets([*sorted(begun), *others], LATEST, patience_s=patience_s)
+        starts = source.list_offsets(list(others), EARLIEST, patience_s=patience_s)
+    except CausewayError as error:
+        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(error))
+    told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
+    unbegun = {}
+    for at, name in others.items():
+        first = starts[at]
+        known = isinstance(first, OffsetAt) and at in told
+        records = told[at] - first.offset if known and isinstance(first, OffsetAt) else None
+        unbegun[at] = Unbegun(name, records)
+    return Seen(ends=told, unbegun=unbegun)
+
+
+def has_begun(progress: Progress) -> bool:
+    return bool(progress.outlets) and progress.gone_at < 0
+
+
+def _of_source(
+    link: LinkSettings, scope: Scope, source: Cluster, begun: set[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """What the source has, and the link would mirror."""
+    return {
+        at: name
+        for topic, metadata in sorted(visible.all_of(source, link).items())
+        if scope.covers(Scope(topic)) and (name := link.decide_topic(topic).target_name) is not None
+        for number in sorted(metadata.partitions)
+        if (at := TopicPartition(topic, number)) not in begun
+    }
+
+
+def _of_target(
+    link: LinkSettings,
+    scope: Scope,
+    target: Cluster,
+    progress: Mapping[TopicPartition, Progress],
+) -> dict[TopicPartition, Unbegun]:
+    """What only the target tells of: its driver has made the mirror, or given a reason why it had
+    not begun. What neither stands for nobody can know of."""
+    found: dict[TopicPartition, Unbegun] = {}
+    known = {topic for topic, _ in progress}
+    for mirror, metadata in sorted(target.metadata(None).topics.items()):
+        topic = _source_of(link, mirror, known)
+        if topic is None or not scope.covers(Scope(topic)):
+            continue
+        parts = [each for at, each in progress.items() if at.topic == topic and each.outlets]
+        if any([one.partition for one in each.outlets] != [each.partition] for each in parts):
+            continue  # keys, or a transform, decide: numbers of partitions tell nothing
+        for number in sorted(metadata.partitions):
+            at = TopicPartition(topic, number)
+            if at not in progress:
+                found[at] = Unbegun(mirror, None)
+    for at, each in progress.items():
+        if not each.outlets and each.gone_at < 0 and scope.covers(at):
+            name = link.decide_topic(at.topic).target_name
+            found[at] = Unbegun(name or at.topic, None)
+    return found
+
+
+def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
+    """Which topic is mirrored to `mirror`, or would be; by names alone only where these tell that
+    it is a mirror."""
+    policy = link.policy
+    topic = policy.upstream_topic(mirror)
+    if topic is None or policy.topic_source(mirror) != link.source.alias:
+        return None
+    if topic == mirror and topic not in known:
+        return None  # it may be one of the target's own
+    return topic if link.decide_topic(topic).target_name == mirror else None
+
+
+def topics_known(
+    progress: Iterable[Progress],
+    ends: Mapping[TopicPartition, int],
+    unbegun: Mapping[TopicPartition, Unbegun],
+) -> tuple[Known, ...]:
+    """What is known of each topic. `progress`: of what has begun; `ends`: of the source, of those
+    partitions that it told; `unbegun`: as it was seen, some may have begun since."""
+    parts = {each.source: each for each in progress}
+    others = {at: each for at, each in unbegun.items() if at not in parts}
+    found = []
+    for topic, group in groupby(sorted({*parts, *others}), key=lambda at: at.topic):
+        places = list(group)
+        begun = [parts[at] for at in places if at in parts]
+        left = [others[at] for at in places if at in others]
+        lacks = {each.source: _missing(each, ends) for each in begun}
+        missing = [*lacks.values(), *(each.records for each in left)]
+        # Where anything is missing, one partition's newest record says nothing of another's.
+        lagging = [each for each in begun if lacks[each.source] != 0]
+        times = [each.last_timestamp for each in lagging or begun]
+        times += [-1 for each in left if each.records != 0]
+        late = bool(lagging) or any(each.records != 0 for each in left)
+        found.append(
+            Known(
+                topic=topic,
+                target=begun[0].outlets[0].topic if begun else left[0].target,
+                partitions=len(places),
+                unbegun=len(left),
+                newest_ms=(min if late else max)(times, default=-1),
+                missing=None if None in missing else sum(each or 0 for each in missing),
+                exact=all(at in ends for at in places),
+            )
+        )
+    return tuple(found)
+
+
+def _missing(progress: Progress, ends: Mapping[TopicPartition, int]) -> int | None:
+    end = ends.get(progress.source, progress.source_end)
+    return None if end < 0 else max(0, end - progress.position)
