@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from causeway.config import known
-from causeway.config.keys import (
-    IN_SECONDS,
-    OF_FLOWS,
-    SECURITY,
-    ClientKeys,
-    ConsumerKeys,
-    RunKeys,
-)
+from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
+from causeway.config.keys import IN_SECONDS, OF_FLOWS, RunKeys
 from causeway.config.properties import Entry
 from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, split
 

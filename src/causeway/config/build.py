@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from causeway.config.keys import IN_SECONDS, ConsumerKeys, ControlKeys, HeartbeatKeys, RunKeys
+from causeway.config.client_keys import ConsumerKeys
+from causeway.config.keys import IN_SECONDS, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (
@@ -62,6 +63,7 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
     """From the keys of a flow, names without any prefix."""
     keys = read(ControlKeys, own, problems)
     heartbeats = read(HeartbeatKeys, own, problems)
+    runs = "checkpoints" not in keys.paused
     if keys.read_only_mirrors and "causeway.principal" not in own:
         # To deny writing to everybody would stop Causeway as well.
         problems.add(
@@ -73,24 +75,31 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
         groups_exclude=patterns(own, "groups.exclude", keys.groups_exclude, problems),
         refresh_groups_enabled=keys.refresh_groups_enabled,
         refresh_groups_interval_s=keys.refresh_groups_interval,
-        emit_checkpoints_enabled=keys.emit_checkpoints_enabled,
+        emit_checkpoints_enabled=keys.emit_checkpoints_enabled and runs,
         emit_checkpoints_interval_s=keys.emit_checkpoints_interval,
         checkpoints_replication_factor=keys.checkpoints_replication_factor,
-        sync_group_offsets_enabled=keys.sync_group_offsets_enabled,
+        sync_group_offsets_enabled=keys.sync_group_offsets_enabled and runs,
         sync_group_offsets_interval_s=keys.sync_group_offsets_interval,
         emit_offset_syncs_enabled=keys.emit_offset_syncs_enabled,
         offset_lag_max=keys.offset_lag_max,
         offset_syncs_topic_location=keys.offset_syncs_topic_location,
         offset_syncs_replication_factor=keys.offset_syncs_replication_factor,
-        emit_heartbeats_enabled=heartbeats.enabled,
+        emit_heartbeats_enabled=heartbeats.enabled and "heartbeats" not in keys.paused,
         emit_heartbeats_interval_s=heartbeats.interval,
         heartbeats_replication_factor=heartbeats.replication_factor,
-        sync_topic_acls_enabled=keys.sync_topic_acls_enabled,
+        # As MirrorMaker 2's source connector, which does that as well.
+        sync_topic_acls_enabled=keys.sync_topic_acls_enabled and not records_paused(keys),
         sync_topic_acls_interval_s=keys.sync_topic_acls_interval,
         read_only_mirrors=keys.read_only_mirrors,
         principal=keys.principal,
         mm2_offsets=keys.mm2_offsets,
+        mm2_offsets_topic=keys.mm2_offsets_topic,
+        mm2_connector=keys.mm2_connector,
     )
+
+
+def records_paused(keys: ControlKeys) -> bool:
+    return "records" in keys.paused
 
 
 def clear_text(clients: Iterable[ClientSettings]) -> list[str]:

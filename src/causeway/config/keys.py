@@ -16,11 +16,11 @@ from causeway.config.values import (
     Count,
     Header,
     Millis,
+    Paused,
     Principal,
     Replicas,
     Seconds,
     Side,
-    Size,
     Text,
     Token,
     whole,
@@ -313,6 +313,22 @@ class ControlKeys(Keys):
         True,
         "Whether to go on from MirrorMaker 2's positions, and to keep them written.",
     )
+    mm2_offsets_topic: Text | None = key(
+        "causeway.mirror.maker.offsets.topic",
+        None,
+        "Where these are on the target. Default: `mm2-offsets.A.internal`, A being the source.",
+    )
+    mm2_connector: Text = key(
+        "causeway.mirror.maker.connector",
+        "MirrorSourceConnector",
+        "What the connector is called there.",
+    )
+    paused: Paused = key(
+        "causeway.paused",
+        "",
+        "What waits until the file says otherwise: `records`, `checkpoints` (with the groups'"
+        " offsets) or `heartbeats`, or several of them. Commands do not resume it.",
+    )
 
 
 class HeartbeatKeys(Keys):
@@ -335,61 +351,3 @@ OLD_NAMES = {
 
 # All that may be written `A->B.key`, or `key` for all.
 OF_FLOWS = FlowKeys.names() | ControlKeys.names() | HeartbeatKeys.names() | OLD_NAMES.keys()
-
-
-class ClientKeys(Keys):
-    """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
-
-    client_id: Text = key("client.id", "causeway", "Shown in the brokers' logs and quotas.")
-    request_timeout_ms: Millis = key("request.timeout.ms", 30_000, "For a broker's answer.")
-    connect_timeout_ms: Millis = key(
-        "socket.connection.setup.timeout.ms", 10_000, "For opening a connection."
-    )
-
-
-class ConsumerKeys(Keys):
-    """Of the reader of a flow: `A.consumer.key`."""
-
-    isolation_level: Annotated[
-        Literal["read_committed", "read_uncommitted"], BeforeValidator(word)
-    ] = key("isolation.level", "read_committed", "Whether aborted and open transactions are read.")
-    auto_offset_reset: Annotated[Literal["earliest", "latest"], BeforeValidator(word)] = key(
-        "auto.offset.reset",
-        "earliest",
-        "Where a partition starts that was never mirrored. With `latest`, topics and partitions"
-        " that come into being while the mirror runs still start at their first record.",
-    )
-    fetch_max_wait_ms: Size = key(
-        "fetch.max.wait.ms", 500, "How long a broker may wait for fetch.min.bytes."
-    )
-    fetch_min_bytes: Size = key("fetch.min.bytes", 1, "Least bytes of a fetch answer.")
-    fetch_max_bytes: Count = key("fetch.max.bytes", 50 << 20, "Most bytes of a fetch answer.")
-    max_partition_fetch_bytes: Count = key(
-        "max.partition.fetch.bytes", 4 << 20, "Most bytes of a partition in a fetch answer."
-    )
-
-
-# Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
-SECURITY = {
-    "bootstrap.servers": "host:port of some brokers, comma-separated.",
-    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
-    "sasl.jaas.config": "Login module and its options, as for Java clients.",
-    "sasl.oauthbearer.token.endpoint.url": "Where tokens are fetched from (https).",
-    "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
-    "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
-    "sasl.oauthbearer.scope": "Scope to ask for.",
-    "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
-    "ssl.truststore.password": "Its password (JKS, PKCS12).",
-    "ssl.truststore.type": "JKS, PKCS12 or PEM.",
-    "ssl.truststore.certificates": "Trusted certificates as PEM text.",
-    "ssl.keystore.location": "File with the client's key and certificate chain.",
-    "ssl.keystore.password": "Its password (JKS, PKCS12).",
-    "ssl.keystore.type": "JKS, PKCS12 or PEM.",
-    "ssl.keystore.key": "Private key as PEM text.",
-    "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
-    "ssl.key.password": "Password of the private key.",
-    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
-    "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
-    " host. Empty lets anybody pass for a broker who has any certificate that is trusted.",
-}

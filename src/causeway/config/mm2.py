@@ -16,10 +16,11 @@ from causeway.config.build import (
     control_settings,
     fetch_settings,
     patterns,
+    records_paused,
     run_settings,
     spark_settings,
 )
-from causeway.config.keys import OF_FLOWS, OLD_NAMES, FlowKeys, HeartbeatKeys
+from causeway.config.keys import OF_FLOWS, OLD_NAMES, ControlKeys, FlowKeys, HeartbeatKeys
 from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, PropertyFile, load_properties
@@ -160,7 +161,7 @@ def _heartbeats(
         own = _own(entries, source, target)
         problems = Problems("")
         keys = read(HeartbeatKeys, own, problems)
-        if not keys.enabled:
+        if not keys.enabled or "heartbeats" in read(ControlKeys, own, Problems("")).paused:
             continue
         here = _alias(own, "source.cluster.alias", source, problems)
         there = _alias(own, "target.cluster.alias", target, problems)
@@ -217,6 +218,7 @@ def _link(
     }
     fetch = fetch_settings(reader, problems)
     control = control_settings(own, problems)
+    paused = records_paused(read(ControlKeys, own, Problems("")))
     found = transforms(
         own,
         family(entries, f"{source}->{target}"),
@@ -245,13 +247,14 @@ def _link(
         replication_factor=keys.replication_factor,
         refresh_topics_enabled=keys.refresh_topics_enabled,
         refresh_topics_interval_s=keys.refresh_topics_interval,
-        sync_topic_configs_enabled=keys.sync_topic_configs_enabled,
+        sync_topic_configs_enabled=keys.sync_topic_configs_enabled and not paused,
         sync_topic_configs_interval_s=keys.sync_topic_configs_interval,
         heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
         fetch=fetch,
         delivery=keys.delivery,
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
+        records_paused=paused,
         control=control,
         transforms=found,
         throttle_bytes_per_s=keys.throttle,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
 from causeway.config.keys import (
     IN_SECONDS,
     OLD_NAMES,
-    SECURITY,
-    ClientKeys,
-    ConsumerKeys,
     ControlKeys,
     FlowKeys,
     HeartbeatKeys,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from causeway import filters
 from causeway.config import jaas, stores
-from causeway.config.keys import ClientKeys
+from causeway.config.client_keys import ClientKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (

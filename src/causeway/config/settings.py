@@ -120,6 +120,8 @@ class ControlSettings:
     read_only_mirrors: bool = False  # nobody but `principal` may write to mirrored topics
     principal: str | None = None  # Causeway's own on the target, like `User:causeway`
     mm2_offsets: bool = True  # go on from MirrorMaker 2's positions, and keep them written
+    mm2_offsets_topic: str | None = None  # None: mm2-offsets.<source>.internal
+    mm2_connector: str = "MirrorSourceConnector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,8 @@ class LinkSettings:
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
+    # No record is copied, whatever directives say: the file wants it so.
+    records_paused: bool = False
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+PARTS = ("records", "checkpoints", "heartbeats")  # of a flow, that can be paused
 _TOKEN_LENGTH = 16  # characters: shorter ones can be guessed
 
 
@@ -75,6 +76,13 @@ def _header(value: Any) -> Any:
     raise ValueError("ASCII characters without blanks")
 
 
+def _paused(value: Any) -> Any:
+    found = [part.strip().lower() for part in str(value).split(",") if part.strip()]
+    if set(found) <= set(PARTS):
+        return ", ".join(part for part in PARTS if part in found)
+    raise ValueError(f"of {', '.join(PARTS)}")
+
+
 def _address(value: Any) -> Any:
     text = str(value).strip()
     try:
@@ -98,4 +106,5 @@ Side = Annotated[Literal["source", "target"], BeforeValidator(word)]
 Principal = Annotated[str, BeforeValidator(_principal)]
 Token = Annotated[str, BeforeValidator(_token)]
 Header = Annotated[str, BeforeValidator(_header)]
+Paused = Annotated[str, BeforeValidator(_paused)]
 Address = Annotated[str, BeforeValidator(_address)]

@@ -18,17 +18,20 @@ from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
 
+from causeway.config.settings import LinkSettings
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.topic_log import KeyValue, TopicLog
+from causeway.wire.cluster import Cluster
 
-_CONNECTOR = "MirrorSourceConnector"
 _OURS = {"writer": "causeway"}
 
 
-def topic_of(source: str) -> str:
-    """By the source's alias."""
-    return f"mm2-offsets.{source}.internal"
+def book_of(link: LinkSettings, target: Cluster) -> MirrorMakerOffsets:
+    """Where the link's are, or were."""
+    control, source = link.control, link.source.alias
+    topic = control.mm2_offsets_topic or f"mm2-offsets.{source}.internal"
+    return MirrorMakerOffsets(TopicLog(target, topic), source, control.mm2_connector)
 
 
 class Copied(NamedTuple):
@@ -41,16 +44,19 @@ class Copied(NamedTuple):
 class MirrorMakerOffsets:
     """Of one source cluster, by its alias. Not thread-safe."""
 
-    def __init__(self, topic: TopicLog, source: str) -> None:
+    def __init__(
+        self, topic: TopicLog, source: str, connector: str = "MirrorSourceConnector"
+    ) -> None:
         self._topic = topic
         self._source = source
+        self._connector = connector
         self._written: dict[TopicPartition, int] = {}
 
     def read(self) -> dict[TopicPartition, Copied]:
         """Each partition's entry; empty where MirrorMaker 2 never ran. Raises CausewayError."""
         found = {}
         for key, value in self._topic.newest().items():
-            at, copied = _partition(key, self._source), _copied(value)
+            at, copied = _partition(key, self._connector, self._source), _copied(value)
             if at is not None and copied is not None:
                 found[at] = copied
         return found
@@ -82,7 +88,7 @@ class MirrorMakerOffsets:
             return
         shares: dict[int, dict[TopicPartition, KeyValue]] = {}
         for at, value in values.items():
-            key = _dump([_CONNECTOR, _place(at, self._source)])
+            key = _dump([self._connector, _place(at, self._source)])
             where = (murmur2(key) & 0x7FFFFFFF) % count
             shares.setdefault(where, {})[at] = key, value
         failure: CausewayError | None = None
@@ -102,11 +108,11 @@ def _place(at: TopicPartition, source: str) -> dict[str, str | int]:
     return {"cluster": source, "partition": at.partition, "topic": at.topic}
 
 
-def _partition(key: bytes, source: str) -> TopicPartition | None:
+def _partition(key: bytes, name: str, source: str) -> TopicPartition | None:
     """The source partition that `key` is for; None for what others keep there."""
     try:
         connector, place = json.loads(key)
-        if connector == _CONNECTOR and place["cluster"] == source:
+        if connector == name and place["cluster"] == source:
             return TopicPartition(str(place["topic"]), int(place["partition"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         pass

@@ -213,6 +213,8 @@ def _ask(
         asked = [_Asked(link, action, connect) for link in chosen]
         if wish.kind is Kind.STEP_DOWN:
             _refuse_without_driver(asked)
+        if wish.kind is Kind.PAUSE and not wish.paused:
+            _refuse_by_file(chosen)
         for each in asked:
             each.write(replace(wish, scope=scope), back=back)
         deadline = None if wait_s is None else time.monotonic() + wait_s
@@ -223,6 +225,18 @@ def _refuse_without_driver(asked: Sequence[_Asked]) -> None:
     idle = [each.link.name for each in asked if each.driver is None]
     if len(idle) == len(asked):
         raise NobodyLeadsError("step down", ", ".join(idle), "no driver leads now")
+
+
+def _refuse_by_file(links: Sequence[LinkSettings]) -> None:
+    for link in links:
+        if link.records_paused:
+            where = link.places.get("causeway.paused", "causeway.paused")
+            raise ConfigError(
+                "resume",
+                link.name,
+                f"the file itself pauses it: {where}",
+                remedy="change that, and start the driver again",
+            )
 
 
 class _Asked:

@@ -9,7 +9,7 @@ from functools import partial
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
-from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
+from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.daemon.partitions import claims, discovery
 from causeway.daemon.partitions.claims import Adopt, Begin, BeginBehind, GoByKey, GoOn, Stop, Wish
@@ -18,7 +18,6 @@ from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
 from causeway.relay.progress import Contents
-from causeway.relay.topic_log import TopicLog
 
 _IDS = "__transaction_state"
 
@@ -157,8 +156,7 @@ def _taken_up(
 def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]:
     if not link.control.mm2_offsets:
         return {}
-    alias = link.source.alias
-    return MirrorMakerOffsets(TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias).read()
+    return mm2_offsets.book_of(link, sides.target).read()
 
 
 def _progress_lost(

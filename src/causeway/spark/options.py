@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from causeway.config.client_keys import SECURITY
 from causeway.config.jaas import parse_jaas
-from causeway.config.keys import SECURITY
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, resolve
 from causeway.config.security import client_settings

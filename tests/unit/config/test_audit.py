@@ -4,15 +4,8 @@ import pytest
 
 from causeway.config import known
 from causeway.config.audit import Effect, audit_key, split_key
-from causeway.config.keys import (
-    ClientKeys,
-    ConsumerKeys,
-    ControlKeys,
-    FlowKeys,
-    HeartbeatKeys,
-    Keys,
-    RunKeys,
-)
+from causeway.config.client_keys import ClientKeys, ConsumerKeys
+from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
 
 ALIASES = ("A", "B", "us.east", "us")
 

@@ -171,3 +171,36 @@ def test_what_a_provider_resolved_for_spark_is_a_secret(tmp_path: Path) -> None:
     (line,) = problems.lines
     assert line.startswith("spark.driver.extraJavaOptions (line 3) becomes part of a command line")
     assert "hunter2" not in f"{found}{line}"
+
+
+def test_the_file_pauses_what_it_names(tmp_path: Path) -> None:
+    paused = link(tmp_path, "A->B.causeway.paused = records\n")
+    assert paused.records_paused
+    assert not paused.sync_topic_configs_enabled
+    assert not paused.control.sync_topic_acls_enabled
+    assert paused.control.emit_checkpoints_enabled
+    found = load(
+        tmp_path,
+        "sync.group.offsets.enabled = true\nA->B.causeway.paused = heartbeats, Checkpoints\n",
+    )
+    (other,) = found.links
+    assert not other.records_paused
+    assert not other.control.emit_checkpoints_enabled
+    assert not other.control.sync_group_offsets_enabled
+    assert not other.control.emit_heartbeats_enabled
+    assert [each.name for each in found.heartbeat_links] == ["B->A"]
+
+
+def test_what_cannot_be_paused_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"causeway\.paused \(line 6\) must be of records, "):
+        load(tmp_path, "A->B.causeway.paused = topics\n")
+
+
+def test_mirror_makers_positions_may_lie_elsewhere(tmp_path: Path) -> None:
+    control = link(
+        tmp_path,
+        "A->B.causeway.mirror.maker.offsets.topic = connect-offsets\n"
+        "A->B.causeway.mirror.maker.connector = a->b.MirrorSourceConnector\n",
+    ).control
+    assert control.mm2_offsets_topic == "connect-offsets"
+    assert control.mm2_connector == "a->b.MirrorSourceConnector"

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.config.keys import OF_FLOWS, SECURITY, ClientKeys, ConsumerKeys, RunKeys
+from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
+from causeway.config.keys import OF_FLOWS, RunKeys
 from causeway.config.mirror_maker1 import load_mm1
 from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Settings

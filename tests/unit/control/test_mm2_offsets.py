@@ -82,3 +82,14 @@ def test_nothing_is_written_where_mirror_maker_never_ran() -> None:
 def test_brackets_without_end_are_nobodys_position() -> None:
     deep = b"[" * 200_000
     assert offsets(Log(25, {KEY: deep, deep: b'{"offset":41}'})).read() == {}
+
+
+def test_a_connector_of_another_name_has_positions_of_its_own() -> None:
+    """As behind Strimzi, where all connectors share one topic."""
+    named = KEY.replace(b"MirrorSourceConnector", b"A->B.MirrorSourceConnector")
+    log = Log(1, {KEY: b'{"offset":1}', named: b'{"offset":41}'})
+    book = MirrorMakerOffsets(cast(TopicLog, log), "A", "A->B.MirrorSourceConnector")
+    at = TopicPartition("orders", 2)
+    assert book.read() == {at: (41, False)}
+    book.write({at: 43})
+    assert log.written == [(0, (named, b'{"offset":42,"writer":"causeway"}'))]

@@ -69,6 +69,9 @@ def pauses(registry: Registry, lanes: Lanes) -> Pauses:
     return Pauses("A->B", registry, lanes.recall)
 
 
+BY_FILE = (State.PAUSED, "paused by the file: A->B.causeway.paused (line 7)")
+
+
 def states(registry: Registry) -> list[State]:
     return [each.state for each in registry.status()]
 
@@ -228,3 +231,25 @@ def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
     assert pauses.was_begun("orders")
     assert pauses.start_of(at(1)) is None
     assert not pauses.was_begun("bills")
+
+
+def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lanes) -> None:
+    """Also before a word of the directives is read, and for a part that somebody resumed."""
+    pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
+    assert pauses.are_any
+    assert pauses.hold({at(0)}) == {at(0)}
+    assert pauses.hold_of(at(1)) == BY_FILE
+    going = Directive(kind=Kind.PAUSE, scope=ORDERS, who="anna@ops", at=0, paused=False)
+    pauses.stand(Standing({going.key: going}))
+    assert pauses.pause()
+    assert states(registry)[:2] == [State.PAUSED, State.PAUSED]
+    assert pauses.over() == []
+
+
+def test_what_has_ended_has_so_though_the_file_pauses(registry: Registry, lanes: Lanes) -> None:
+    pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
+    end = Directive(kind=Kind.END, scope=ORDERS, who="anna@ops", at=0, how=State.PROMOTED)
+    pauses.stand(Standing({end.key: end}))
+    held = pauses.hold_of(at(0))
+    assert held is not None
+    assert held[0] is State.PROMOTED

@@ -10,14 +10,8 @@ from typing import Any, Literal
 
 from causeway.config import known, transform_keys
 from causeway.config.causeway_yaml import login
-from causeway.config.keys import (
-    SECURITY,
-    ControlKeys,
-    FlowKeys,
-    HeartbeatKeys,
-    Keys,
-    RunKeys,
-)
+from causeway.config.client_keys import SECURITY
+from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
 
 Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
 
@@ -101,6 +95,8 @@ _PLACES = {
     "sync.group.offsets.enabled": "sync.group-offsets.enabled",
     "sync.group.offsets.interval.seconds": "sync.group-offsets.interval",
     "causeway.mirror.maker.offsets": "sync.mirror-maker-offsets",
+    "causeway.mirror.maker.offsets.topic": "sync.mirror-maker-offsets-topic",
+    "causeway.mirror.maker.connector": "sync.mirror-maker-connector",
     "emit.checkpoints.enabled": "checkpoints.enabled",
     "emit.checkpoints.interval.seconds": "checkpoints.interval",
     "checkpoints.topic.replication.factor": "checkpoints.replication-factor",
@@ -175,6 +171,7 @@ _LISTS = frozenset(
         "config.properties.exclude",
         "bootstrap.servers",
         "ssl.enabled.protocols",
+        "causeway.paused",
     }
 )
 _ENUMS = {"security.protocol": ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]}

@@ -31,7 +31,6 @@ from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.progress import Entry, MapRecords, Progress
-from causeway.relay.topic_log import TopicLog
 from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
@@ -268,8 +267,7 @@ class Claimer:
             self._copied = self._book().read()
 
     def _book(self) -> MirrorMakerOffsets:
-        alias = self._link.source.alias
-        return MirrorMakerOffsets(TopicLog(self._sides.target, mm2_offsets.topic_of(alias)), alias)
+        return mm2_offsets.book_of(self._link, self._sides.target)
 
     def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
         source = TopicPartition(topic.source, partition)

@@ -24,7 +24,7 @@ from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets, bereft
-from causeway.daemon.partitions.pauses import Pauses
+from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
@@ -65,7 +65,7 @@ class Intake:
         self._source_key, self._target_key = source_key, target_key
         self._bounded = bounded
         self._writing = writing
-        self.pauses = Pauses(link.name, registry, self._recall)
+        self.pauses = Pauses(link.name, registry, self._recall, by_file(link))
         self._claimer = Claimer(sides, link, wish, leadership, transforms, self.pauses.start_of)
         self._deleted = Deleted(
             sides,

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from causeway.config.settings import LinkSettings
 from causeway.control.directives import Hold, Kind, Scope, Standing, Start
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
@@ -28,11 +29,14 @@ class Pauses:
         link: str,
         registry: Registry,
         recall: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, bool]],
+        by_file: Hold | None = None,
     ) -> None:
-        """`recall` takes partitions from their lanes: those that no lane has any more."""
+        """`recall` takes partitions from their lanes: those that no lane has any more. `by_file`:
+        how the file holds all that has not ended, whatever is asked for."""
         self._link = link
         self._registry = registry
         self._recall = recall
+        self._by_file = by_file
         # Held from asking what is paused until the rest is with the fleet: what is paused later is
         # taken from there. Nobody who has the registry's lock, or the fleet's, waits for it.
         self.deciding = threading.RLock()
@@ -49,7 +53,7 @@ class Pauses:
     @property
     def are_any(self) -> bool:
         with self.deciding:
-            return self._standing.holds
+            return self._holds(self._standing)
 
     def has_ended(self, topic: str) -> bool:
         """Its mirror, so that nothing is done for it."""
@@ -59,7 +63,7 @@ class Pauses:
     def hold_of(self, at: TopicPartition) -> Hold | None:
         """Why it is not to go to a lane; None where it may."""
         with self.deciding:
-            return self._standing.hold_of(at)
+            return self._hold_of(self._standing, at)
 
     def start_of(self, at: TopicPartition) -> Start | None:
         """Where it has to be claimed anew, as a person wants it so."""
@@ -74,7 +78,7 @@ class Pauses:
     def pause(self) -> bool:
         """Pauses what is to be paused; False where a lane has yet to let go of something."""
         with self.deciding:
-            if self._done or not self._standing.holds:
+            if self._done or not self._holds(self._standing):
                 return True
             standing = self._standing
         wanted = self._to_hold(standing)
@@ -98,7 +102,7 @@ class Pauses:
         return {
             row.progress.source: hold
             for row in self._registry.rows(lambda _: True)
-            if (hold := standing.hold_of(row.progress.source)) is not None
+            if (hold := self._hold_of(standing, row.progress.source)) is not None
             and not _is_held(row, hold)
             # What is at rest can end, but is not paused; what had ended is renewed first.
             and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
@@ -106,7 +110,9 @@ class Pauses:
 
     def over(self) -> list[TopicPartition]:
         """What is held, has not ended, and should be held no more."""
-        return self._no_longer(HELD - ENDED, lambda standing, at: standing.hold_of(at) is None)
+        return self._no_longer(
+            HELD - ENDED, lambda standing, at: self._hold_of(standing, at) is None
+        )
 
     def renewed(self) -> list[TopicPartition]:
         """What has ended, and should go on."""
@@ -126,16 +132,32 @@ class Pauses:
         """Of partitions that are about to go to lanes, those that must not; they are held. Call it
         with `deciding` held."""
         standing = self._standing
-        if not standing.holds:
+        if not self._holds(standing):
             return set()
-        held = {at: hold for at in places if (hold := standing.hold_of(at)) is not None}
+        found = {at: self._hold_of(standing, at) for at in places}
+        held = {at: hold for at, hold in found.items() if hold is not None}
         self._registry.hold(held)
         self._held |= bool(held)
         return set(held)
 
+    def _holds(self, standing: Standing) -> bool:
+        return self._by_file is not None or standing.holds
+
+    def _hold_of(self, standing: Standing, at: TopicPartition) -> Hold | None:
+        if standing.end_of(at) is not None:
+            return standing.hold_of(at)
+        return self._by_file or standing.hold_of(at)
+
     def note_held(self) -> None:
         """Rows were added that are held already."""
         self._held = True
+
+
+def by_file(link: LinkSettings) -> Hold | None:
+    """How the link's file holds its records; None where it does not."""
+    if not link.records_paused:
+        return None
+    return State.PAUSED, f"paused by the file: {link.places.get('causeway.paused', 'its key')}"
 
 
 def _is_held(row: Row, hold: Hold) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import acls, configs, held, mm2_offsets
-from causeway.control.mm2_offsets import MirrorMakerOffsets
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
@@ -64,10 +63,7 @@ class ControlPlane:
         )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term)
-        alias = link.source.alias
-        self._mirror_maker = MirrorMakerOffsets(
-            TopicLog(sides.target, mm2_offsets.topic_of(alias)), alias
-        )
+        self._mirror_maker = mm2_offsets.book_of(link, sides.target)
         self.tasks = tuple(self._wanted())
 
     def _wanted(self) -> Iterator[Task]:
