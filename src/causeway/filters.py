@@ -6,7 +6,7 @@ Patterns are whole-name Java regular expressions (see patterns.py for how they a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from causeway.naming import MAX_TOPIC_LENGTH, ReplicationPolicy
 from causeway.patterns import TIME_LIMIT_S, Pattern, compile_pattern
 
 HEARTBEATS_REPLICATION = "heartbeats.replication.enabled"
+CHOSEN = "chosen with `causeway geo`"
 INTERNAL_TOPICS = "causeway.internal.topics"
 _SEPARATOR = re.compile(r"\s*,\s*")
 
@@ -134,13 +135,20 @@ def decide_topic(
     topics_exclude: tuple[Pattern, ...],
     heartbeats_replication_enabled: bool = True,
     dead_letters: frozenset[str] = frozenset(),
+    chosen: Collection[str] = (),
 ) -> TopicDecision:
     """Whether `name` of the source is mirrored, and under which name.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
+    What people have `chosen` counts as named by `topics`; what is to be left out stays so.
     """
     heartbeats = policy.is_heartbeats_topic(name)
-    verdict, reason, rule = by_name(name, topics, topics_exclude, "topics")
+    rule: Rule | None
+    verdict, reason, rule = by_name(
+        name, () if name in chosen else topics, topics_exclude, "topics"
+    )
+    if verdict is Verdict.NOT_INCLUDED and name in chosen:
+        verdict, reason, rule = Verdict.MIRRORED, CHOSEN, None
     if verdict is not Verdict.MIRRORED and heartbeats:
         rule = Rule(HEARTBEATS_REPLICATION)
         if not heartbeats_replication_enabled:

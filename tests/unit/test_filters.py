@@ -195,3 +195,23 @@ def test_a_decision_names_the_key_and_the_pattern_that_made_it() -> None:
         None,
     )
     assert decide("__x", exclude="").rule is None, "no key of the file decides"
+
+
+def test_what_people_chose_counts_as_named_and_what_is_left_out_stays_so() -> None:
+    def decide_chosen(name: str, exclude: str = DEFAULT_EXCLUDES) -> TopicDecision:
+        return decide_topic(
+            name,
+            source_alias="A",
+            target_alias="B",
+            policy=ReplicationPolicy(source_alias="A"),
+            topics=(),
+            topics_exclude=compile_patterns(exclude),
+            chosen={name},
+        )
+
+    found = decide_chosen("orders")
+    assert (found.target_name, found.reason) == ("A.orders", "chosen with `causeway geo`")
+    assert decide("orders", topics="").verdict is Verdict.NOT_INCLUDED
+    assert decide_chosen("orders", "ord.*").verdict is Verdict.EXCLUDED
+    assert decide_chosen("__consumer_offsets", "").verdict is Verdict.INTERNAL
+    assert decide_chosen("B.orders").verdict is Verdict.CYCLE

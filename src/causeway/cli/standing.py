@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 def standing(directives: Iterable[Directive]) -> Iterator[Text]:
-    """A line for each, but for the topics of a link that has ended as a whole."""
+    """A line for each, but for what is chosen, and for the topics of a link that has ended as a
+    whole."""
     from rich.text import Text
 
+    from causeway.control.chosen import asked
     from causeway.control.directives import THE_LINK, Kind
 
-    directives = list(directives)
+    directives = asked(directives)
     ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
     for each in directives:
         if each.kind is Kind.BEGIN:

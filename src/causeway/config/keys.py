@@ -235,6 +235,11 @@ class FlowKeys(Keys):
         "Most bytes a second that are read from the source; `causeway throttle` wins over it."
         " Default: no limit.",
     )
+    geo: Bool = key(
+        "causeway.geo",
+        False,
+        "Whether topics chosen with `causeway geo` are mirrored as if `topics` named them.",
+    )
 
 
 class ControlKeys(Keys):

@@ -258,6 +258,7 @@ def _link(
         control=control,
         transforms=found,
         throttle_bytes_per_s=keys.throttle,
+        geo=keys.geo,
         places={name: entry.place for name, entry in own.items()},
     )
 

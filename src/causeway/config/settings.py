@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from causeway.config.chosen import Chosen
 from causeway.filters import TopicDecision, compile_patterns, decide_topic, excludes
 from causeway.naming import HEARTBEATS, ReplicationPolicy
 from causeway.patterns import Pattern
@@ -229,6 +230,8 @@ class LinkSettings:
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
+    geo: bool = False  # topics that people choose by directives are mirrored as well
+    chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
     # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
@@ -288,6 +291,7 @@ class LinkSettings:
         return decide_topic(
             topic,
             dead_letters=self.dead_letters,
+            chosen=self.chosen.names,
             source_alias=self.source.alias,
             target_alias=self.target.alias,
             policy=self.policy,

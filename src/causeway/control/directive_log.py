@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import Change, Directive, Key, Plan, Standing, decode, encode
+from causeway.control.directive_json import decode, encode
+from causeway.control.directives import Change, Directive, Key, Plan, Standing
 from causeway.errors import BrokerError, CausewayError, ConflictError, ProtocolError
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.relay import topic_log

@@ -1,45 +1,24 @@
-"""Directives: what a person asks of a running mirror, as values and as JSON. Pure.
+"""Directives: what a person asks of a running mirror, as values. Pure.
 
 A directive is about a scope: a link, one of its topics, or one partition. Pause, throttle, fence,
-cutover and end stand until they are taken back; restart and step-down are acts, done once by
-whoever leads.
+cutover, end, mirror and origin stand until they are taken back; restart and step-down are acts,
+done once by whoever leads.
 
-key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
-                                                              the link without both
-value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
-key    {"do": "throttle", "topic": "orders"}
-value  {"v": 1, "who": …, "why": …, "at": …, "bytes_per_s": 1000000}      null: no limit, though
-                                                                          the file has one
-key    {"do": "fence", "topic": "orders"}              nobody writes to it on the source any more
-value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "acls": [[…], …]}
-key    {"do": "cutover"}                               somebody is at it, until then
-value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "run": …}
-key    {"do": "restart", …}, {"do": "step-down"}
-value  {"v": 1, "who": …, "why": …, "at": …}
-key    {"do": "end", "topic": "orders"}                       of a link or a topic
-value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
-                          "done": all that follows is done, too; "cut": of a topic, see cuts.py
-key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
-value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}}
-
-A record without a value takes a directive back. How they get there: directive_log.py.
+As records: directive_json.py. How they get there: directive_log.py.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from causeway.control import cuts
 from causeway.control.cuts import Cut
-from causeway.errors import ConfigError, ProtocolError
+from causeway.errors import ConfigError
 from causeway.model import ENDED, State, TopicPartition
 
-VERSION = 1
 MOST_RATE = 2**63 - 1  # bytes/s, as of the file's
 
 
@@ -52,6 +31,8 @@ class Kind(StrEnum):
     STEP_DOWN = "step-down"
     END = "end"
     BEGIN = "begin"
+    MIRROR = "mirror"  # a topic that somebody has chosen, see chosen.py
+    ORIGIN = "origin"  # whose cluster the source's name stands for
 
     @property
     def stands(self) -> bool:
@@ -111,7 +92,8 @@ class Directive:
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known. `starts` of a begin: source offsets by partition."""
+    the `cut`, once it is known. `starts` of a begin: source offsets by partition. `cluster` of an
+    origin: the id of the source."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -127,6 +109,7 @@ class Directive:
     done: bool = False
     cut: Cut | None = None
     starts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    cluster: str = ""
 
     @property
     def key(self) -> Key:
@@ -287,114 +270,3 @@ def _plan_pause(standing: Standing, wish: Directive) -> Plan:
 
 def _order(scope: Scope) -> tuple[str, int]:
     return scope.topic or "", -1 if scope.partition is None else scope.partition
-
-
-def encode(change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of its record."""
-    (kind, scope), directive = change
-    key: dict[str, Any] = {"do": kind.value}
-    if scope.topic is not None:
-        key["topic"] = scope.topic
-    if scope.partition is not None:
-        key["partition"] = scope.partition
-    if directive is None:
-        return _dump(key), None
-    value: dict[str, Any] = {
-        "v": VERSION,
-        "who": directive.who,
-        "why": directive.why,
-        "at": directive.at,
-    }
-    if kind is Kind.PAUSE:
-        value["paused"] = directive.paused
-    elif kind is Kind.THROTTLE:
-        value["bytes_per_s"] = directive.bytes_per_s
-    elif kind is Kind.FENCE:
-        value["until"], value["acls"] = directive.until, directive.acls
-    elif kind is Kind.CUTOVER:
-        value["until"], value["run"] = directive.until, directive.run
-    elif kind is Kind.END:
-        value |= {"how": directive.how.value, "done": directive.done}
-        value["cut"] = None if directive.cut is None else cuts.as_json(directive.cut)
-    elif kind is Kind.BEGIN:
-        value["starts"] = {str(partition): at for partition, at in directive.starts.items()}
-    return _dump(key), _dump(value)
-
-
-def decode(key: bytes | None, value: bytes | None) -> Change:
-    """The reverse. Raises ProtocolError for what this version did not write."""
-    try:
-        name = json.loads(key or b"")
-        kind = Kind(name["do"])
-        scope = Scope(name.get("topic"), name.get("partition"))
-        if not _is_legal(scope):
-            raise ValueError(f"no scope: {name!r}")  # noqa: TRY301
-        if value is None:
-            return (kind, scope), None
-        fields = json.loads(value)
-        if fields["v"] != VERSION:
-            raise ValueError(f"version {fields['v']!r}")  # noqa: TRY301
-        rate = fields["bytes_per_s"] if kind is Kind.THROTTLE else None
-        if rate is not None and (not isinstance(rate, int) or rate <= 0):
-            raise ValueError(f"a rate of {rate!r}")  # noqa: TRY301
-        more: dict[str, Any] = {}
-        if kind is Kind.END:
-            cut = fields["cut"]
-            more = {"how": State(fields["how"]), "done": bool(fields["done"])}
-            more["cut"] = None if cut is None else cuts.of_json(cut)
-        elif kind is Kind.BEGIN:
-            more = {"starts": {int(each): int(at) for each, at in fields["starts"].items()}}
-        directive = Directive(
-            kind=kind,
-            scope=scope,
-            who=str(fields["who"]),
-            why=None if fields["why"] is None else str(fields["why"]),
-            at=int(fields["at"]),
-            paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
-            bytes_per_s=rate,
-            until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
-            acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),
-            run=str(fields["run"]) if kind is Kind.CUTOVER else "",
-            **more,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ProtocolError(
-            "read directives", cause=f"a record that this Causeway did not write ({error!r})"
-        ) from error
-    return directive.key, directive
-
-
-def _acls(found: list[list[str]]) -> tuple[FenceAcl, ...]:
-    return tuple(FenceAcl(*map(str, each)) for each in found)
-
-
-def _is_legal(scope: Scope) -> bool:
-    topic, partition = scope
-    if topic is None:
-        return partition is None
-    return isinstance(topic, str) and (partition is None or isinstance(partition, int))
-
-
-def as_json(directive: Directive) -> dict[str, Any]:
-    """For `--json` and pages."""
-    found: dict[str, Any] = {
-        "do": directive.kind.value,
-        "topic": directive.scope.topic,
-        "partition": directive.scope.partition,
-        "who": directive.who,
-        "why": directive.why,
-        "at_ms": directive.at,
-    }
-    if directive.kind is Kind.PAUSE:
-        found["paused"] = directive.paused
-    elif directive.kind is Kind.THROTTLE:
-        found["bytes_per_s"] = directive.bytes_per_s
-    elif directive.until >= 0:
-        found["until_ms"] = directive.until
-    elif directive.kind is Kind.END:
-        found |= {"how": directive.how.value, "done": directive.done}
-    return found
-
-
-def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

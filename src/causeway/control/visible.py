@@ -35,8 +35,9 @@ def _hidden(
     source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
 ) -> dict[str, TopicMetadata]:
     """A list of all topics leaves out what we may not see, so they have to be asked for by name."""
-    texts = (pattern.pattern.replace("\\.", ".") for pattern in link.topics)
-    wanted = [text for text in texts if is_legal_name(text) and text not in visible]
+    texts = {pattern.pattern.replace("\\.", ".") for pattern in link.topics}
+    texts |= link.chosen.names
+    wanted = [text for text in sorted(texts) if is_legal_name(text) and text not in visible]
     if not wanted:
         return {}
     found = source.metadata(wanted).topics

@@ -3,6 +3,7 @@ a second, in a thread of its own.
 
     what stands   pause, end: at once, here · throttle: told to the lanes · what is taken back: by
                   the discoverer
+    what is chosen    the discoverer looks again, which takes up and lets go of topics
     acts          restart: by the discoverer · step-down: by the link's leading thread
     fences        lifted once their time is over, as those who set them may be gone
     done          how far it has come goes to the progress topic, where those who asked wait for it
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from causeway.config.settings import LinkSettings
-from causeway.control import fences
+from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.daemon.partitions.discovery import Sides
@@ -72,6 +73,7 @@ class Directing:
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
+        self._chosen = False  # others than before: a look has to follow
         self._asked_at = 0.0  # the newest of them
         self._patient_until = time.monotonic() + _PATIENCE_S
         self._limits: Mapping[str | None, int] | None = None
@@ -84,6 +86,8 @@ class Directing:
         self._lift_at = 0.0
         self._cutover = ""  # the run that was told of
         self._not_lifted: str | None = None
+        self._cluster: str | None = None  # the source's id, once it was asked for
+        self._not_chosen: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
 
     def end(self) -> None:
@@ -98,6 +102,10 @@ class Directing:
             scopes = set(self._restarts)
         # What is renewed is a restart of the link's, as far as the look after it goes.
         looks = {THE_LINK} if self._intake.renew() else set[Scope]()
+        with self._lock:
+            if self._chosen:
+                self._chosen = False
+                looks.add(THE_LINK)
         if scopes and self._intake.restart(scopes):
             looks |= scopes
         with self._lock:
@@ -172,7 +180,7 @@ class Directing:
             try:
                 self._turn()
                 self._lift()
-                reason = self._strange() or self._not_lifted
+                reason = self._strange() or self._not_lifted or self._not_chosen
             except AuthorizationError as error:
                 self.known.set()  # who may not read them cannot be told anything by them
                 reason = str(error)
@@ -199,6 +207,7 @@ class Directing:
             if offset >= self._applied:
                 self._act(offset, directive)
         self._intake.pauses.stand(self._log.standing)
+        self._choose()
         limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
         if limits != self._limits:
             self._on_limits(limits)
@@ -212,6 +221,27 @@ class Directing:
                 self._applied, self._dirty = self._log.end, True
             self._told = True
         self._measure()
+
+    def _choose(self) -> None:
+        """Has what people have chosen count, for all who look at the link's settings."""
+        standing = self._log.standing
+        names = frozenset(chosen.chosen(standing))
+        if names and self._link.geo and self._cluster is None:
+            try:
+                self._cluster = self._sides.source.metadata([]).cluster_id
+            except CausewayError as error:
+                self._not_chosen = str(error)  # pauses are heard of all the same
+                return
+        self._not_chosen = chosen.why_not(standing, self._link, self._cluster)
+        if self._not_chosen is not None or not self._link.geo:
+            names = frozenset()
+        if names == self._link.chosen.names:
+            return
+        _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})
+        self._link.chosen.names = names
+        with self._lock:
+            # The first look is yet to come, unless we led before.
+            self._chosen = self.known.is_set()
 
     def _find_topic(self) -> bool:
         """False where it may be there, though nobody knows it yet."""
@@ -241,7 +271,7 @@ class Directing:
 
     def _pending(self) -> bool:
         with self._lock:
-            acts = bool(self._restarts or self._looking)
+            acts = bool(self._restarts or self._looking or self._chosen)
         pauses = self._intake.pauses
         return acts or bool(pauses.over() or pauses.renewed())
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
+from causeway.control.chosen import asked
 from causeway.daemon.topics import WORST, TopicRow
 from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates
@@ -193,7 +194,8 @@ def router(
     async def directives(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         """What people asked for, and what stands until it is taken back: pauses and limits."""
         view = _checked(await views.newest(), link)
-        found = [(s.name, one) for s in shaping.statuses(view, link) for one in s.directives]
+        every = shaping.statuses(view, link)
+        found = [(each.name, one) for each in every for one in asked(each.directives)]
         return _cut(view, found, offset, limit, lambda each: shaping.directive(*each))
 
     @api.get("/transforms", response_model=Page[shapes.Transform])

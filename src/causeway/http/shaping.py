@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.control import directives
+from causeway.control import directive_json
 from causeway.control.directives import Directive
 from causeway.daemon.status import (
     GroupStatus,
@@ -162,7 +162,7 @@ def transform(link: str, one: TransformStatus) -> shapes.Transform:
 
 
 def directive(link: str, one: Directive) -> shapes.Directive:
-    return shapes.Directive(link=link, **directives.as_json(one))
+    return shapes.Directive(link=link, **directive_json.as_json(one))
 
 
 def problem(link: str, one: Trouble) -> shapes.Problem:

@@ -16,7 +16,7 @@ from functools import partial as bound
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import directive_log, directives
+from causeway.control import directive_json, directive_log, directives
 from causeway.control.directive_log import Written
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.errors import ConfigError, NobodyLeadsError
@@ -165,8 +165,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "driver": outcome.driver,
         "acted": outcome.acted,
         "refused": outcome.refused,
-        "before": None if before is None else directives.as_json(before),
-        "beside": [directives.as_json(each) for each in outcome.beside],
+        "before": None if before is None else directive_json.as_json(before),
+        "beside": [directive_json.as_json(each) for each in outcome.beside],
         "gap_ms": outcome.gap_ms,
         "partitions": [
             {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from causeway.control import directives
+from causeway.control import directive_json
+from causeway.control.chosen import asked
 from causeway.operate import transforms
 from causeway.operate.status import LinkStatus
 
@@ -55,7 +56,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
             for task in each.tasks
         ],
         "transforms": [transforms.state_json(one) for one in each.transforms],
-        "directives": [directives.as_json(one) for one in each.asked.standing],
+        "directives": [directive_json.as_json(one) for one in asked(each.asked.standing)],
         "directives_reason": each.asked.reason,
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [

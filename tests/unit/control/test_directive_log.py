@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from causeway.control import directive_log
+from causeway.control.directive_json import encode
 from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Directive, Kind, Scope, encode
+from causeway.control.directives import Directive, Kind, Scope
 from causeway.model import TopicPartition
 from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import Rec

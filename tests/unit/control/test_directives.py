@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.control.directive_json import decode, encode
 from causeway.control.directives import (
     THE_LINK,
     Directive,
@@ -15,8 +16,6 @@ from causeway.control.directives import (
     Plan,
     Scope,
     Standing,
-    decode,
-    encode,
     plan,
     plan_back,
 )
@@ -158,6 +157,7 @@ def test_what_is_written_is_read(
         at=at,
         paused=paused if kind is Kind.PAUSE else True,
         bytes_per_s=rate if kind is Kind.THROTTLE else None,
+        cluster=who if kind is Kind.ORIGIN else "",
     )
     assert decode(*encode((directive.key, directive))) == (directive.key, directive)
     assert decode(*encode((directive.key, None))) == (directive.key, None)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.control.cuts import Cut, CutPoint
+from causeway.control.directive_json import decode, encode
 from causeway.control.directives import (
     THE_LINK,
     Directive,
@@ -14,8 +15,6 @@ from causeway.control.directives import (
     Plan,
     Scope,
     Standing,
-    decode,
-    encode,
     plan,
 )
 from causeway.control.ending import back, begin, cuts_of, finish, let_go

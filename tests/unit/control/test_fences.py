@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from causeway.control import fences
-from causeway.control.directives import Directive, Kind, Scope, Standing, decode, encode
+from causeway.control.directive_json import decode, encode
+from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.fences import DENY_WRITE
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.wire.cluster import AclBinding, SecurityDisabled

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from causeway.config.chosen import Chosen
 from causeway.control import fences
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.daemon import directing
@@ -54,11 +58,23 @@ class Log:
         kind: Kind,
         scope: Scope = Scope(),  # noqa: B008
         run: str = "",
+        cluster: str = "",
     ) -> None:
         with self._looked:
-            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1, run=run)
+            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1, run=run, cluster=cluster)
+            self.standing = self.standing.with_all([(wish.key, wish)])
             self.topic_id, self.end = TOPIC_ID, offset + 2
             self.coming.append((offset, wish))
+
+    def leaves(self, offset: int, kind: Kind, scope: Scope) -> None:
+        with self._looked:
+            self.standing = self.standing.with_all([((kind, scope), None)])
+            self.end = offset + 2
+
+
+class Named:
+    def metadata(self, _: object) -> SimpleNamespace:
+        return SimpleNamespace(cluster_id="the source")
 
 
 class Pauses:
@@ -104,7 +120,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     monkeypatch.setattr(directing, "_LOOK_S", 0.005)
 
     def new(before: DirectivesRecord | None) -> tuple[Directing, Log]:
-        nobody = cast(Cluster, None)
+        nobody = cast(Cluster, Named())
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
         intake = cast(Intake, cast(Any, Partitions()))
@@ -204,3 +220,50 @@ def test_a_cutover_that_goes_on_is_told_of_once(
         log.comes(offset, Kind.CUTOVER, run="one")
         log.await_looks(2)
     assert [record.message for record in caplog.records].count("directive") == 1
+
+
+def test_what_is_chosen_counts_at_once_and_is_looked_for(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is no longer. What stood at the start counts before anything is looked for."""
+    link = replace(LINK, geo=True, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    found, log = begin(None)
+    assert found.known.wait(10)
+    log.comes(0, Kind.MIRROR, Scope("orders"))
+    assert found.wanted.wait(10)
+    assert link.chosen.names == {"orders"}
+    assert link.decide_topic("orders").target_name == "A.orders"
+    assert found.carry_out()
+    assert not found.carry_out()  # it is being looked for
+    assert found.take_dirty() == []
+    found.looked()
+    log.await_looks(2)
+    (told,) = found.take_dirty()
+    assert told.applied == log.end
+    log.leaves(2, Kind.MIRROR, Scope("orders"))
+    log.await_looks(2)
+    assert found.carry_out()
+    assert link.chosen.names == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("geo", "cluster", "why"),
+    [
+        (False, "the source", "set A->B.causeway.geo = true"),
+        (True, "another", "topics were chosen for the cluster another by anna@ops since"),
+    ],
+)
+def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, geo: bool, cluster: str, why: str
+) -> None:
+    link = replace(LINK, geo=geo, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    found, log = begin(None)
+    log.comes(0, Kind.ORIGIN, cluster=cluster)
+    log.comes(2, Kind.MIRROR, Scope("orders"))
+    log.await_looks(3)
+    assert link.chosen.names == frozenset()
+    told = [each.reason for each in found.take_dirty()]
+    assert told
+    assert why in str(told[-1])

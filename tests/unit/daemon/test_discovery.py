@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from causeway.config.chosen import Chosen
 from causeway.config.settings import RunSettings
 from causeway.control import topics
 from causeway.control.topics import CreateTopic, MirroredTopic
@@ -214,3 +216,28 @@ def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
     (entry,) = registry.take_dirty()[1]
     assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"
     assert not intake.look().lost_led, "nobody needs it any more"
+
+
+def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no trouble, its place is written, and a link that lets nobody choose keeps what it
+    mirrors."""
+    link = replace(test_claims.LINK, geo=True, chosen=Chosen(), topics=())
+    monkeypatch.setattr(test_claims, "LINK", link)
+    link.chosen.names = frozenset({"orders"})
+    registry, known = Registry("A->B"), replace(test_claims.progress(), state=State.RUNNING)
+    topic = replace(test_claims.TOPIC, partitions=1)
+    registry.add([Row(topic=topic, progress=known, first=0)])
+    intake = _intake(monkeypatch, registry, topic)
+    written: list[Any] = []
+    monkeypatch.setattr(intake, "_leadership", SimpleNamespace(write=written.extend))
+    found = Found()
+    intake._leave(found)
+    assert len(registry.status()) == 1
+    link.chosen.names = frozenset()
+    intake._leave(found)
+    assert registry.status() == ()
+    assert written == [known]
+    assert registry.known() == {known.source: known}
+    assert not found.troubles

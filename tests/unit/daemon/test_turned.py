@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.control.directives import Directive, Kind, Scope, Standing, Start, decode, encode
+from causeway.control.directive_json import decode, encode
+from causeway.control.directives import Directive, Kind, Scope, Standing, Start
 from causeway.daemon.partitions.claims import Begin, Stop, Wish
 from causeway.daemon.partitions.turned import decide
 from causeway.model import TopicPartition

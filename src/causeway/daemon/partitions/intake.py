@@ -1,6 +1,7 @@
 """What a look at both clusters changes of one link's partitions, from claims to lanes.
 
-look ─► stop what is no longer what it was ─► let go of what goes by key from now on
+look ─► stop what is no longer what it was ─► let go of what is chosen no more, and of what
+     goes by key from now on
      ─► claim what is new (durably) ─► hand it to the fleet ─► see to what was deleted
 """
 
@@ -29,6 +30,7 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import AuthorizationError
+from causeway.filters import Verdict
 from causeway.model import ENDED, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -104,6 +106,7 @@ class Intake:
             self.pauses.has_ended,
         )
         gone = self._check_known(found)
+        self._leave(found)
         self._stop_lost(found)
         self._show_ended(found)
         self._reroute(found)
@@ -228,6 +231,33 @@ class Intake:
             }
         )
         return gone
+
+    def _leave(self, found: Found) -> None:
+        """Lets go of topics that people chose, and do so no more. What is known of them stays, as
+        that of a topic which leaves the file: whoever takes them up again goes on from there."""
+        if not self._link.geo:
+            return
+        topics = {row.progress.topic for row in self._registry.rows(lambda _: True)}
+        left = {
+            topic
+            for topic in topics
+            if self._link.decide_topic(topic).verdict in (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
+        }
+        rows = self._registry.rows(lambda row: row.progress.topic in left)
+        if not rows:
+            return
+        if not self.revoke(row.progress.source for row in rows):
+            found.unfinished = True
+            return
+        with self._writing:
+            self._leadership.write(
+                [
+                    *(row.progress for row in rows),
+                    *(record for row in rows for record in row.map_records()),
+                ]
+            )
+            self._registry.let_go(rows)
+        _log.info("leave", extra={"link": self._link.name, "topics": sorted(left)})
 
     def _stop_lost(self, found: Found) -> None:
         """What an earlier leader has mirrored to topics that are gone since."""

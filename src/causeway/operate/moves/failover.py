@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
-from causeway.control import acls, directives
+from causeway.control import acls, directive_json
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Scope
 from causeway.control.ending import cuts_of
@@ -289,7 +289,7 @@ def as_json(each: FailedOver) -> dict[str, Any]:
         "state": None if not each.changed and each.before is None else _state(each),
         "left": each.left,
         "changed": each.changed,
-        "before": None if each.before is None else directives.as_json(each.before),
+        "before": None if each.before is None else directive_json.as_json(each.before),
         "driver_seen_ms": each.seen_ms,
         "source_reason": each.source,
         "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import acls, directives, topics
+from causeway.control import acls, directive_json, topics
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Scope
 from causeway.control.ending import cuts_of
@@ -296,7 +296,7 @@ def as_json(each: Promoted) -> dict[str, Any]:
         else None,
         "changed": each.changed,
         "dry_run": each.dry_run,
-        "before": None if each.before is None else directives.as_json(each.before),
+        "before": None if each.before is None else directive_json.as_json(each.before),
         "lagging": [str(one) for one in each.lagging],
         "cuts": cuts_json(each.cuts),
         "groups": [

@@ -1,0 +1,16 @@
+"""Topics that people choose while a mirror runs."""
+
+from __future__ import annotations
+
+
+class Chosen:
+    """The names of a link's, on its source, as last read of its directives (control/chosen.py).
+
+    One is shared by all who hold a link's settings, so that what is chosen counts everywhere at
+    once. Replaced as a whole: whoever reads it needs no lock.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()

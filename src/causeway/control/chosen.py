@@ -1,0 +1,103 @@
+"""Topics that people have a link mirror while it runs, besides those of its file. Pure but for
+`learn`.
+
+    mirror  a topic is chosen; taken back, it is mirrored no more, and its mirror stays
+    origin  the source's name stands for the cluster with this id; for another, nothing is chosen
+
+They stand among the link's directives: whoever leads it finds them where he finds its pauses. A
+link acts on them where its settings say so (`geo`): who may write to the target alone must not
+decide what leaves the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from causeway.config.settings import LinkSettings
+from causeway.control.directive_log import DirectiveLog
+from causeway.control.directives import (
+    THE_LINK,
+    Change,
+    Directive,
+    Kind,
+    Plan,
+    Standing,
+)
+from causeway.wire.cluster import Cluster
+
+KINDS = frozenset({Kind.MIRROR, Kind.ORIGIN})
+_WITH_IT = frozenset({Kind.MIRROR, Kind.PAUSE, Kind.THROTTLE})
+_SHOWN = 3
+
+
+def chosen(standing: Standing) -> dict[str, Directive]:
+    """Who chose each topic, by its name on the source."""
+    return {
+        str(each.scope.topic): each for each in standing.by_key.values() if each.kind is Kind.MIRROR
+    }
+
+
+def origin(standing: Standing) -> Directive | None:
+    """Whose cluster the source's name stands for, once somebody has said so."""
+    return standing.by_key.get((Kind.ORIGIN, THE_LINK))
+
+
+def asked(directives: Iterable[Directive]) -> tuple[Directive, ...]:
+    """Without what is chosen: pauses, limits and the like."""
+    return tuple(each for each in directives if each.kind not in KINDS)
+
+
+def why_not(standing: Standing, link: LinkSettings, cluster: str | None) -> str | None:
+    """Why `link` does not act on what is chosen; None where it does, or nothing is. `cluster`: the
+    id of its source."""
+    names = sorted(chosen(standing))
+    if not names:
+        return None
+    if not link.geo:
+        more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return (
+            f"topics were chosen with `causeway geo` ({', '.join(names[:_SHOWN])}{more}), and the "
+            f"driver's file lets nobody choose: set {link.name}.causeway.geo = true"
+        )
+    own = origin(standing)
+    if own is not None and own.cluster != cluster:
+        return (
+            f"topics were chosen for the cluster {own.cluster} {own.by}, and {link.source.alias} "
+            f"is the cluster {cluster}: give one of them another name"
+        )
+    return None
+
+
+def plan_mirror(standing: Standing, wishes: Iterable[Directive]) -> Plan:
+    """To have topics mirrored, each by a wish of kind MIRROR or ORIGIN. What stands already stays
+    as it is: who came first, and when."""
+    return Plan(
+        changes=tuple((wish.key, wish) for wish in wishes if wish.key not in standing.by_key)
+    )
+
+
+def plan_leave(standing: Standing, topics: Collection[str]) -> Plan:
+    """To have `topics` mirrored no more. Their pauses and limits go with them: they are not to
+    surprise who chooses the topic again."""
+    leaving = chosen(standing).keys() & set(topics)
+    changes: list[Change] = [
+        (key, None) for key in standing.by_key if key[0] in _WITH_IT and key[1].topic in leaving
+    ]
+    return Plan(changes=tuple(changes))
+
+
+def plan_forget(standing: Standing) -> Plan:
+    """To have nothing chosen any more, and the source's name free for another cluster."""
+    leave = plan_leave(standing, chosen(standing)).changes
+    named = origin(standing)
+    return Plan(changes=(*leave, *(() if named is None else ((named.key, None),))))
+
+
+def learn(target: Cluster, link: LinkSettings) -> Standing:
+    """What stands among the directives of `link`, whose `chosen` are brought up to date. Raises
+    CausewayError."""
+    log = DirectiveLog(target, link.directives_topic)
+    log.look()
+    if link.geo:
+        link.chosen.names = frozenset(chosen(log.standing))
+    return log.standing
