@@ -188,6 +188,7 @@ class World:
     # By target partition: the last sequence of each producer that the broker has not forgotten.
     remembered: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     transform: Transform | None = None
+    treated: bool = False  # `transform` is a treatment: one record becomes one or none
     series_hook: Series | None = None  # where it is not as `transform` says
 
     def pair(self, partition: int, index: int, slack: int) -> Pair:
@@ -227,7 +228,8 @@ class World:
             outlets=outlets,
             keys_from=self.keys_from,
             sole_writer=self.exclusive if self.sole_writer is None else self.sole_writer,
-            transform=None if self.transform is None else "t",
+            transform=None if self.transform is None or self.treated else "t",
+            treated=self.treated,
         )
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
         target = FakeCluster(TARGET, TARGET_ID, self.targets, self.compacted)

@@ -229,6 +229,19 @@ class FlowKeys(Keys):
         "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
         " partition. Default: true where their names begin with the source's alias.",
     )
+    provenance: Annotated[Literal["none", "header"], BeforeValidator(word)] = key(
+        "causeway.provenance",
+        "none",
+        "`header`: each mirrored record gets a header `causeway.origin` that names its source, and"
+        " records that have been on the target are left out. So flows may go both ways with the"
+        " same names: see docs/provenance.md.",
+    )
+    skip_header: Text = key(
+        "causeway.skip.header",
+        "",
+        "Name of a header: records that have it are not mirrored, such as those that a program"
+        " writes to both clusters.",
+    )
     throttle: Annotated[int, whole(1, LONG_MAX)] | None = key(
         "causeway.throttle.bytes.per.second",
         None,

@@ -32,6 +32,7 @@ from causeway.config.settings import (
     Settings,
 )
 from causeway.config.transforms import apart, check_listed, family, listed, transforms
+from causeway.config.treatments import treatments
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.naming import ReplicationPolicy, is_legal_name
@@ -226,6 +227,9 @@ def _link(
         directory=file.path.parent,
         problems=problems,
     )
+    treated = treatments(
+        own, keys, source=here, target=there, transformed=bool(listed(own)), problems=problems
+    )
     names = (here, there, here, there)
     known: list[ClientSettings] = [
         replace(client, alias=name)
@@ -257,6 +261,7 @@ def _link(
         records_paused=paused,
         control=control,
         transforms=found,
+        treatments=treated,
         throttle_bytes_per_s=keys.throttle,
         geo=keys.geo,
         places={name: entry.place for name, entry in own.items()},

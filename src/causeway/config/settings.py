@@ -193,6 +193,17 @@ class TransformSettings:
         return "sql" if self.sql is not None else "rules" if self.rules is not None else "python"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreatmentSettings:
+    """A step of what becomes of each record of a link, see causeway.relay.treatment. `decides`: all
+    that decides what comes out, in JSON's types; it stands in claims, and is shown. `needs`: what
+    else lanes need for it."""
+
+    kind: str
+    decides: Mapping[str, Any]
+    needs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
 def directives_topic(source: str, target: str) -> str:
     """On `target`: what people ask of the link between these aliases."""
     return f"__causeway.{source}.{target}.directives"
@@ -229,6 +240,7 @@ class LinkSettings:
     records_paused: bool = False
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
+    treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     geo: bool = False  # topics that people choose by directives are mirrored as well
     chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these
@@ -245,6 +257,11 @@ class LinkSettings:
             if excludes(transform.topics, topic):
                 return transform
         return None
+
+    def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
+        """What becomes of each record of `topic` (a name on the source), before its transform.
+        Heartbeats tell of themselves where they come from."""
+        return () if self.policy.is_heartbeats_topic(topic) else self.treatments
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from causeway.config.settings import ClientSettings, HeartbeatSettings, Settings
 from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
+from causeway.daemon.partitions.assigning import treatments_of
 from causeway.daemon.partitions.claims import Wish
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transform, Transforms
@@ -112,7 +113,12 @@ class Daemon:
             )
             for link in settings.links
         }
-        self._fleet = Fleet(settings.run, self._clusters.by_key, local=self._engine.local)
+        self._fleet = Fleet(
+            settings.run,
+            self._clusters.by_key,
+            local=self._engine.local,
+            treatments=treatments_of(settings.links),
+        )
         self._staging = Staging(staged, self._fleet)
         self._secret = secret
         self._server: ControlServer | None = None

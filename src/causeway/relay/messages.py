@@ -65,6 +65,7 @@ class Assignment(_Message):
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
     max_partition_bytes: int = 4 * 1024 * 1024
     transform: str | None = None  # key of the stage that its records go through
+    treated: bool = False  # its records go through the link's treatment before all else
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -80,6 +81,13 @@ class Assignment(_Message):
         return outlet.exclusive and self.sole_writer
 
 
+class TreatmentStep(_Message):
+    """One step of what becomes of a link's records on the way: see relay.treatment."""
+
+    kind: str
+    settings: Mapping[str, Any] = Field(repr=False)
+
+
 class Clusters(_Message):
     type: Literal["clusters"] = "clusters"
     # What config.transport makes of ClientSettings: with passwords and keys.
@@ -89,6 +97,7 @@ class Clusters(_Message):
     connections: int
     in_flight: int
     buffer_bytes: int
+    treatments: Mapping[str, tuple[TreatmentStep, ...]] = Field(default_factory=dict)  # by link
 
 
 class Stage(_Message):

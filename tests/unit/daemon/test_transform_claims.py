@@ -138,7 +138,7 @@ def test_plan_says_what_a_change_means() -> None:
     assert transform_change(replace(transformed(), outlets=()), "new") is None
     assert "from offset 100 on" in (transform_change(progress(), "new") or "")
     assert "ended in order" in (transform_change(transformed(), "new") or "")
-    assert "has no transform any more" in (transform_change(transformed(), None) or "")
+    assert "no transform or treatment any more" in (transform_change(transformed(), None) or "")
     torn = transformed(routed(source=95))
     assert "it stops" in (transform_change(torn, "new") or "")
 

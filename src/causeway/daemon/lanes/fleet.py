@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
@@ -44,6 +45,7 @@ from causeway.relay.messages import (
     StageEnded,
     StageWanted,
     ToDriver,
+    TreatmentStep,
 )
 
 _log = logging.getLogger("causeway.fleet")
@@ -57,7 +59,12 @@ class Fleet:
     """Thread-safe. `on_hello`, `on_message`, `on_closed` are the control server's callbacks."""
 
     def __init__(
-        self, run: RunSettings, clusters: Mapping[str, ClientSettings], *, local: bool
+        self,
+        run: RunSettings,
+        clusters: Mapping[str, ClientSettings],
+        *,
+        local: bool,
+        treatments: Mapping[str, tuple[TreatmentStep, ...]] = MappingProxyType({}),
     ) -> None:
         self._run = run
         self._clusters = Clusters(
@@ -67,6 +74,7 @@ class Fleet:
             connections=run.connections,
             in_flight=run.in_flight,
             buffer_bytes=run.lane_buffer_bytes,
+            treatments=treatments,
         )
         self._local = local
         self.lookups = LookUps(self._connection_of)

@@ -1,10 +1,12 @@
-"""What a lane is told of a partition that it gets."""
+"""What a lane is told of a partition that it gets, and of what becomes of its records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from causeway.config.settings import LinkSettings
 from causeway.control.topics import MirroredTopic
-from causeway.relay.messages import Assignment
+from causeway.relay.messages import Assignment, TreatmentStep
 from causeway.relay.progress import Progress
 
 
@@ -40,4 +42,17 @@ def assignment(
         max_bytes=link.fetch.max_bytes,
         max_partition_bytes=link.fetch.max_partition_bytes,
         transform=stage,
+        treated=bool(link.treatments_of(progress.topic)),
     )
+
+
+def treatments_of(links: Iterable[LinkSettings]) -> Mapping[str, tuple[TreatmentStep, ...]]:
+    """By link, those that have one."""
+    return {
+        link.name: tuple(
+            TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
+            for each in link.treatments
+        )
+        for link in links
+        if link.treatments
+    }

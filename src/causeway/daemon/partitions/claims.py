@@ -39,6 +39,7 @@ from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
+_NO_MORE = "it has no transform or treatment any more"
 ACT = "start with --from TIMESTAMP or --adopt to go on"
 
 
@@ -176,8 +177,9 @@ def transform_change(progress: Progress, transform: str | None) -> str | None:
     if not progress.outlets or progress.transform == transform:
         return None
     if progress.transform is None:
-        return f"from offset {progress.position} on its records go through a transform"
-    what = "its transform changed" if transform else "it has no transform any more"
+        what = "go through a transform or treatment"
+        return f"from offset {progress.position} on its records {what}"
+    what = "its transform or treatment changed" if transform else _NO_MORE
     places = {outlet.pair.source for outlet in progress.outlets}
     if len(places) == 1:
         return (
@@ -203,7 +205,7 @@ def _begin_behind(
     elif wish.adopt:
         otherwise = Begin(start=_where_it_stopped(progress, offsets), targets=targets)
     else:
-        what = "the transform" if progress.transform else "what was relayed"
+        what = "the transform or treatment" if progress.transform else "what was relayed"
         otherwise = Stop(
             reason=f"{what} of {topic.source} {_UNDER_WAY}: run once more with the earlier one, "
             "--until-caught-up, to end it in order, or start with --from TIMESTAMP or --adopt"

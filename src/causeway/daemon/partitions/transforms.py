@@ -1,13 +1,20 @@
-"""Which transform the records of a topic go through, and what it is by now."""
+"""What the records of a topic go through, a treatment and a transform, and what it is by now."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 
-from causeway.config.settings import LinkSettings, Secret, TransformSettings
+from causeway.config.settings import (
+    LinkSettings,
+    Secret,
+    TransformSettings,
+    TreatmentSettings,
+)
 from causeway.daemon.spark.java import feature
 from causeway.relay.messages import Stage
 
@@ -45,6 +52,7 @@ class Transforms:
     for one whose identity can't be told, such as a function that can't be imported."""
 
     def __init__(self, link: LinkSettings, spark: Spark, identify: Identify | None = None) -> None:
+        self._link = link
         self.all: tuple[Transform, ...] = ()
         if link.transforms:
             identify = identify or _identify()
@@ -60,14 +68,21 @@ class Transforms:
         self.of = of
 
     def identity_of(self, topic: str) -> str | None:
-        """None where its records are relayed as they are."""
+        """Of all that its records go through; None where they are relayed as they are."""
         transform = self.of(topic)
-        return None if transform is None else transform.identity
+        identity = None if transform is None else transform.identity
+        treatments = self._link.treatments_of(topic) if self._link.treatments else ()
+        return _with_treatments(identity, treatments) if treatments else identity
 
     def may_multiply(self, topic: str) -> bool:
         """Whether several records may come of one. Rules keep each record, and only it."""
         transform = self.of(topic)
         return transform is not None and transform.settings.rules is None
+
+
+def _with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings]) -> str:
+    decides = [identity, *([each.kind, dict(each.decides)] for each in treatments)]
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
 def _identify() -> Identify:

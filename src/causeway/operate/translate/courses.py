@@ -146,7 +146,7 @@ def _may_multiply(link: LinkSettings, settings: Settings, progress: Progress) ->
     if progress.transform is None:
         return False
     now = link.transform_of(progress.topic)
-    if now is None or now.rules is None:
+    if now is not None and now.rules is None:
         return True
     try:
         transforms = Transforms(link, settings.spark)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
-from causeway.errors import CausewayError, TooLargeError
+from causeway.errors import CausewayError, DivergedError, TooLargeError
 from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import take
 from causeway.relay.lane.target import Answer
 from causeway.relay.source import Kept
+from causeway.relay.treatment import NotYetError
 from causeway.wire import codes
 from causeway.wire.fetch import Fetched
 
@@ -71,6 +72,9 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         if isinstance(error, TooLargeError):
             remedy = "start with --from a time after it to go on without it"
             raise Halt(f"{error} ({remedy})") from error
+        if isinstance(error, DivergedError):
+            raise Halt(str(error)) from error
+        flow.unprepared = isinstance(error, NotYetError)
         raise Doubt(str(error)) from error
     except Exception as error:
         # What no codec foresaw is one partition's trouble, not that of the whole lane.

@@ -29,6 +29,7 @@ from causeway.relay.messages import (
     Transformed,
     Want,
 )
+from causeway.relay.treatment import Treatment
 from causeway.wire.batches import Batch, advance
 
 UNKNOWN = -1
@@ -247,6 +248,8 @@ class Flow:
     changed: bool = True
     on_the_way: OnTheWay | None = None  # where records are transformed
     wants: tuple[Want, ...] = ()  # outlets that it lacks: it waits for them
+    treatment: Treatment | None = None  # of its records, before all else
+    unprepared: bool = False  # the treatment has to find something out before it goes on
 
     @classmethod
     def of(cls, assignment: Assignment) -> Flow:

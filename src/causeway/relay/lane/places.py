@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from causeway.relay.lane.stages import Stage
 from causeway.relay.lane.transforming import series_of
 from causeway.relay.recovery.recover import Resumption, recover
 from causeway.relay.recovery.survey import Request
+from causeway.relay.treatment import Treatment
+from causeway.wire.cluster import Cluster
 
 RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
@@ -32,16 +34,18 @@ SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as 
 
 class _Job(NamedTuple):
     """What flows share whose places are found together. `stage`: None where nothing is
-    transformed."""
+    transformed. `prepare`: what has to be found out before, which may take its time."""
 
     source: str
     target: str
     stage: str | None
+    prepare: Treatment | None = None
 
     @classmethod
     def of(cls, flow: Flow) -> _Job:
         assignment = flow.assignment
-        return cls(assignment.source, assignment.target, assignment.transform)
+        prepare = flow.treatment if flow.unprepared else None
+        return cls(assignment.source, assignment.target, assignment.transform, prepare)
 
 
 class Places:
@@ -136,9 +140,9 @@ class Places:
             flow.recovering = True
         self._under_way[job] += 1
         self._helpers.submit(
-            partial(recover, requests, source, target),
+            partial(_recover, job.prepare, requests, source, target),
             partial(self._found, job, flows),
-            staged=job.stage is not None,
+            staged=job.stage is not None or job.prepare is not None,
         )
 
     def _found(
@@ -180,12 +184,20 @@ class Places:
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         flow.source_node = found.source_node
         flow.source_end = flow.end_before = found.source_end
-        flow.unsettled = False
+        flow.unsettled = flow.unprepared = False
         flow.state = State.RUNNING
         flow.reason = None
         flow.changed = True
         if not self.done(flow):
             self._connections.attach(flow)
+
+
+def _recover(
+    prepare: Treatment | None, requests: Sequence[Request], source: Cluster, target: Cluster
+) -> dict[TopicPartition, Resumption | CausewayError]:
+    if prepare is not None:
+        prepare.prepare()
+    return recover(requests, source, target)
 
 
 def _request(flow: Flow) -> Request:

@@ -30,6 +30,7 @@ from causeway.relay.lane.target import Answer, TargetConnection
 from causeway.relay.lane.throttle import Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
 from causeway.relay.messages import Clusters, Lookup, Throttle
+from causeway.relay.treatment import Treatments
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
@@ -51,6 +52,7 @@ class Relay:
         on_done: Callable[[], None],
     ) -> None:
         self._stages = stages
+        self._treatments = Treatments(clusters.treatments)
         self._buffer_bytes = clusters.buffer_bytes
         self._lease = lease
         self._connections = Connections(
@@ -94,11 +96,13 @@ class Relay:
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s
             flow.late_by = time.monotonic() + patience_s
-        if flow.assignment.transform is not None:
-            try:
+        try:
+            if flow.assignment.treated:
+                flow.treatment = self._treatments.get(flow.assignment.link)
+            if flow.assignment.transform is not None:
                 flow.on_the_way = OnTheWay(self._stages.get(flow.assignment.transform))
-            except CausewayError as error:
-                self._places.stop(flow, str(error))
+        except CausewayError as error:
+            self._places.stop(flow, str(error))
 
     def throttle(self, message: Throttle) -> None:
         self._throttles.set(message.rates, time.monotonic())

@@ -6,6 +6,7 @@ from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.shares import part_of, shares
 from causeway.relay.source import Kept, keep
+from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
 from causeway.wire.records import UNPACKED_BYTES, records_of
@@ -16,10 +17,13 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     """Put what `fetched` brings to the outlets it is for: what was kept, and those outlets.
 
     As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked, and
-    what cannot be routed, where something before it could. Raises what `keep` does.
+    what cannot be treated or routed, where something before it could. Raises what `keep` does, and
+    what a treatment does.
     """
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject)
+    if flow.treatment is not None:
+        kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
         return kept, []  # its transform routes
     touched: list[OutletState] = []

@@ -23,7 +23,7 @@ from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import from_offset
 from causeway.relay.lane.stages import Stage
 from causeway.relay.messages import Assignment, Outlet, Transformed, Want
-from causeway.relay.series import Series, as_relayed
+from causeway.relay.series import Series, as_relayed, treated
 from causeway.relay.source import Kept
 from causeway.transform.channel import Output, Refusal
 from causeway.wire.batches import Batch
@@ -250,9 +250,9 @@ def _counted(counts: Transformed, piece: Piece) -> Transformed:
 
 def series_of(flow: Flow) -> Series:
     """How the source's records become those of the flow's outlets, for a helper's thread."""
-    if flow.on_the_way is None:
-        return as_relayed
-    return partial(_transformed, flow.on_the_way.stage)
+    way = flow.on_the_way
+    series: Series = as_relayed if way is None else partial(_transformed, way.stage)
+    return series if flow.treatment is None else treated(flow.treatment, series)
 
 
 def _transformed(

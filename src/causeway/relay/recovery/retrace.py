@@ -178,9 +178,10 @@ def walk_remains(
         return one.offset + 1, one.epoch
     # Had the copy reached into what remains, its last record would have been found there, unless it
     # was compacted away. So it ended before; nothing is lost only if it ended right there.
-    # Where a transform drops records, nothing tells where that is.
+    # Where records are dropped on the way, nothing tells where that is.
     least = pair.source + last.count
-    if least > source.start or (compacted and least == source.start) or assignment.transform:
+    drops = assignment.transform is not None or assignment.treated
+    if least > source.start or (compacted and least == source.start) or drops:
         raise _diverged(
             assignment,
             f"the target holds {last.count} records since source offset {pair.source}, of which "

@@ -1,0 +1,43 @@
+"""What a file says of the treatment of records: `causeway.skip.header`, `causeway.provenance`.
+
+Steps come in the order in which they are listed here: what is left out is not looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from causeway.config.keys import FlowKeys
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry
+from causeway.config.settings import TreatmentSettings
+
+SKIP, PROVENANCE = "causeway.skip.header", "causeway.provenance"
+
+
+def treatments(
+    own: Mapping[str, Entry],
+    keys: FlowKeys,
+    *,
+    source: str,
+    target: str,
+    transformed: bool,
+    problems: Problems,
+) -> tuple[TreatmentSettings, ...]:
+    """Of the flow between these aliases; `transformed`: it has transforms. What cannot be goes to
+    `problems`."""
+    if keys.provenance == "header" and transformed:
+        # A query decides on all headers, so it could drop the one that stops a loop.
+        problems.add(
+            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, since a transform"
+            " may change headers"
+        )
+    return tuple(_steps(keys, source, target))
+
+
+def _steps(keys: FlowKeys, source: str, target: str) -> Iterator[TreatmentSettings]:
+    if keys.skip_header:
+        yield TreatmentSettings(kind="skip-header", decides={"name": keys.skip_header})
+    if keys.provenance == "header":
+        decides = {"source": source, "target": target}
+        yield TreatmentSettings(kind="provenance", decides=decides)

@@ -1,0 +1,87 @@
+"""Where a record comes from, told by its headers.
+
+    provenance     a header names the source; what has been on the target is left out
+    skip-header    records with a header of that name are left out: they are on both sides
+
+    written on A ─► B: A/orders ─► C: A/orders, B/orders        left out on the way to A or B
+
+The first of these headers names the cluster that a record was written on; the others, in their
+order, those that it has come through. The first alone would stop what goes round through the
+cluster where it was written, but not what goes to and fro between two others.
+
+With the cluster stands the topic that the mirror has written to. Programs that hand on a record's
+headers, such as Kafka Streams, write them to other topics: there they tell of another record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from causeway.relay.treatment import Changed, Records, Topics, Treatment
+from causeway.wire.records import Record
+
+ORIGIN = "causeway.origin"
+Header = tuple[str, bytes | None]
+
+
+def build(kind: str, settings: Mapping[str, Any]) -> Treatment:
+    if kind == "provenance":
+        return Provenance(settings["source"], settings["target"])
+    return SkipHeader(settings["name"])
+
+
+class _Ready:
+    def prepare(self) -> None:
+        """It lacks nothing."""
+
+
+class SkipHeader(_Ready):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
+        name = self._name
+        return [
+            None if any(header[0] == name for header in record.headers) else record
+            for record in records
+        ]
+
+
+class Provenance(_Ready):
+    """`source`, `target`: their aliases."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self._source, self._target = source, target
+
+    def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
+        mark = (ORIGIN, _value(self._source, topics.target))
+        from_target = (ORIGIN, _value(self._target, topics.source))
+        renamed = topics.source != topics.target
+        treated: list[Record | None] = []
+        for record in records:
+            headers = record.headers
+            if from_target in headers:
+                treated.append(None)
+                continue
+            earlier = [_renamed(header, topics) for header in headers] if renamed else headers
+            treated.append(
+                Changed(record.offset, record.timestamp, record.key, record.value, [*earlier, mark])
+            )
+        return treated
+
+
+@lru_cache(1_000)
+def _value(alias: str, topic: str) -> bytes:
+    return f"{alias}/{topic}".encode()
+
+
+def _renamed(header: Header, topics: Topics) -> Header:
+    """What an earlier mirror has said of the record counts on the target under its name there."""
+    name, value = header
+    if name == ORIGIN and value is not None:
+        alias, _, topic = value.partition(b"/")
+        if topic == topics.source.encode():
+            return name, alias + b"/" + topics.target.encode()
+    return header
