@@ -6,14 +6,15 @@ Patterns are whole-name Java regular expressions (see patterns.py for how they a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from causeway.errors import ConfigError
-from causeway.naming import MAX_TOPIC_LENGTH, ReplicationPolicy
+from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, ReplicationPolicy, is_legal_name
 from causeway.patterns import TIME_LIMIT_S, Pattern, compile_pattern
+from causeway.renames import KEY as RENAME
 
 HEARTBEATS_REPLICATION = "heartbeats.replication.enabled"
 CHOSEN = "chosen with `causeway geo`"
@@ -33,6 +34,8 @@ class Verdict(StrEnum):
     CYCLE = "cycle"
     DEAD_LETTERS = "dead-letters"
     NAME_TOO_LONG = "name-too-long"
+    NAME_UNFIT = "name-unfit"
+    NAME_TAKEN = "name-taken"  # told by the clusters, not by the name alone
 
 
 class Rule(NamedTuple):
@@ -46,12 +49,13 @@ class Rule(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
     """`target_name` is None exactly where the topic is left out; `reason` is for people; `rule` is
-    None where no key of the file decides."""
+    None where no key of the file decides; `renamed`: the rule that made the name."""
 
     verdict: Verdict
     target_name: str | None
     reason: str
     rule: Rule | None = None
+    renamed: str | None = None
 
     @property
     def mirrored(self) -> bool:
@@ -125,6 +129,76 @@ def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, Rule]:
     return Verdict.UNDECIDED, reason, Rule(key, pattern.pattern)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renaming:
+    """A flow of the file that renames topics, as others must know it: `source` and `target` are
+    aliases; `chosen` tells which topics people have chosen by now."""
+
+    source: str
+    target: str
+    policy: ReplicationPolicy
+    topics: tuple[Pattern, ...]
+    topics_exclude: tuple[Pattern, ...]
+    chosen: Callable[[], Collection[str]] = field(default=tuple, compare=False, repr=False)
+
+    def origin(self, name: str) -> str | None:
+        """What its source calls the topic that it calls `name` on its target; None where it makes
+        no such name, or does not tell."""
+        for rename in self.policy.renames:
+            origin = rename.origin(name)
+            if origin is not None and self._makes(origin, name):
+                return origin
+        return None
+
+    def may_have_made(self, name: str) -> bool:
+        """Whether it may have: surely not where this is false. A rule that tells what it made is
+        taken at its word."""
+        return any(
+            rename.made(name)
+            and (
+                rename.exact is None
+                or ((origin := rename.origin(name)) is not None and self._makes(origin, name))
+            )
+            for rename in self.policy.renames
+        )
+
+    def _makes(self, origin: str, name: str) -> bool:
+        if excludes(self.topics_exclude, origin) or not (
+            excludes(self.topics, origin) or origin in self.chosen()
+        ):
+            return False
+        renamed = self.policy.renamed(origin)
+        return renamed is not None and renamed[0] == name
+
+
+def cycle_source(
+    name: str,
+    *,
+    source_alias: str,
+    target_alias: str,
+    policy: ReplicationPolicy,
+    renaming: Iterable[Renaming] = (),
+) -> str | None:
+    """Where a mirror of `name` of `source_alias` to `target_alias` would be a loop, what the target
+    called it; `name` itself where that is not known. None where it is no loop."""
+    flows = tuple(renaming)
+    ways: list[tuple[str, str, frozenset[str]]] = [(source_alias, name, frozenset({source_alias}))]
+    for place, at, seen in ways:  # it grows meanwhile
+        hops = [] if (hop := policy.hop(at)) is None else [hop]
+        for flow in flows:
+            if flow.target != place or flow.source in seen:
+                continue
+            if (origin := flow.origin(at)) is not None:
+                hops.append((flow.source, origin))
+            elif flow.source == target_alias and flow.may_have_made(at):
+                return at
+        for cluster, upstream in hops:
+            if cluster == target_alias:
+                return upstream
+            ways.append((cluster, upstream, seen | {cluster}))
+    return None
+
+
 def decide_topic(
     name: str,
     *,
@@ -136,8 +210,10 @@ def decide_topic(
     heartbeats_replication_enabled: bool = True,
     dead_letters: frozenset[str] = frozenset(),
     chosen: Collection[str] = (),
+    renaming: tuple[Renaming, ...] = (),
 ) -> TopicDecision:
-    """Whether `name` of the source is mirrored, and under which name.
+    """Whether `name` of the source is mirrored, and under which name. `renaming`: the flows of the
+    file that rename topics, this one among them.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     What people have `chosen` counts as named by `topics`; what is to be left out stays so.
@@ -160,22 +236,49 @@ def decide_topic(
         return _left_out(Verdict.DEAD_LETTERS, "holds what a transform refused")
     if policy.is_internal_topic(name):
         return _internal(name, policy)
-    original = policy.cycle_source(name, target_alias)
+    original = cycle_source(
+        name,
+        source_alias=source_alias,
+        target_alias=target_alias,
+        policy=policy,
+        renaming=renaming,
+    )
     if original is not None:
+        how = "renamed" if original == name else f"as {original}"
         return _left_out(
             Verdict.CYCLE,
-            f"its name says it came from {target_alias} (as {original}): it would go in a circle",
+            f"its name says it came from {target_alias} ({how}): it would go in a circle",
         )
-    target_name = policy.format_remote_topic(source_alias, name)
+    try:
+        renamed = policy.renamed(name)
+        target_name = policy.format_remote_topic(source_alias, name)
+    except NoNameError as error:
+        return _left_out(Verdict.UNDECIDED, f"{error.cause} ({error.remedy})", Rule(RENAME))
+    by = None if renamed is None else renamed[1].rule
     if len(target_name) > MAX_TOPIC_LENGTH:
         return _left_out(
             Verdict.NAME_TOO_LONG,
             f"its name on {target_alias} would have {len(target_name)} characters,"
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
+            None if by is None else Rule(RENAME, by),
         )
+    if by is not None and (why := unfit(target_name, policy)):
+        reason = f"its name on {target_alias} would be {target_name!r}, {why}"
+        return _left_out(Verdict.NAME_UNFIT, reason, Rule(RENAME, by))
     return TopicDecision(
-        verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule
+        verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule, renamed=by
     )
+
+
+def unfit(target_name: str, policy: ReplicationPolicy) -> str:
+    """Why no topic can be mirrored under a name that somebody chose; empty where it can."""
+    if not is_legal_name(target_name) or target_name in (".", ".."):
+        return "which is no topic's name"
+    if policy.is_internal_topic(target_name):
+        return "an internal topic of Kafka, Connect or a mirror"
+    if policy.is_heartbeats_topic(target_name):
+        return "which is for heartbeats"
+    return ""
 
 
 def _internal(name: str, policy: ReplicationPolicy) -> TopicDecision:

@@ -6,6 +6,9 @@ programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the s
     default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
     identity   orders on A  ->  orders on B                             (only heartbeats get one)
     unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
+
+Rules of a flow (`renames`) come before its policy, for the topics that they match. Heartbeats and
+internal topics keep the names that those programs look for.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from causeway.errors import ConfigError
+from causeway.renames import KEY, Rename
 
 MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
 HEARTBEATS = "heartbeats"
@@ -35,6 +39,10 @@ def is_legal_name(text: str) -> bool:
     return _LEGAL.fullmatch(text) is not None
 
 
+class NoNameError(ConfigError):
+    """It cannot be told under which name a topic is to be mirrored."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPolicy:
     """A naming rule for one flow.
@@ -49,6 +57,7 @@ class ReplicationPolicy:
     internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
     internal_topics: InternalTopics = "kafka-4"  # whose rule tells them
     source_alias: str | None = None
+    renames: tuple[Rename, ...] = ()
 
     @classmethod
     def from_class(
@@ -59,6 +68,7 @@ class ReplicationPolicy:
         internal_separator_enabled: bool = True,
         internal_topics: InternalTopics = "kafka-4",
         source_alias: str | None = None,
+        renames: tuple[Rename, ...] = (),
     ) -> ReplicationPolicy:
         """The policy for a Java class name, with or without its package.
 
@@ -87,13 +97,38 @@ class ReplicationPolicy:
             internal_separator_enabled=internal_separator_enabled,
             internal_topics=internal_topics,
             source_alias=source_alias,
+            renames=renames,
         )
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name that `topic` of cluster `source_alias` gets on the target."""
+        """The name that `topic` of cluster `source_alias` gets on the target. Raises
+        NoNameError."""
+        renamed = self.renamed(topic)
+        if renamed is not None:
+            return renamed[0]
         if self._keeps(topic):
             return topic
         return f"{source_alias}{self.separator}{topic}"
+
+    def renamed(self, topic: str) -> tuple[str, Rename] | None:
+        """The name that one of the rules gives to `topic` on the target, and that rule. Raises
+        NoNameError where a pattern gives no answer in time."""
+        if not self.renames or self.is_heartbeats_topic(topic):
+            return None
+        for rename in self.renames:
+            try:
+                name = rename.apply(topic)
+            except TimeoutError:
+                raise NoNameError(
+                    "name topic",
+                    topic,
+                    f"the {KEY} pattern {rename.pattern.pattern} takes too long to match this name",
+                    remedy="without look-around, back-references and possessive quantifiers it"
+                    " would take no time",
+                ) from None
+            if name is not None:
+                return name, rename
+        return None
 
     def topic_source(self, topic: str) -> str | None:
         """The cluster `topic` was mirrored from, None where its name says nothing.
@@ -122,20 +157,13 @@ class ReplicationPolicy:
             topic = upstream
         return topic
 
-    def cycle_source(self, topic: str, target_alias: str) -> str | None:
-        """Where a mirror to `target_alias` would be a loop, the name `topic` had on that cluster;
-        None where it is none. The identity policy sees no loops but for heartbeats."""
-        name: str | None = topic
-        while name is not None:
-            source, upstream = self.topic_source(name), self.upstream_topic(name)
-            if source == target_alias:
-                return upstream
-            name = upstream if source is not None and upstream != name else None
-        return None
-
-    def is_cycle(self, topic: str, target_alias: str) -> bool:
-        """Whether `topic` has already been on `target_alias`."""
-        return self.cycle_source(topic, target_alias) is not None
+    def hop(self, topic: str) -> tuple[str, str] | None:
+        """The cluster that `topic` came from and its name there, None where its name says nothing:
+        the identity policy's do not, but for heartbeats."""
+        source, upstream = self.topic_source(topic), self.upstream_topic(topic)
+        if source is None or upstream is None or upstream == topic:
+            return None
+        return source, upstream
 
     def is_internal_topic(self, topic: str) -> bool:
         """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""

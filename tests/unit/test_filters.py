@@ -16,6 +16,7 @@ from causeway.filters import (
     split_list,
 )
 from causeway.naming import ReplicationPolicy
+from causeway.renames import parse
 
 DEFAULT_EXCLUDES = r"mm2.*\.internal, .*\.replica, __.*"
 
@@ -215,3 +216,37 @@ def test_what_people_chose_counts_as_named_and_what_is_left_out_stays_so() -> No
     assert decide_chosen("orders", "ord.*").verdict is Verdict.EXCLUDED
     assert decide_chosen("__consumer_offsets", "").verdict is Verdict.INTERNAL
     assert decide_chosen("B.orders").verdict is Verdict.CYCLE
+
+
+def renamed(name: str, rules: str) -> TopicDecision:
+    return decide(name, policy=ReplicationPolicy(source_alias="A", renames=parse(rules)))
+
+
+def test_a_rule_names_what_it_matches_and_the_policy_the_rest() -> None:
+    rules = r"orders\.(.*) => sales.$1; orders.* => other"
+    decision = renamed("orders.eu", rules)
+    assert decision.target_name == "sales.eu"
+    assert decision.renamed == r"orders\.(.*) => sales.$1"
+    assert renamed("orders", rules).target_name == "other"
+    assert renamed("payments", rules).target_name == "A.payments"
+    assert renamed("payments", rules).renamed is None
+
+
+def test_heartbeats_keep_the_names_that_others_look_for() -> None:
+    assert renamed("heartbeats", "(.*) => x.$1").target_name == "A.heartbeats"
+
+
+@pytest.mark.parametrize(
+    "made", ["__x$1", "mm2-offset-syncs.$1.internal", "heartbeats", "C.heartbeats", ".", ".."]
+)
+def test_a_rule_cannot_make_names_of_what_is_never_mirrored(made: str) -> None:
+    decision = renamed("orders", f"(.*) => {made}")
+    assert decision.verdict is Verdict.NAME_UNFIT
+    assert decision.target_name is None
+    assert decision.rule is not None
+    assert decision.rule.key == "causeway.rename"
+
+
+def test_a_rule_can_make_no_empty_and_no_endless_name() -> None:
+    assert renamed("orders", "orders(.*) => $1").verdict is Verdict.NAME_UNFIT
+    assert renamed("x" * 200, "(.*) => $1$1").verdict is Verdict.NAME_TOO_LONG

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.errors import ConfigError
+from causeway.filters import cycle_source
 from causeway.naming import ReplicationPolicy
 
 DEFAULT = ReplicationPolicy()
@@ -31,6 +32,11 @@ ORACLE_IDENTITY = {
     "A.heartbeats": ("A", "heartbeats"),
     "myheartbeats": (None, None),
 }
+
+
+def is_cycle(policy: ReplicationPolicy, topic: str, target: str) -> bool:
+    return cycle_source(topic, source_alias="here", target_alias=target, policy=policy) is not None
+
 
 topics = st.text("abA._-", min_size=1, max_size=20)
 aliases = st.text("abcXY-", min_size=1, max_size=6)
@@ -133,8 +139,8 @@ def test_a_topic_never_goes_back_to_a_cluster_it_has_been_on(path: list[str], to
     name = topic
     for alias in path:
         name = DEFAULT.format_remote_topic(alias, name)
-    assert all(DEFAULT.is_cycle(name, alias) for alias in path)
-    assert not DEFAULT.is_cycle(name, "elsewhere")
+    assert all(is_cycle(DEFAULT, name, alias) for alias in path)
+    assert not is_cycle(DEFAULT, name, "elsewhere")
     assert DEFAULT.original_topic(name) == topic
 
 
@@ -144,7 +150,7 @@ def test_mirroring_between_three_clusters_always_ends(start: str, clusters: list
     name, at = start, "A"
     hops = 0
     for target in clusters:
-        if target != at and not DEFAULT.is_cycle(name, target):
+        if target != at and not is_cycle(DEFAULT, name, target):
             name, at = DEFAULT.format_remote_topic(at, name), target
             hops += 1
     assert hops <= 2 or not start.strip(".")
@@ -153,4 +159,4 @@ def test_mirroring_between_three_clusters_always_ends(start: str, clusters: list
 @given(topic=topics, target=aliases)
 def test_identity_sees_no_cycles(topic: str, target: str) -> None:
     if not topic.endswith("heartbeats") and target != "S":
-        assert not IDENTITY.is_cycle(topic, target)
+        assert not is_cycle(IDENTITY, topic, target)

@@ -164,6 +164,13 @@ class FlowKeys(Keys):
         True,
         "Whether the names of internal topics have that separator too.",
     )
+    rename: Text = key(
+        "causeway.rename",
+        "",
+        "Rules `pattern => name`, a line each or with `;` between them, that name mirrored topics"
+        " before the policy does: the first counts whose pattern matches the whole name. `$1` is"
+        " what its first group holds.",
+    )
     replication_factor: Replicas = key(
         "replication.factor", 2, "Of created topics; -1 is the target broker's default."
     )

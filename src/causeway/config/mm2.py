@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from causeway import filters
-from causeway.config import audit
+from causeway import filters, renames
+from causeway.config import audit, circles
 from causeway.config.build import (
     clear_text,
     control_settings,
@@ -63,7 +63,8 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     links = _links(file, aliases, problems)
     run = run_settings(file.entries, problems)
     spark = spark_settings(file.entries, problems)
-    _check_circles(links, problems)
+    circles.check(links, problems)
+    links = circles.told_of_renaming(links)
     problems.raise_if_any()
     notes = [
         f"{audit.place(entry, aliases)} is set again below; the last one counts"
@@ -259,6 +260,7 @@ def _link(
         # Under the identity policy, a topic's name is everybody's: others may write to it as well.
         sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
+        joins=keys.sole_writer is False,
         control=control,
         transforms=found,
         treatments=treated,
@@ -306,59 +308,14 @@ def _policy(
             internal_separator_enabled=keys.policy_internal_separator,
             internal_topics=keys.internal_topics,
             source_alias=source,
+            renames=renames.parse(keys.rename),
         )
     except ConfigError as error:
-        entry = own.get(error.operation.removeprefix("use "))
+        at_rename = error.operation == "read the pattern"
+        entry = own.get(renames.KEY if at_rename else error.operation.removeprefix("use "))
         text = entry.told(error) if entry else str(error)
         problems.add(f"line {entry.line}: {text}" if entry and entry.line else text)
         return None
-
-
-def _check_circles(links: list[LinkSettings], problems: Problems) -> None:
-    """Flows in a circle are fine only where names tell where a topic came from."""
-    names = [link.name for link in links]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
-    seen: list[set[str]] = []
-    for link in links:
-        reason = _why_blind(link)
-        back = _way(links, link.target.alias, link.source.alias) if reason else None
-        if back is not None and {link.name, *back} not in seen:
-            seen.append({link.name, *back})
-            circle = " and ".join([link.name, *back])
-            problems.add(f"records would go round for ever through {circle}: {reason}")
-        same = set(link.source.bootstrap) & set(link.target.bootstrap)
-        if link.policy.kind == "identity" and same:
-            host, port = sorted(same)[0]
-            problems.add(
-                f"{link.name} would mirror topics onto themselves: both clusters are {host}:{port}"
-            )
-
-
-def _why_blind(link: LinkSettings) -> str:
-    if link.policy.kind == "identity":
-        return f"{link.name} has the identity policy, which cannot see where a topic came from"
-    for alias in (link.source.alias, link.target.alias):
-        if link.policy.separator in alias:
-            return (
-                f"the alias {alias} holds the separator '{link.policy.separator}',"
-                " so that topic names do not show where they came from"
-            )
-    return ""
-
-
-def _way(links: list[LinkSettings], start: str, end: str) -> list[str] | None:
-    """The shortest way from `start` to `end` along the flows, by their names."""
-    ways: list[tuple[str, list[str]]] = [(start, [])]
-    seen = {start}
-    for at, names in ways:
-        if at == end:
-            return names
-        for link in links:
-            if link.source.alias == at and link.target.alias not in seen:
-                seen.add(link.target.alias)
-                ways.append((link.target.alias, [*names, link.name]))
-    return None
 
 
 def _old_names(entries: Entries) -> list[str]:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from causeway.config.chosen import Chosen
-from causeway.filters import TopicDecision, compile_patterns, decide_topic, excludes
+from causeway.filters import (
+    Renaming,
+    TopicDecision,
+    compile_patterns,
+    cycle_source,
+    decide_topic,
+    excludes,
+)
 from causeway.naming import HEARTBEATS, ReplicationPolicy
 from causeway.patterns import Pattern
 
@@ -246,6 +253,11 @@ class LinkSettings:
     chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
+    # Of all flows of the file that have `causeway.rename`; names alone don't tell where those of
+    # their mirrors came from.
+    renaming: tuple[Renaming, ...] = field(default=(), repr=False)
+    # A renamed topic may go to one that is there and has records [causeway.sole.writer = false].
+    joins: bool = False
     # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
     places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -315,7 +327,28 @@ class LinkSettings:
             topics=self.topics,
             topics_exclude=self.topics_exclude,
             heartbeats_replication_enabled=self.heartbeats_replication_enabled,
+            renaming=self.renaming,
         )
+
+    def cycle_source(self, topic: str) -> str | None:
+        """What the target called `topic` of the source, where that came from there; else None."""
+        return cycle_source(
+            topic,
+            source_alias=self.source.alias,
+            target_alias=self.target.alias,
+            policy=self.policy,
+            renaming=self.renaming,
+        )
+
+    def upstream(self, name: str) -> str | None:
+        """What the source calls the topic that this link would mirror to `name` of the target, as
+        far as names tell; None where they don't, or it would not."""
+        own = [flow.origin(name) for flow in self.renaming if flow.target == self.target.alias]
+        by_policy = self.policy.topic_source(name) == self.source.alias
+        for upstream in (*own, self.policy.upstream_topic(name) if by_policy else None):
+            if upstream is not None and self.decide_topic(upstream).target_name == name:
+                return upstream
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,11 +116,11 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
     if not _bears_on_any(acl, mirrored):
         return ""
     if _is_of_many(acl):
+        why = "only LITERAL ACLs on a topic are copied"
+        if link.policy.renames:
+            return why  # rules are about whole names: no prefix has all of them
         prefix = link.policy.format_remote_topic(link.source.alias, acl.name.removesuffix("*"))
-        return (
-            "only LITERAL ACLs on a topic are copied;"
-            f" on {link.target.alias} it would be PREFIXED {prefix!r}"
-        )
+        return f"{why}; on {link.target.alias} it would be PREFIXED {prefix!r}"
     if _is_allowed_write(acl):
         return "a mirror is written by its mirror only"
     return "it would stop Causeway itself, or might" if _hits_us(acl, link) else ""

@@ -168,7 +168,7 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
     B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
-        return link.policy.cycle_source(topic, link.target.alias) is not None
+        return link.cycle_source(topic) is not None
     return decision.target_name is not None
 
 

@@ -15,7 +15,7 @@ from causeway.control import limits, topics
 from causeway.control.topics import Change, Observed
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import NO_TOPIC_ID
-from causeway.naming import MAX_TOPIC_LENGTH, is_legal_name
+from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, is_legal_name
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import TopicMetadata
 
@@ -48,15 +48,21 @@ def target_of(name: str, link: LinkSettings) -> str:
     """The name on the target of what a transform calls `name`, as on the source. Raises
     ForbiddenError where records may not go there."""
     policy, alias = link.policy, link.target.alias
-    target = policy.format_remote_topic(link.source.alias, name)
+    try:
+        target = policy.format_remote_topic(link.source.alias, name)
+    except NoNameError as error:
+        raise _refused(name, error.cause) from None
     if not is_legal_name(name) or name in (".", ".."):
         raise _refused(name, "that is no topic's name: letters, digits, '.', '_' and '-' make one")
     if len(target) > MAX_TOPIC_LENGTH:
         cause = f"on {alias} its name would have {len(target)} characters"
         raise _refused(name, f"{cause}, and Kafka allows {MAX_TOPIC_LENGTH}")
-    if any(map(policy.is_internal_topic, (name, target))) or policy.is_heartbeats_topic(name):
+    if any(
+        policy.is_internal_topic(each) or policy.is_heartbeats_topic(each)
+        for each in (name, target)
+    ):
         raise _refused(name, "it is an internal topic of Kafka, Connect or a mirror")
-    if (original := policy.cycle_source(name, alias)) is not None:
+    if (original := link.cycle_source(name)) is not None:
         cause = f"its name says it came from {alias} (as {original})"
         raise _refused(name, f"{cause}: it would go in a circle")
     return target

@@ -7,6 +7,7 @@ import pytest
 from causeway.config.mm2 import load_mm2
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.filters import Verdict
 from tests.unit.config.pems import make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -400,3 +401,48 @@ def test_a_pattern_nested_too_deeply_is_a_clear_error(tmp_path: Path) -> None:
     load("(" * 5_000 + "a" + ")" * 5_000)
     with pytest.raises(ConfigError, match=r"topics \(line 5\): .*nested too deeply"):
         load("[" * 5_000 + "a" + "]" * 5_000)
+
+
+def test_rules_that_rename_topics_are_read_with_commas_and_all(tmp_path: Path) -> None:
+    flow = link(
+        tmp_path,
+        "A->B.causeway.rename = orders\\\\.(.{2,3}) => sales.$1 ; \\\n  audit => trail \\n\\\n"
+        "  log(.*) => logs$1\n",
+    )
+    names = ("orders.eu", "orders.europe", "audit", "log.a")
+    targets = [flow.decide_topic(name).target_name for name in names]
+    assert targets == ["sales.eu", "A.orders.europe", "trail", "logs.a"]
+    assert flow.sole_writer
+    assert not flow.joins
+    assert link(tmp_path, "A->B.causeway.sole.writer = false\n").joins
+
+
+@pytest.mark.parametrize("rule", ["orders > sales", "(orders => sales", "orders => $1"])
+def test_a_rule_that_cannot_be_used_is_told_with_its_line(tmp_path: Path, rule: str) -> None:
+    with pytest.raises(ConfigError, match=r"line 6: .*orders"):
+        link(tmp_path, f"A->B.causeway.rename = {rule}\n")
+
+
+TWO_WAY = PLAIN + "B->A.enabled = true\n"
+
+
+def test_a_flow_back_knows_what_the_other_one_renamed(tmp_path: Path) -> None:
+    settings = load(tmp_path, TWO_WAY + "A->B.causeway.rename = orders(.*) => sales$1\n")
+    there, back = settings.links
+    assert there.decide_topic("orders.eu").target_name == "sales.eu"
+    assert back.decide_topic("sales.eu").verdict is Verdict.CYCLE
+    assert "as orders.eu" in back.decide_topic("sales.eu").reason
+    assert back.decide_topic("purchases").target_name == "B.purchases"
+    assert there.upstream("sales.eu") == "orders.eu"
+    assert there.upstream("A.payments") == "payments"
+    assert there.upstream("A.orders.eu") is None  # it would have another name
+    assert back.upstream("sales.eu") is None
+
+
+def test_a_rule_that_hides_origins_is_refused_where_a_long_way_leads_back(tmp_path: Path) -> None:
+    circle = TWO_WAY + (
+        "clusters=A,B,C\nC.bootstrap.servers=c:1\nB->C.enabled=true\nC->A.enabled=true\n"
+    )
+    assert len(load(tmp_path, circle + "A->B.causeway.rename = o(.*) => p$1\n").links) == 4
+    with pytest.raises(ConfigError, match=r"A->B: what .* B->C and C->A may bring it back"):
+        load(tmp_path, circle + "A->B.causeway.rename = o.* => p\n")

@@ -78,6 +78,7 @@ _PLACES = {
     "replication.policy.separator": "naming.separator",
     "replication.policy.internal.topic.separator.enabled": "naming.internal-separator",
     "causeway.internal.topics": "naming.internal-topics",
+    "causeway.rename": "naming.rename",
     "source.cluster.alias": "source.alias",
     "target.cluster.alias": "target.alias",
     "refresh.topics.enabled": "refresh.topics.enabled",
@@ -187,7 +188,7 @@ def _kind(name: str) -> Kind:
         return "list"
     if name == "replication.policy.class":
         return "policy"
-    if name == "rules":
+    if name in ("rules", "causeway.rename"):
         return "lines"
     return next((kind for suffix, kind in _UNITS if name.endswith(suffix)), "plain")
 
