@@ -4,11 +4,13 @@ orders on C  ◄─ A.orders, by A->C      MirrorMaker 2's names: who reads `.*o
              ◄─ B.orders, by B->C
 orders on C  ◄─ orders, by A->C        names that stay: one topic, fed by several links
              ◄─ orders, by B->C
+orders on C  ◄─ sales, by A->C         renamed: what the links mirror tells where it came from
+             ◄─ B.orders, by B->C
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from causeway.config.settings import LinkSettings
 from causeway.http import shapes
@@ -21,13 +23,16 @@ def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggrega
     nobody mirrors to it."""
     aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
     parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
-    fed: set[tuple[str, str]] = set()  # by some link
     links = [each for each in links if each.name in view.links]
+    fed = {  # by some link, from which cluster and topic
+        (each.target.alias, row.target_topic): (each.source.alias, row.topic)
+        for each in links
+        for row in view.links[each.name].topics
+    }
     for each in links:
         cluster = each.target.alias
         for row in view.links[each.name].topics:
-            fed.add((cluster, row.target_topic))
-            where = cluster, _original(row.target_topic, each.policy, aliases)
+            where = cluster, _original(each.source.alias, row.topic, each.policy, aliases, fed)
             parts.setdefault(where, {})[row.target_topic, each.name] = shapes.AggregatePart(
                 topic=row.target_topic,
                 link=each.name,
@@ -37,7 +42,7 @@ def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggrega
     for each in links:
         cluster = each.source.alias
         for row in view.links[each.name].topics:
-            where = cluster, _original(row.topic, each.policy, aliases)
+            where = cluster, _original(cluster, row.topic, each.policy, aliases, fed)
             if where in parts and (cluster, row.topic) not in fed:
                 parts[where][row.topic, None] = shapes.AggregatePart(
                     topic=row.topic, link=None, source=None, source_topic=None
@@ -51,11 +56,18 @@ def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggrega
     ]
 
 
-def _original(topic: str, policy: ReplicationPolicy, aliases: set[str]) -> str:
+def _original(
+    cluster: str,
+    topic: str,
+    policy: ReplicationPolicy,
+    aliases: set[str],
+    fed: Mapping[tuple[str, str], tuple[str, str]],
+) -> str:
     """Only names of clusters are taken off: a topic's own name may have the separator in it."""
-    while policy.topic_source(topic) in aliases:
-        upstream = policy.upstream_topic(topic)
-        if upstream is None or upstream == topic:
-            break
-        topic = upstream
+    seen = set()
+    while (cluster, topic) in fed and (cluster, topic) not in seen:
+        seen.add((cluster, topic))
+        cluster, topic = fed[cluster, topic]
+    while (hop := policy.hop(topic)) is not None and hop[0] in aliases:
+        topic = hop[1]
     return topic

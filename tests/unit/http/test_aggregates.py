@@ -67,3 +67,12 @@ def test_where_names_stay_several_links_feed_one_topic() -> None:
     assert found(flows, keeps_names=True) == {
         ("C", "orders"): [("orders", "A->C"), ("orders", "B->C")]
     }
+
+
+def test_what_was_renamed_belongs_to_the_name_that_it_had() -> None:
+    flows = {
+        ("A", "B"): {"orders": "sales", "sales": "other"},
+        ("B", "C"): {"sales": "all.sales"},
+        ("D", "C"): {"orders": "D.orders"},
+    }
+    assert found(flows) == {("C", "orders"): [("D.orders", "D->C"), ("all.sales", "B->C")]}

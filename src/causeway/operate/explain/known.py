@@ -95,8 +95,16 @@ class Known:
 
     def upstream(self, name: str) -> str | None:
         """What the source calls it, if `name` is the target's for what this link mirrors."""
+        claimed = (
+            at.topic
+            for at, progress in self.contents.partitions.items()
+            if any(outlet.topic == name and outlet.routed is None for outlet in progress.outlets)
+        )
+        upstream = next(claimed, None) or self.link.upstream(name)
         policy = self.link.policy
-        return policy.upstream_topic(name) if policy.topic_source(name) == self._source else None
+        if upstream is None and policy.topic_source(name) == self._source:
+            upstream = policy.upstream_topic(name)  # that it is left out, it will be told
+        return upstream
 
     @property
     def contents(self) -> Contents:

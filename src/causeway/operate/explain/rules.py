@@ -9,6 +9,7 @@ from causeway.errors import ConfigError
 from causeway.filters import Rule, TopicDecision, Verdict, compile_patterns, excludes
 from causeway.operate.explain.values import Fact, FileRule
 from causeway.patterns import Pattern
+from causeway.renames import KEY as RENAME
 
 
 def in_file(link: LinkSettings, rule: Rule | None) -> FileRule | None:
@@ -44,6 +45,8 @@ def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | Non
             yield "nothing: such topics are never mirrored"
         case Verdict.CYCLE:
             yield f"nothing: {link.target.alias} has the records already"
+        case Verdict.NAME_TOO_LONG | Verdict.NAME_UNFIT if rule is not None:
+            yield f"choose another name in {_named(rule)}"
         case Verdict.NAME_TOO_LONG:
             yield "choose a shorter alias or separator, or the identity policy"
 
@@ -71,6 +74,9 @@ def _matches(text: str, name: str) -> bool:
 def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
     """How the target's name comes about."""
     policy = link.policy
+    if decision.renamed is not None:
+        place = link.places.get(RENAME, RENAME)
+        return Fact("name", f"{decision.target_name} ({place}: {decision.renamed})")
     if policy.kind != "default":
         return Fact("name", f"{decision.target_name}, as on {link.source.alias} ({policy.kind})")
     how = f"alias {link.source.alias}, separator '{policy.separator}'"
@@ -103,7 +109,7 @@ def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) 
     for other in links:
         if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
             continue
-        upstream = other.policy.upstream_topic(target)
-        if upstream is not None and other.decide_topic(upstream).target_name == target:
+        upstream = other.upstream(target)
+        if upstream is not None:
             text = f"{other.name} writes to {target}, too, if {other.source.alias} has {upstream}"
             yield Fact("same name", text)

@@ -241,3 +241,32 @@ def test_what_cannot_be_seen_is_told_with_the_permission(tmp_path: Path) -> None
     one = explain(tmp_path, "orders", replace(THERE, hidden=str(error)))
 
     assert "grant DESCRIBE, DESCRIBE_CONFIGS and READ on topic orders of A" in one.to_do[0]
+
+
+RENAME = "A->B.causeway.rename = pay-(.*) => wages.$1; orders => __orders\n"
+
+
+def test_a_topic_that_is_renamed_names_the_rule_and_its_line(tmp_path: Path) -> None:
+    one = explain(tmp_path, "pay-eu", more=RENAME)
+
+    assert one.target == "wages.eu"
+    rule = "A->B.causeway.rename (line 7): pay-(.*) => wages.$1"
+    assert told(one, "name") == [f"wages.eu ({rule})"]
+
+
+def test_a_name_that_no_mirror_can_have_says_which_rule_makes_it(tmp_path: Path) -> None:
+    one = explain(tmp_path, "orders", more=RENAME)
+
+    assert (one.code, one.done) == ("name-unfit", False)
+    assert "would be '__orders', an internal topic" in one.answer
+    assert str(one.rule) == "A->B.causeway.rename (line 7), pattern orders => __orders"
+    assert one.to_do == ("choose another name in A->B.causeway.rename (line 7)",)
+
+
+def test_another_flow_that_renames_to_the_same_name_is_told(tmp_path: Path) -> None:
+    more = RENAME + (
+        "clusters = A, B, C\nC.bootstrap.servers = c:1\nC->B.enabled = true\n"
+        "C->B.causeway.rename = w-(.*) => wages.$1\n"
+    )
+    one = explain(tmp_path, "pay-eu", more=more)
+    assert told(one, "same name") == ["C->B writes to wages.eu, too, if C has w-eu"]
