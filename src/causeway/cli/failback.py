@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from causeway.operate.moves.failback import FailedBack
 
 _UNDECIDED = 2
+_SAY = "say --save PATH, --save-topic TOPIC, or --drop-unmirrored --yes"
 
 
 def command(
@@ -110,16 +111,17 @@ def _show(each: FailedBack) -> None:
             f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "
             f"{number(one.first)} to {number(one.end - 1)}{surely}"
         )
+    for one in each.late:
+        out.print(
+            Text(f"written to the old source meanwhile: {count(one.records, 'record')}", "red"),
+            f"of {one.at}, between offsets {number(one.first)} and {number(one.end - 1)}",
+        )
     for at in each.lost:
         out.print(f"{at}: the old source lost records that were mirrored; they come back to it")
     if each.saved is not None:
         out.print(f"saved to {each.saved}")
     if each.step is Step.UNDECIDED:
-        out.print(
-            Text("they would never be mirrored: ", "bold red").append(
-                "say --save PATH, --save-topic TOPIC, or --drop-unmirrored --yes"
-            )
-        )
+        out.print(Text("they would never be mirrored: ", "bold red").append(_SAY))
     elif each.step is Step.NO_WAY_BACK:
         out.print(
             "the file has no link the other way; with these lines it has, and a driver of it waits "
@@ -131,6 +133,12 @@ def _show(each: FailedBack) -> None:
         out.print(f"{each.reverse} would begin at the cut")
     elif each.step is Step.BACK:
         _back(each)
+        if each.late:
+            out.print(
+                Text("others write there, and nothing mirrors that: ", "bold red").append(
+                    f"stop them. {_SAY} before the turn round"
+                )
+            )
     elif not each.changed:
         out.print(f"{each.link} mirrors; nothing to change")
     else:

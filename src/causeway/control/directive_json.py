@@ -16,7 +16,8 @@ key    {"do": "end", "topic": "orders"}                       of a link or a top
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
                           "done": all that follows is done, too; "cut": of a topic, see cuts.py
 key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
-value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}}
+value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …},
+        "looked": {"0": 900, …}, "kept": {}}             both missing in those of earlier versions
 key    {"do": "mirror", "topic": "orders"}           chosen, whatever the file's `topics` say
 value  {"v": 1, "who": …, "why": …, "at": …}
 key    {"do": "origin"}                               of a link: which cluster its source is
@@ -28,6 +29,7 @@ A record without a value takes a directive back.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from causeway.control import cuts
@@ -68,7 +70,9 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     elif kind is Kind.ORIGIN:
         value["cluster"] = directive.cluster
     elif kind is Kind.BEGIN:
-        value["starts"] = {str(partition): at for partition, at in directive.starts.items()}
+        for name in ("starts", "looked", "kept"):
+            offsets: Mapping[int, int] = getattr(directive, name)
+            value[name] = {str(partition): at for partition, at in offsets.items()}
     return _dump(key), _dump(value)
 
 
@@ -96,7 +100,11 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         elif kind is Kind.ORIGIN:
             more = {"cluster": str(fields["cluster"])}
         elif kind is Kind.BEGIN:
-            more = {"starts": {int(each): int(at) for each, at in fields["starts"].items()}}
+            fields = {"looked": {}, "kept": {}, **fields}
+            more = {
+                name: {int(each): int(at) for each, at in fields[name].items()}
+                for name in ("starts", "looked", "kept")
+            }
         directive = Directive(
             kind=kind,
             scope=scope,

@@ -92,8 +92,9 @@ class Directive:
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known. `starts` of a begin: source offsets by partition. `cluster` of an
-    origin: the id of the source."""
+    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source; of the
+    target `looked`, up to where it was looked through for what only it has, and `kept`, up to where
+    what others wrote later was seen to. `cluster` of an origin: the id of the source."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -109,6 +110,8 @@ class Directive:
     done: bool = False
     cut: Cut | None = None
     starts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    looked: Mapping[int, int] = field(default_factory=dict, hash=False)
+    kept: Mapping[int, int] = field(default_factory=dict, hash=False)
     cluster: str = ""
 
     @property

@@ -158,6 +158,8 @@ def test_what_is_written_is_read(
         paused=paused if kind is Kind.PAUSE else True,
         bytes_per_s=rate if kind is Kind.THROTTLE else None,
         cluster=who if kind is Kind.ORIGIN else "",
+        looked={0: at} if kind is Kind.BEGIN else {},
+        kept={1: at} if kind is Kind.BEGIN else {},
     )
     assert decode(*encode((directive.key, directive))) == (directive.key, directive)
     assert decode(*encode((directive.key, None))) == (directive.key, None)

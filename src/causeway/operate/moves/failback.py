@@ -9,32 +9,29 @@ goes on where it was.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import directive_log, ending, topics
+from causeway.control import ending, topics
 from causeway.control.cuts import Cut
-from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.control.directives import Directive, Kind, Scope
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
+from causeway.operate.moves import begun, late, saving, unmirrored, way_back
 from causeway.operate.moves import promote as promoting
-from causeway.operate.moves import unmirrored, way_back
 from causeway.operate.moves.ending import Ending, Say
 from causeway.operate.moves.promote import Promoted
 from causeway.operate.moves.unmirrored import Unmirrored
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.offsets import LATEST, OffsetAt
-
-_POLL_S = 0.25
 
 
 class Step(StrEnum):
@@ -47,9 +44,23 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What is to become of records that were never mirrored: saved, left where they are (`drop`),
+    or that is not said."""
+
+    path: Path | None = None
+    topic: str | None = None
+    drop: bool = False
+
+    def __bool__(self) -> bool:
+        return self.drop or self.path is not None or self.topic is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedBack:
     """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
-    only the old source has, as long as that can be told; `saved`: where it was saved. `lag`: of the
+    only the old source has, as long as that can be told; `saved`: where it was saved. `late`: what
+    others have written there since, and nobody has said what is to become of. `lag`: of the
     reverse link, None while it has not begun. `promoted`: of the reverse link, when it ended."""
 
     link: str
@@ -59,6 +70,7 @@ class FailedBack:
     changed: bool
     dry_run: bool
     unmirrored: tuple[Unmirrored, ...] = ()
+    late: tuple[Unmirrored, ...] = ()
     lost: tuple[TopicPartition, ...] = ()
     saved: str | None = None
     lag: int | None = None
@@ -85,9 +97,11 @@ def failback(
 
     The first call looks for records that were never mirrored, has them saved (`save`, `save_topic`
     on the target) or left where they are (`drop`), and has the link the other way begin at the
-    cut. With `turn_round`, once the producers of the other side have stopped, that one is promoted,
-    and `link` begins behind its cut. Each call goes on where the last one ended. Raises ConfigError
-    for what it cannot do, PartitionsFailedError where something lags, ConflictError; CausewayError.
+    cut. What others write to the old source from then on is looked for by each call, and is to be
+    decided on likewise. With `turn_round`, once the producers of the other side have stopped, that
+    link is promoted, and `link` begins behind its cut. Each call goes on where the last one ended.
+    Raises ConfigError for what it cannot do, PartitionsFailedError where something lags,
+    ConflictError; CausewayError.
     """
     with clusters() as connect:
         chosen = choose(settings, Wanted(link, None, None, ahead=False), connect, "fail back")
@@ -169,32 +183,33 @@ class _Failback:
             return self._go_on(end, cuts, wait_s)
         if self._reverse is None:
             return self._found(Step.NO_WAY_BACK, changed=False, lines=self._lines(cuts))
-        back = Ending(
-            self._reverse, self._scope, self._connect, self._settings.run.lease_s, self._say
-        )
         way_back.check(self._link, self._reverse, cuts)
-        changed = False
-        found: dict[str, Any] = {}
+        back = self._back()
+        keep = Keep(path=save, topic=save_topic, drop=drop)
         if way_back.is_begun(back.standing, end, cuts):
             way_back.check_end(self._link, self._reverse, back.end)
+            changed, found = self._see_to_late(back, end, keep)
+            if found.get("late") and turn_round:
+                return self._found(Step.UNDECIDED, changed=False, **found)
         else:
             sighting = unmirrored.look(
                 self._link, self._sides, self._mirrored(), cuts, self._ending.progress()
             )
             found = {"unmirrored": sighting.unmirrored, "lost": sighting.lost}
-            kept = drop or save is not None or save_topic is not None
-            if self._dry_run or (sighting.unmirrored and not kept):
-                step = Step.UNDECIDED if sighting.unmirrored and not kept else Step.BACK
+            if self._dry_run or (sighting.unmirrored and not keep):
+                step = Step.UNDECIDED if sighting.unmirrored and not keep else Step.BACK
                 return self._found(step, changed=False, **found)
-            found["saved"] = self._save(sighting.unmirrored, save, save_topic)
-            self._begin(self._reverse, end, _by_topic(sighting.starts))
+            found["saved"] = self._save(sighting.unmirrored, keep)
+            self._begin(self._reverse, end, sighting.starts, sighting.ends)
             changed = True
-        if not turn_round:
-            lag = self._await_begun(end, cuts, wait_s)
-            return self._found(Step.BACK, changed=changed, lag=lag, **found)
-        return self._turn_round(end, wait_s, **found)
+        if turn_round:
+            return self._turn_round(end, wait_s, keep, **found)
+        lag = self._await_begun(end, cuts, wait_s)
+        if changed:
+            found["late"] = self._late(self._back(), end)
+        return self._found(Step.BACK, changed=changed, lag=lag, **found)
 
-    def _turn_round(self, end: Directive, wait_s: float, **found: Any) -> FailedBack:
+    def _turn_round(self, end: Directive, wait_s: float, keep: Keep, **found: Any) -> FailedBack:
         assert self._reverse is not None
         (promoted,) = promoting.promote(
             self._settings,
@@ -206,21 +221,50 @@ class _Failback:
             dry_run=self._dry_run,
             say=self._say,
         )
-        if not self._dry_run:
-            back = Ending(
-                self._reverse, self._scope, self._connect, self._settings.run.lease_s, self._say
-            )
-            their = back.standing.by_key[Kind.END, self._scope]
-            starts = {
-                at: offset
-                for cut in promoted.cuts.values()
-                for point in cut.points
-                for at, offset in point.targets
-            }
-            self._say(f"{self._link.name}: going on behind the cut")
-            self._begin(self._link, their, _by_topic(starts))
-        step = Step.BACK if self._dry_run else Step.GOES_ON
-        return self._found(step, changed=not self._dry_run, promoted=promoted, **found)
+        if self._dry_run:
+            return self._found(Step.BACK, changed=False, promoted=promoted, **found)
+        back = self._back()
+        # What has come in the last moment, too: from here on nothing of the way back comes.
+        _, more = self._see_to_late(back, end, keep)
+        found |= more
+        if found.get("late"):
+            return self._found(Step.UNDECIDED, changed=True, promoted=promoted, **found)
+        self._say(f"{self._link.name}: going on behind the cut")
+        their = back.standing.by_key[Kind.END, self._scope]
+        self._begin(self._link, their, _targets(promoted.cuts), {})
+        return self._found(Step.GOES_ON, changed=True, promoted=promoted, **found)
+
+    # -- what others write to the old source meanwhile --------------------------------------------
+
+    def _back(self) -> Ending:
+        """The way back, as it is by now."""
+        assert self._reverse is not None
+        lease_s = self._settings.run.lease_s
+        return Ending(self._reverse, self._scope, self._connect, lease_s, self._say)
+
+    def _late(self, back: Ending, end: Directive) -> tuple[Unmirrored, ...]:
+        """What others have written to the old source since it was looked at."""
+        cuts = ending.cuts_of(back.standing, self._scope)
+        return late.look(
+            self._sides.source,
+            begun.looked_of(back.standing, end),
+            back.contents.partitions.values(),
+            until=_targets({name: each.cut for name, each in cuts.items() if each.cut is not None}),
+            read_committed=self._link.fetch.read_committed,
+            say=lambda text: self._say(f"{self._link.name}: {text}"),
+        )
+
+    def _see_to_late(self, back: Ending, end: Directive, keep: Keep) -> tuple[bool, dict[str, Any]]:
+        """Keeps it where that was asked for; whether it has, and what there is, for a
+        FailedBack."""
+        found = self._late(back, end)
+        if not found or not keep or self._dry_run:
+            return False, {"late": found}
+        assert self._reverse is not None
+        saved = self._save(found, keep)
+        kept = {each.at: each.end for each in found}
+        begun.note_kept(self._connect(self._reverse.target_admin), self._reverse, end, kept)
+        return True, {"unmirrored": found, "saved": saved}
 
     def _go_on(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> FailedBack:
         """Of mirrors with other names than their topics: the link itself, where it was."""
@@ -272,69 +316,31 @@ class _Failback:
             and not self._link.policy.is_heartbeats_topic(topic.source)
         }
 
-    def _save(
-        self, what: Collection[Unmirrored], path: Path | None, topic: str | None
-    ) -> str | None:
+    def _save(self, parts: Sequence[Unmirrored], keep: Keep) -> str | None:
         """Where it was saved, None where it was not."""
-        parts = tuple(what)
-        committed = self._link.fetch.read_committed
-        if parts and path is not None:
-            unmirrored.save(self._sides.source, parts, path, read_committed=committed)
-            return str(path)
-        if parts and topic is not None:
+        source, committed = self._sides.source, self._link.fetch.read_committed
+        if parts and keep.path is not None:
+            saving.save(source, parts, keep.path, read_committed=committed)
+            return str(keep.path)
+        if parts and keep.topic is not None:
             target = self._sides.target_admin
-            unmirrored.save_to_topic(
-                self._sides.source, parts, target, topic, read_committed=committed
-            )
-            return f"{topic} on {self._link.target.alias}"
+            saving.save_to_topic(source, parts, target, keep.topic, read_committed=committed)
+            return f"{keep.topic} on {self._link.target.alias}"
         return None
 
+    # -- to begin ---------------------------------------------------------------------------------
+
     def _begin(
-        self, link: LinkSettings, end: Directive, starts: Mapping[str, Mapping[int, int]]
+        self, link: LinkSettings, end: Directive, starts: begun.Places, looked: begun.Places
     ) -> None:
-        """Has `link` begin there, as `end` the other way says so, whatever ended it before."""
-
-        def decide(standing: Standing) -> Plan:
-            own = Directive(
-                kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope
-            )
-            begins: list[Change] = []
-            for topic, places in sorted(starts.items()):
-                each = replace(own, scope=Scope(topic), starts=places)
-                begins.append((each.key, each))
-            again = replace(own, kind=Kind.RESTART, at=int(time.time() * 1000))
-            taken_back = ending.back(standing, self._scope).changes
-            return Plan(changes=(*begins, *taken_back, (again.key, again)))
-
-        directive_log.write(self._connect(link.target_admin), link, decide)
+        """Has `link` begin there, as `end` the other way says so."""
+        wish = Directive(kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope)
+        begun.begin(self._connect(link.target_admin), link, wish, starts, looked)
 
     def _await_begun(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> int | None:
-        """Until the reverse link has begun, or so long; how far it lags then."""
-        assert self._reverse is not None
-        back = Ending(
-            self._reverse, self._scope, self._connect, self._settings.run.lease_s, self._say
-        )
-        wanted = {at for c in cuts.values() for p in c.points for at, _ in p.targets}
-        deadline = time.monotonic() + wait_s
-        while True:
-            begun = {
-                at: each.position
-                for at in wanted
-                if (each := back.contents.partitions.get(at)) is not None and each.begun == end.at
-            }
-            if begun.keys() == wanted:
-                break
-            if time.monotonic() > deadline or (back.driver is None and wait_s <= 0):
-                return None
-            self._say(f"{self._reverse.name}: waiting for a driver to begin at the cut")
-            time.sleep(_POLL_S)
-            back.read_on()
-        ends = self._connect(self._reverse.source_admin).list_offsets(sorted(begun), LATEST)
-        return sum(
-            max(0, found.offset - position)
-            for at, position in begun.items()
-            if isinstance(found := ends[at], OffsetAt)
-        )
+        back = self._back()
+        source = self._connect(back.link.source_admin)
+        return begun.await_begun(back, source, end, set(_targets(cuts)), wait_s, self._say)
 
     def _lines(self, cuts: Mapping[str, Cut]) -> tuple[str, ...]:
         """What the file lacks for a way back."""
@@ -349,11 +355,9 @@ class _Failback:
         )
 
 
-def _by_topic(starts: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for at, offset in starts.items():
-        found.setdefault(at.topic, {})[at.partition] = offset
-    return found
+def _targets(cuts: Mapping[str, Cut]) -> dict[TopicPartition, int]:
+    """Where the mirrors ended, by partition of the target."""
+    return {at: offset for c in cuts.values() for p in c.points for at, offset in p.targets}
 
 
 def as_json(each: FailedBack) -> dict[str, Any]:
@@ -365,20 +369,22 @@ def as_json(each: FailedBack) -> dict[str, Any]:
         "step": str(each.step),
         "changed": each.changed,
         "dry_run": each.dry_run,
-        "unmirrored": [
-            {
-                "topic": one.at.topic,
-                "partition": one.at.partition,
-                "first": one.first,
-                "end": one.end,
-                "records": one.records,
-                "surely": one.surely,
-            }
-            for one in each.unmirrored
-        ],
+        "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
+        "late": [_unmirrored_json(one) for one in each.late],
         "lost": [str(at) for at in each.lost],
         "saved": each.saved,
         "lag_records": each.lag,
         "lines": list(each.lines),
         "promoted": None if each.promoted is None else promoting.as_json(each.promoted),
+    }
+
+
+def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
+    return {
+        "topic": one.at.topic,
+        "partition": one.at.partition,
+        "first": one.first,
+        "end": one.end,
+        "records": one.records,
+        "surely": one.surely,
     }

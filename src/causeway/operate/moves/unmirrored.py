@@ -10,13 +10,10 @@ last record there that is of the mirror is looked for in the source.
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, cast
 
 from causeway.config.settings import LinkSettings
 from causeway.control.cuts import Cut
@@ -24,44 +21,48 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.discovery import Sides
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.progress import Progress
-from causeway.relay.topic_log import TopicLog
 from causeway.relay.walk import offsets_at, value_of
-from causeway.wire.batches import Batch, header
 from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, LATEST
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
-
-_REPLICAS: Final = 3
-_TOGETHER_BYTES: Final = 500_000
+from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmirrored:
     """Of one partition of the old source: `records` from offset `first` on, before `end`. `surely`
     false: some of them may be on the target all the same, as nothing tells where the mirror
-    ended."""
+    ended. `ours`: stretches in between, each from an offset to before another, that a mirror
+    wrote: none of these."""
 
     at: TopicPartition
     first: int
     end: int
     records: int
     surely: bool
+    ours: tuple[tuple[int, int], ...] = ()
+
+    def has(self, offset: int) -> bool:
+        """Whether what lies there is one of these."""
+        if not self.first <= offset < self.end:
+            return False
+        place = bisect_right(self.ours, offset, key=lambda stretch: stretch[0]) - 1
+        return place < 0 or offset >= self.ours[place][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """`unmirrored`: of the partitions that have such records. `starts`: where a mirror the other
     way begins, by partition of the old target; `lost`: those of the old source that end before what
-    was mirrored of them, so that it begins earlier there."""
+    was mirrored of them, so that it begins earlier there; `ends`: up to where each partition of the
+    old source was looked at."""
 
     unmirrored: tuple[Unmirrored, ...]
     starts: Mapping[TopicPartition, int]
     lost: tuple[TopicPartition, ...]
+    ends: Mapping[TopicPartition, int]
 
 
 def look(
@@ -118,7 +119,12 @@ def look(
                 unmirrored.append(
                     Unmirrored(at=at, first=first, end=end, records=count, surely=surely)
                 )
-    return Sighting(unmirrored=tuple(unmirrored), starts=starts, lost=tuple(lost))
+    return Sighting(
+        unmirrored=tuple(unmirrored),
+        starts=starts,
+        lost=tuple(lost),
+        ends={at: value_of(end) for at, end in ends.items()},
+    )
 
 
 def _recovered(
@@ -129,7 +135,7 @@ def _recovered(
     progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, int]:
     """Up to which source offset all is mirrored, of those whose cut does not tell exactly. By now
-    others may have written to the target, as they should."""
+    others may have written to the target, as they should: what lies behind the cut is not read."""
     unsure = [
         (topics[name], known)
         for name, cut in cuts.items()
@@ -139,8 +145,45 @@ def _recovered(
         and (known := progress.get(TopicPartition(name, point.partition))) is not None
         and known.transform is None
     ]
-    found = places_behind(unsure, sides, replace(link, sole_writer=False)) if unsure else {}
+    if not unsure:
+        return {}
+    ends = {at: end for cut in cuts.values() for p in cut.points for at, end in p.targets}
+    target = cast(Cluster, _EndsThere(sides.target, ends))
+    link = replace(link, sole_writer=False)
+    found = places_behind(unsure, replace(sides, target=target), link)
     return {at: each.start for at, each in found.items() if isinstance(each, Behind)}
+
+
+class _EndsThere:
+    """A cluster as it was when logs ended there: nothing of the mirror has come since."""
+
+    def __init__(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
+        self._cluster = cluster
+        self._ends = ends
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def list_offsets(
+        self, tps: Collection[TopicPartition], timestamp: int, **options: Any
+    ) -> dict[TopicPartition, OffsetAt | CausewayError]:
+        found = self._cluster.list_offsets(tps, timestamp, **options)
+        if timestamp != LATEST:
+            return found
+        return {
+            at: replace(each, offset=min(each.offset, self._ends.get(at, each.offset)))
+            if isinstance(each, OffsetAt)
+            else each
+            for at, each in found.items()
+        }
+
+    def log_ends(
+        self, tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | CausewayError]:
+        return {
+            at: end if isinstance(end, CausewayError) else min(end, self._ends.get(at, end))
+            for at, end in self._cluster.log_ends(tps).items()
+        }
 
 
 def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> int:
@@ -156,94 +199,3 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
             "mirrored back as a whole",
         )
     return found
-
-
-# -- saving ----------------------------------------------------------------------------------
-
-
-def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_committed: bool) -> None:
-    """A line of JSON a record, keys and values in base64. The file is there only once it is whole,
-    for its owner alone. Raises ConfigError where something is there already."""
-    if path.exists():
-        raise ConfigError("save records", str(path), "it is there already, and is kept")
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            _write_lines(file, source, what, read_committed)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
-    except OSError as error:
-        raise ConfigError("save records", str(path), error.strerror or str(error)) from error
-
-
-def _write_lines(
-    file: IO[str], source: Cluster, what: Iterable[Unmirrored], read_committed: bool
-) -> None:
-    for at, offset, record in _records(source, what, read_committed):
-        line: dict[str, Any] = {
-            "topic": at.topic,
-            "partition": at.partition,
-            "offset": offset,
-            "timestamp_ms": record.timestamp,
-            "key": _text(record.key),
-            "value": _text(record.value),
-            "headers": [[name, _text(value)] for name, value in record.headers],
-        }
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
-
-
-def save_to_topic(
-    source: Cluster,
-    what: Sequence[Unmirrored],
-    target: Cluster,
-    topic: str,
-    *,
-    read_committed: bool,
-) -> None:
-    """Appends them to `topic` of the target, which is made where it is missing, each with its place
-    in headers. Called again, they are there twice. Raises CausewayError."""
-    TopicLog(target, topic).ensure(_REPLICAS, configs={})
-    waiting: list[PlainRecord] = []
-    size = 0
-
-    def flush() -> None:
-        if waiting:
-            batch = _batch(waiting)
-            stamped = header(batch, -1, -1, -1) + batch.payload
-            target.produce_batch(TopicPartition(topic, 0), stamped)
-            waiting.clear()
-
-    for at, offset, record in _records(source, what, read_committed):
-        own = len(record.key or b"") + len(record.value or b"")
-        if size + own > _TOGETHER_BYTES:
-            flush()
-            size = 0
-        place = {"topic": at.topic, "partition": at.partition, "offset": offset}
-        more = [(f"causeway.{name}", str(value).encode()) for name, value in place.items()]
-        stamp = -1 if record.timestamp is None else record.timestamp
-        headers = [*record.headers, *more]
-        waiting.append(PlainRecord(len(waiting), stamp, record.key, record.value, headers))
-        size += own
-    flush()
-
-
-def _batch(records: Sequence[PlainRecord]) -> Batch:
-    return build(records, codec=0, first=0, next=len(records), leader_epoch=-1, offsets=None)
-
-
-def _records(
-    source: Cluster, what: Iterable[Unmirrored], read_committed: bool
-) -> Iterator[tuple[TopicPartition, int, Any]]:
-    for each in what:
-        for batch in walk.relayed(source, each.at, each.first, read_committed=read_committed):
-            offsets = [batch.source_offset(index) for index in range(batch.records)]
-            for offset, record in zip(offsets, records_of(batch), strict=True):
-                if offset < each.end:
-                    yield each.at, offset, record
-            if batch.next >= each.end:
-                break
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()

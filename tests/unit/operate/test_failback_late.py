@@ -1,0 +1,186 @@
+"""What others write to the old source while the way back writes to it, and how it is saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from causeway.control import directive_log
+from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.errors import ConfigError
+from causeway.model import Pair, TopicPartition
+from causeway.operate.moves import begun, late, saving
+from causeway.operate.moves.begun import Looked
+from causeway.operate.moves.unmirrored import Unmirrored
+from causeway.relay.progress import Progress
+from causeway.relay.topic_log import TopicLog
+from tests.harness.raw_batches import Rec
+from tests.harness.world import FOREIGN, OURS, SOURCE, SOURCE_ID, FakeCluster, Log
+from tests.unit.daemon.test_rows import row
+
+END = Directive(kind=Kind.END, who="anna@ops", at=7)
+
+
+class Counting(FakeCluster):
+    """Counts what is read of it."""
+
+    fetches = 0
+
+    def fetch(self, *arguments: Any, **named: Any) -> Any:
+        self.fetches += 1
+        return super().fetch(*arguments, **named)
+
+
+def old_source(*stretches: tuple[int, int]) -> tuple[Counting, Log]:
+    """100 records of before, then of each producer so many."""
+    log = Log()
+    log.append([Rec(offset=n) for n in range(100)])
+    sequence = 0
+    for producer, count in stretches:
+        records = [Rec(offset=log.end + n, value=b"%d" % producer) for n in range(count)]
+        ours = producer == OURS
+        log.append(records, producer_id=producer, epoch=0, sequence=sequence if ours else 0)
+        sequence += count if ours else 0
+    return Counting(SOURCE.topic, SOURCE_ID, {0: log}, compacted=False), log
+
+
+def way_back(target: int, sequence: int) -> Progress:
+    (outlet,) = row().progress.outlets
+    place = {"topic": SOURCE.topic, "partition": 0, "producer_id": OURS}
+    outlet = outlet.model_copy(
+        update={**place, "pair": Pair(source=9, target=target, sequence=sequence)}
+    )
+    return replace(row().progress, topic=SOURCE.topic, outlets=(outlet,))
+
+
+def look(
+    source: Counting, progress: Sequence[Progress], kept: int = -1, until: int | None = None
+) -> tuple[Unmirrored, ...]:
+    return late.look(
+        cast(Any, source),
+        {SOURCE: Looked(100, kept)},
+        progress,
+        until={} if until is None else {SOURCE: until},
+        read_committed=True,
+    )
+
+
+def test_where_nobody_else_writes_the_log_is_not_read() -> None:
+    source, log = old_source((OURS, 30), (OURS, 20))
+    assert look(source, [way_back(150, 50)]) == ()
+    assert source.fetches == 0
+    assert look(source, [way_back(130, 30)]) == (), "what came since the progress is looked at"
+    assert source.fetches > 0
+    assert log.end == 150
+
+
+def test_what_others_wrote_is_told_and_ours_is_not() -> None:
+    source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (-1, 2), (OURS, 6))
+    (found,) = look(source, [way_back(120, 15)])
+    assert (found.first, found.end, found.records, found.ours) == (105, 114, 5, ((108, 112),))
+    assert [offset for offset in range(100, 120) if found.has(offset)] == [
+        105,
+        106,
+        107,
+        112,
+        113,
+    ]
+    (before,) = look(source, [way_back(120, 15)], until=110)
+    assert (before.end, before.records) == (108, 3), "what lies behind the cut is mirrored again"
+    (rest,) = look(source, [way_back(120, 15)], kept=108)
+    assert (rest.first, rest.records) == (112, 2)
+    assert look(source, [way_back(120, 15)], kept=114) == ()
+
+
+def test_what_comes_before_the_way_back_begins_is_others() -> None:
+    source, _ = old_source((FOREIGN, 4))
+    (found,) = look(source, [])
+    assert (found.first, found.end, found.records) == (100, 104, 4)
+
+
+def test_what_was_rolled_back_nobody_misses() -> None:
+    source, log = old_source((OURS, 5))
+    records = [Rec(offset=105 + n) for n in range(3)]
+    log.append(records, producer_id=FOREIGN, epoch=0, sequence=0, transactional=True)
+    (found,) = look(source, [way_back(105, 5)])
+    assert found.records == 3
+    log.aborted.append((FOREIGN, 105, 107))
+    assert look(source, [way_back(105, 5)]) == ()
+
+
+def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    standing = Standing()
+
+    def write(_: object, __: object, decide: Any) -> None:
+        nonlocal standing
+        plan: Plan = decide(standing)
+        standing = standing.with_all(plan.changes)
+
+    monkeypatch.setattr(directive_log, "write", write)
+    nobody = cast(Any, None)
+    wish = Directive(kind=Kind.BEGIN, who="anna@ops", at=7)
+    begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100})
+    assert begun.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
+    begun.note_kept(nobody, nobody, END, {SOURCE: 108})
+    assert begun.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
+    known = standing.by_key[Kind.BEGIN, Scope(SOURCE.topic)]
+    assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
+    assert begun.looked_of(standing, replace(END, at=8)) == {}, "that was another end"
+    before: Change = (known.key, replace(known, looked={}, kept={}))
+    assert begun.looked_of(Standing().with_all([before]), END) == {}
+
+
+WHAT = Unmirrored(at=SOURCE, first=105, end=114, records=5, surely=True, ours=((108, 112),))
+
+
+def test_a_file_is_taken_for_saved_where_it_holds_the_very_records(tmp_path: Path) -> None:
+    source, log = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (FOREIGN, 2))
+    path = tmp_path / "saved.jsonl"
+
+    def save(*what: Unmirrored) -> None:
+        saving.save(cast(Any, source), what, path, read_committed=True)
+
+    save(WHAT)
+    offsets = [json.loads(line)["offset"] for line in path.read_text().splitlines()]
+    assert offsets == [105, 106, 107, 112, 113]
+    before = path.stat().st_mtime_ns
+    save(WHAT)
+    assert path.stat().st_mtime_ns == before, "a call that was killed right after it left it"
+    for other in (replace(WHAT, end=113), replace(WHAT, first=106)):
+        with pytest.raises(ConfigError, match=r"kept: from line \d on.*another path"):
+            save(other)
+    log.append([Rec(offset=log.end)])
+    with pytest.raises(ConfigError, match="from line 6 on"):
+        save(replace(WHAT, end=log.end))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="something else"):
+        save(WHAT)
+
+
+def test_a_topic_gets_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (FOREIGN, 2))
+    written: list[tuple[bytes, ...]] = []
+    monkeypatch.setattr(TopicLog, "ensure", lambda *_, **__: None)
+    monkeypatch.setattr(saving, "_saved", lambda *_: set(written[:2]))
+
+    class Target:
+        def produce_batch(self, at: TopicPartition, _: bytes) -> None:
+            assert at == TopicPartition("spare", 0)
+
+    real = saving._batch
+
+    def batch(records: Any) -> Any:
+        written.extend(tuple(dict(r.headers)[name] for name in saving._PLACE) for r in records)
+        return real(records)
+
+    monkeypatch.setattr(saving, "_batch", batch)
+    for _ in range(2):
+        saving.save_to_topic(
+            cast(Any, source), [WHAT], cast(Any, Target()), "spare", read_committed=True
+        )
+    assert [int(place[2]) for place in written] == [105, 106, 107, 112, 113, 107, 112, 113]
