@@ -24,7 +24,8 @@ FileArgument = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A MirrorMaker 2 property file, or a causeway.yaml.",
+        help="A MirrorMaker 2 property file, a causeway.yaml, or a KafkaMirrorMaker2 resource of"
+        " Strimzi (its Secrets: --secrets DIR).",
         show_default=False,
     ),
 ]

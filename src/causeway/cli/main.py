@@ -74,8 +74,20 @@ def _root(
     _debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks; anywhere on the line.")
     ] = False,
+    secrets: Annotated[
+        str | None,
+        typer.Option(
+            "--secrets",
+            metavar="DIR",
+            help="Where the Secrets of a KafkaMirrorMaker2 resource are, a folder each; anywhere on"
+            " the line, or as CAUSEWAY_SECRETS.",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    if secrets is not None:
+        os.environ["CAUSEWAY_SECRETS"] = secrets
     if version:
         _version()
         context.exit()
@@ -103,9 +115,21 @@ def _version() -> None:
     typer.echo(f"causeway {version('causeway')}")
 
 
+def _first(arguments: list[str], option: str) -> list[str]:
+    """`option` with its value before all others, wherever it stood: so each command has it."""
+    at = next((at for at, each in enumerate(arguments) if each.split("=")[0] == option), None)
+    if at is None or "--" in arguments[:at]:
+        return arguments
+    end = at + (1 if "=" in arguments[at] else 2)
+    if end > len(arguments):
+        return [option]  # which is told to need a value
+    return [*arguments[at:end], *arguments[:at], *arguments[end:]]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in arguments:
         arguments.remove("--debug")
         os.environ["CAUSEWAY_DEBUG"] = "1"
+    arguments = _first(arguments, "--secrets")
     sys.exit(guarded(lambda: app(args=arguments, prog_name="causeway", standalone_mode=False) or 0))

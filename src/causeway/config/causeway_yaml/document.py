@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from causeway.config.problems import Problems
@@ -91,7 +92,11 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
         raise ConfigError("read", subject, "the file says nothing")
     value = _Builder(problems).value(root)
     if not isinstance(value, Fields):
-        raise ConfigError("read", subject, "it must be a map that begins with clusters:")
+        raise ConfigError(
+            "read",
+            subject,
+            "it must be a map: causeway.yaml begins with clusters:, a resource with apiVersion:",
+        )
     return value
 
 
@@ -100,6 +105,11 @@ def _told(error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "it is not UTF-8 text that YAML allows"
     mark = error.problem_mark
+    if isinstance(error, ComposerError) and "another document" in (error.problem or ""):
+        return (
+            f"a second document begins in line {mark.line + 1}: a file holds one; write what is to"
+            " be run to a file of its own"
+        )
     cause = _QUOTED.sub("...", error.problem or "not YAML")
     return f"line {mark.line + 1}, column {mark.column + 1}: {cause}"
 

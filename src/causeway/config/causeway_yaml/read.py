@@ -44,7 +44,14 @@ def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Se
     """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
     effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
     problems = Problems(str(path))
-    entries = read_entries(read_document(path, problems), problems)
+    return settings_of(path, read_document(path, problems), problems, environment=environment)
+
+
+def settings_of(
+    path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
+) -> Settings:
+    """The same of what `path` holds."""
+    entries = read_entries(document, problems)
     if "clusters" not in entries or not any(_enables(name) for name in entries):
         if not problems.lines:
             problems.add("it names no links: write links: with from: and to: of each")
