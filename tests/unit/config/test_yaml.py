@@ -309,9 +309,16 @@ def test_all_problems_are_told_together(tmp_path: Path) -> None:
         ("a: b: letmein\n", "line 1, column 5: mapping values are not allowed here"),
         ("a: *letmein\n", "line 1, column 4: found undefined alias ..."),
         ("a: 'letmein\n", "line 2, column 1: found unexpected end of stream"),
-        ("- a\n", "it must be a map that begins with clusters:"),
+        (
+            "- a\n",
+            "it must be a map: causeway.yaml begins with clusters:, a resource with apiVersion:",
+        ),
         ("", "the file says nothing"),
-        ("a: 1\n---\nb: 1\n", "line 2, column 1: but found another document"),
+        (
+            "a: 1\n---\nb: 1\n",
+            "a second document begins in line 2: a file holds one; write what is to be run to a"
+            " file of its own",
+        ),
     ],
 )
 def test_what_is_no_yaml(tmp_path: Path, text: str, told: str) -> None:
