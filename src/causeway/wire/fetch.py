@@ -7,8 +7,8 @@ Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
@@ -33,6 +33,9 @@ _CONSUMER = -1
 _DIVERGING_EPOCH_TAG = 0
 
 SESSION_ERRORS = frozenset({70, 71, 106})  # id not found, wrong epoch, topic id changed
+
+
+Place = tuple[bytes, int]  # topic, as the version names it, and partition
 
 
 class Cursor(NamedTuple):
@@ -64,7 +67,8 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """An incremental fetch session (KIP-227): after the first request only what changed is named.
+    """An incremental fetch session (KIP-227): after the first request only what changed is named,
+    so a partition in which nothing happens costs nothing.
 
     `version` is the negotiated one. `build` then `parse` alternate, one request at a time.
     """
@@ -77,16 +81,42 @@ class FetchSession:
     read_committed: bool
     _id: int = 0
     _epoch: int = 0
-    _known: dict[tuple[bytes, int], Cursor] | None = None
+    _cursors: dict[Place, Cursor] = field(default_factory=dict)
+    _news: dict[Place, None] = field(default_factory=dict)  # since the last request
+    _gone: dict[Place, None] = field(default_factory=dict)
 
-    def build(
-        self, correlation_id: int, cursors: Mapping[tuple[bytes, int], Cursor], *, wait_ms: int
-    ) -> bytes:
-        """A framed request for `cursors`, which waits at the broker for up to `wait_ms`."""
-        known = self._known if self._known is not None else {}
-        changed = [cursor for key, cursor in cursors.items() if known.get(key) != cursor]
-        forgotten = [key for key in known if key not in cursors]
-        self._known = dict(cursors)
+    def __len__(self) -> int:
+        """How many partitions are read."""
+        return len(self._cursors)
+
+    def read(self, cursor: Cursor) -> None:
+        """From the next request on, read this partition there."""
+        place = cursor.topic, cursor.partition
+        if self._cursors.get(place) != cursor:
+            self._cursors[place] = cursor
+            self._news[place] = None
+            self._gone.pop(place, None)
+
+    def leave(self, place: Place) -> None:
+        """From the next request on, read nothing of it."""
+        if self._cursors.pop(place, None) is not None:
+            self._news.pop(place, None)
+            self._gone[place] = None
+
+    def asked(self, place: Place) -> int | None:
+        """The offset that the last request asked for, where `read` was not called since."""
+        cursor = self._cursors.get(place)
+        return None if cursor is None else cursor.offset
+
+    def build(self, correlation_id: int, *, wait_ms: int) -> bytes:
+        """A framed request, which waits at the broker for up to `wait_ms`."""
+        if self._epoch == 0:  # a new session knows nothing
+            changed, forgotten = list(self._cursors.values()), []
+        else:
+            changed = [self._cursors[place] for place in self._news]
+            forgotten = list(self._gone)
+        self._news.clear()
+        self._gone.clear()
         out = bytearray(4)
         out += _HEADER.pack(API_KEY, self.version, correlation_id)
         out += len(self.client_id).to_bytes(2, "big") + self.client_id
@@ -152,7 +182,7 @@ class FetchSession:
 
     def reset(self) -> None:
         """The next request is a full one that asks for a new session."""
-        self._id, self._epoch, self._known = 0, 0, None
+        self._id, self._epoch = 0, 0
 
     def _put_topic(self, out: bytearray, topic: bytes) -> None:
         if self.version < _WITH_IDS:

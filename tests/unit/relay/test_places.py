@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, DivergedError
 from causeway.model import State
 from causeway.relay.lane import places
+from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
@@ -95,11 +96,13 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
 
     monkeypatch.setattr(places, "recover", recover)
     monkeypatch.setattr(places, "RECOVERED_TOGETHER", 1)
-    finding = Places(cast(Any, _Connections()), helpers, lambda: None)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     staged = [_flow(f"t{n}", f"stage {n % HELPER_THREADS}") for n in range(3 * HELPER_THREADS)]
     plain = _flow("plain", None)
+    for flow in (*staged, plain):
+        finding.lost(flow)
     try:
-        finding.find([*staged, plain], time.monotonic())
+        finding.find(staged, time.monotonic())
         _until(helpers, lambda: plain.failures)
         _until(helpers, lambda: len(stuck) == places.RECOVERIES * HELPER_THREADS)
         assert "it was asked" in str(plain.reason)
@@ -108,7 +111,7 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
 
 
 def test_a_flow_whose_stage_does_not_come_is_failed_until_it_does(helpers: Helpers) -> None:
-    finding = Places(cast(Any, _Connections()), helpers, lambda: None)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", "stage")
     flow.state = State.RUNNING
     assert flow.on_the_way is not None
@@ -125,3 +128,33 @@ def test_a_flow_whose_stage_does_not_come_is_failed_until_it_does(helpers: Helpe
     stage.ready, stage.why = True, None
     finding.find([flow], time.monotonic())
     assert flow.recovering
+
+
+def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that stopped or leaves: a turn with ten thousand idle flows costs nothing."""
+    asked: list[str] = []
+
+    def recover(requests: Any, *_: Any) -> Any:
+        asked.extend(request.assignment.topic for request in requests)
+        raise DivergedError("recover", "it", "it was asked")
+
+    monkeypatch.setattr(places, "recover", recover)
+    touched: dict[Flow, None] = {}
+    finding = Places(cast(Any, _Connections()), helpers, touched, lambda: None)
+    flows = [_flow(topic, None) for topic in ("found", "leaves", "diverged")]
+    for flow in flows:
+        finding.lost(flow)
+    flows[0].state, flows[1].leaving = State.RUNNING, True
+    touched.clear()
+    finding.find((), time.monotonic())
+    _until(helpers, lambda: flows[2].state is State.STOPPED)
+    assert asked == ["diverged"]
+    assert list(touched) == [flows[2]]
+    finding.find((), time.monotonic())
+    assert not finding._lost
+    flows[0].state = State.RUNNING
+    finding.doubt(flows[0], Doubt("a new leader", failure=False))
+    assert list(finding._lost) == [flows[0]]
+    assert flows[0] in touched

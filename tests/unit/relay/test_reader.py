@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 from causeway.model import Pair
@@ -10,7 +9,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, Cursor, FetchSession
+from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
 
 
 def _flow(link: str, partition: int = 0) -> Flow:
@@ -36,6 +35,17 @@ def _flow(link: str, partition: int = 0) -> Flow:
     )
 
 
+def _session(kind: type[FetchSession] = FetchSession) -> FetchSession:
+    return kind(
+        version=HIGHEST_VERSION,
+        client_id=b"c",
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1,
+        read_committed=True,
+    )
+
+
 class Wire:
     """Takes requests, and tells what they ask for."""
 
@@ -57,39 +67,30 @@ def test_those_that_are_held_back_come_first_next_time() -> None:
     """And the others wait at the broker no longer than it takes until they may be asked for."""
     asked: list[tuple[tuple[int, ...], int]] = []
 
-    class Session:
-        version, max_wait_ms = HIGHEST_VERSION, 500
-
-        def build(self, _: int, cursors: Mapping[object, Cursor], *, wait_ms: int) -> bytes:
-            assert all(cursor.max_bytes == 77 for cursor in cursors.values())
-            asked.append((tuple(cursor.partition for cursor in cursors.values()), wait_ms))
+    class Session(FetchSession):
+        def build(self, _: int, *, wait_ms: int) -> bytes:
+            assert all(cursor.max_bytes == 77 for cursor in self._cursors.values())
+            asked.append((tuple(cursor.partition for cursor in self._cursors.values()), wait_ms))
             return b""
 
-    source = SourceConnection(cast(Connection, Wire()), cast(FetchSession, Session()))
+    source = SourceConnection(cast(Connection, Wire()), _session(Session))
     for partition in range(3):
         source.add(_flow("A->B", partition))
     for room in (1, 1, 1, 2, 3):
         left = [77] * room
         allowance = Allowance(
+            room=True,
             ask=lambda _, left=left: left.pop() if left else 0,  # type: ignore[misc]
             wait_ms=lambda: 40,
             by_turns=True,
         )
         source.request(allowance, 0.0)
         source._correlation_id = None
-    assert asked == [((0,), 40), ((1,), 40), ((2,), 40), ((0, 1), 40), ((2, 0, 1), 500)]
+    assert asked == [((0,), 40), ((1,), 40), ((2,), 40), ((0, 1), 40), ((0, 1, 2), 500)]
 
 
 def test_another_links_flow_of_the_same_partition_is_left_alone() -> None:
-    session = FetchSession(
-        version=HIGHEST_VERSION,
-        client_id=b"c",
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1,
-        read_committed=True,
-    )
-    source = SourceConnection(cast(Connection, None), session)
+    source = SourceConnection(cast(Connection, None), _session())
     ours, other = _flow("A->B"), _flow("A->C")
     source.add(ours)
 
@@ -98,3 +99,33 @@ def test_another_links_flow_of_the_same_partition_is_left_alone() -> None:
 
     source.remove(ours)
     assert not source.flows
+
+
+def test_a_request_looks_at_nothing_but_what_is_new_or_held_back() -> None:
+    """With ten thousand idle partitions it must not look at each of them twice a second."""
+    source = SourceConnection(cast(Connection, Wire()), _session())
+    flows = [_flow("A->B", partition) for partition in range(4)]
+    for flow in flows:
+        source.add(flow)
+    looked: list[int] = []
+
+    def ask(flow: Flow) -> int:
+        looked.append(flow.assignment.partition)
+        return 0 if flow is flows[3] and not flows[3].records else 77
+
+    def request(*, room: bool = True) -> list[int]:
+        looked.clear()
+        source.request(Allowance(room=room, ask=ask, wait_ms=lambda: 40), 0.0)
+        source._correlation_id = None
+        return list(looked)
+
+    assert request(room=False) == []
+    assert request() == [0, 1, 2, 3]
+    assert request() == [3], "it is held back still"
+    flows[3].records = 1
+    source.remove(flows[1])
+    assert request() == [3]
+    assert [source.session.asked(source._key(flow)) for flow in flows] == [0, None, 0, 0]
+    assert request() == []
+    source.add(flows[1])
+    assert request() == [1]

@@ -39,6 +39,21 @@ def _cursors(version: int, *wanted: tuple[uuid.UUID, int, int]) -> dict[tuple[by
     }
 
 
+def _build(
+    session: FetchSession,
+    correlation_id: int,
+    cursors: dict[tuple[bytes, int], Cursor],
+    *,
+    wait_ms: int = 1,
+) -> bytes:
+    """A request that reads `cursors` and nothing else."""
+    for gone in set(session._cursors) - set(cursors):
+        session.leave(gone)
+    for cursor in cursors.values():
+        session.read(cursor)
+    return session.build(correlation_id, wait_ms=wait_ms)
+
+
 def _decoded(frame: bytes, version: int) -> Any:
     return FetchRequest.decode(frame, version=version, header=True, framed=True)
 
@@ -99,7 +114,9 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
     session = _session(version)
 
     request = _decoded(
-        session.build(41, _cursors(version, (ONE, 0, 10), (ONE, 3, 11), (TWO, 0, 12)), wait_ms=25),
+        _build(
+            session, 41, _cursors(version, (ONE, 0, 10), (ONE, 3, 11), (TWO, 0, 12)), wait_ms=25
+        ),
         version,
     )
 
@@ -119,15 +136,15 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
 @VERSIONS
 def test_after_the_first_request_only_changes_are_named(version: int) -> None:
     session = _session(version)
-    session.build(1, _cursors(version, (ONE, 0, 10), (ONE, 1, 20), (TWO, 0, 30)), wait_ms=1)
+    _build(session, 1, _cursors(version, (ONE, 0, 10), (ONE, 1, 20), (TWO, 0, 30)), wait_ms=1)
     session.parse(_answer(version))
 
     second = _decoded(
-        session.build(2, _cursors(version, (ONE, 0, 10), (ONE, 1, 21)), wait_ms=1), version
+        _build(session, 2, _cursors(version, (ONE, 0, 10), (ONE, 1, 21)), wait_ms=1), version
     )
     session.parse(_answer(version))
     third = _decoded(
-        session.build(3, _cursors(version, (ONE, 1, 21), (TWO, 0, 30)), wait_ms=1), version
+        _build(session, 3, _cursors(version, (ONE, 1, 21), (TWO, 0, 30)), wait_ms=1), version
     )
 
     assert (second.session_id, second.session_epoch) == (99, 1)
@@ -139,18 +156,36 @@ def test_after_the_first_request_only_changes_are_named(version: int) -> None:
 
 
 @VERSIONS
+def test_a_partition_that_comes_back_before_the_next_request_is_named_once(version: int) -> None:
+    session = _session(version)
+    cursors = _cursors(version, (ONE, 0, 10), (ONE, 1, 20))
+    _build(session, 1, cursors)
+    session.parse(_answer(version))
+    there, gone = cursors
+    session.leave(there)
+    session.read(cursors[there]._replace(offset=11))
+    session.leave(gone)
+    assert (session.asked(there), session.asked(gone), len(session)) == (11, None, 1)
+
+    request = _decoded(session.build(2, wait_ms=1), version)
+
+    assert _asked(request, version) == {(str(ONE), 0): 11}
+    assert _forgotten(request, version) == {(str(ONE), 1)}
+
+
+@VERSIONS
 @pytest.mark.parametrize(("error", "session_id"), [(71, 99), (0, 0)])
 def test_without_a_session_everything_is_asked_for_anew(
     version: int, error: int, session_id: int
 ) -> None:
     session = _session(version)
-    session.build(1, _cursors(version, (ONE, 0, 10)), wait_ms=1)
+    _build(session, 1, _cursors(version, (ONE, 0, 10)), wait_ms=1)
     session.parse(_answer(version))
-    session.build(2, _cursors(version, (ONE, 0, 10)), wait_ms=1)
+    _build(session, 2, _cursors(version, (ONE, 0, 10)), wait_ms=1)
 
     assert session.parse(_answer(version, session=session_id, error=error)) == (error, [])
 
-    request = _decoded(session.build(3, _cursors(version, (ONE, 0, 10)), wait_ms=1), version)
+    request = _decoded(_build(session, 3, _cursors(version, (ONE, 0, 10)), wait_ms=1), version)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert _asked(request, version) == {(str(ONE), 0): 10}
 
@@ -158,11 +193,11 @@ def test_without_a_session_everything_is_asked_for_anew(
 @VERSIONS
 def test_session_epoch_wraps_to_one(version: int) -> None:
     session = _session(version)
-    session.build(1, {}, wait_ms=1)
+    session.build(1, wait_ms=1)
     session.parse(_answer(version))
     session._epoch = 2**31 - 1
     session.parse(_answer(version))
-    assert _decoded(session.build(2, {}, wait_ms=1), version).session_epoch == 1
+    assert _decoded(session.build(2, wait_ms=1), version).session_epoch == 1
 
 
 @VERSIONS
@@ -192,7 +227,7 @@ def test_response_is_what_kafka_python_wrote(version: int) -> None:
         ),
     )
     session = _session(version)
-    session.build(1, {}, wait_ms=1)
+    session.build(1, wait_ms=1)
 
     error, (data, failed, diverged) = session.parse(frame)
 

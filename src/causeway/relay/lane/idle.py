@@ -50,11 +50,15 @@ class IdlePairs:
         self._look_at = 0.0
         self._seen: dict[OutletState, _Seen] = {}
 
-    def look(self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float) -> None:
+    def look(
+        self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float
+    ) -> dict[Flow, None]:
         """Once LOOK_S: move up the pairs of outlets that sent nothing since the last look, and have
-        the ends of their targets asked for. `cluster`: by its key in an assignment."""
+        the ends of their targets asked for: whose were looked at. `cluster`: by its key in an
+        assignment."""
+        looked_at: dict[Flow, None] = {}
         if now < self._look_at:
-            return
+            return looked_at
         self._look_at = now + LOOK_S
         before, self._seen = self._seen, {}
         idle: dict[str, dict[OutletState, _Mark]] = {}
@@ -64,12 +68,14 @@ class IdlePairs:
                 seen = before.get(outlet)
                 if seen is not None and seen.mark == mark:
                     _move_up(flow, outlet, seen.end)
+                    looked_at[flow] = None
                 idle.setdefault(flow.assignment.target, {})[outlet] = mark
         for key, marks in idle.items():
             places = {place_of(outlet.spec) for outlet in marks}
             self._helpers.submit(
                 partial(offsets_at, cluster(key), places, LATEST), partial(self._heard, marks)
             )
+        return looked_at
 
     def _heard(
         self,

@@ -143,8 +143,11 @@ class Lane:
         )
 
     def _take_over(self, assignment: Assignment) -> None:
+        before = self._flows.get(assignment.key)
         flow = self._flows[assignment.key] = Flow.of(assignment)
         if self._relay is not None:
+            if before is not None:
+                self._relay.forget(before)
             self._relay.take_over(flow)
         if assignment.transform is not None:
             self._report_soon()  # the driver launches what it lacks
@@ -170,22 +173,21 @@ class Lane:
     def _report_soon(self) -> None:
         self._report_at = 0.0
 
-    def _report(self, now: float) -> None:
+    def _report(self, relay: Relay, now: float) -> None:
         self._report_at = now + self._report_interval_s
-        final = [flow for flow in self._flows.values() if flow.leaving and self._is_quiet(flow)]
+        leaving = [flow for flow in self._flows.values() if flow.leaving] if self._left else []
+        final = [flow for flow in leaving if self._is_quiet(flow)]
         reports: list[PartitionReport] = [flow.report(final=True) for flow in final]
         for flow in final:
             del self._flows[flow.assignment.key]
-        self._left = any(flow.leaving for flow in self._flows.values())
-        self._stages.keep(
-            flow.assignment.transform
-            for flow in self._flows.values()
-            if flow.assignment.transform is not None
-        )
-        for flow in self._flows.values():
-            flow.settle()
-            if flow.changed:
-                reports.append(flow.report())
+            relay.forget(flow)
+        self._left = len(final) < len(leaving)
+        relay.close_unused_stages()
+        for flow in relay.take_touched():
+            if self._flows.get(flow.assignment.key) is flow:
+                flow.settle()
+                if flow.changed:
+                    reports.append(flow.report())
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._control.send(
             Report(
@@ -219,14 +221,14 @@ class Lane:
             self._end(relay, now)
         # Whoever revoked them waits for the last one, so one report does.
         elif now >= self._report_at or (quiet and len(quiet) == len(leaving)):
-            self._report(now)
+            self._report(relay, now)
         self._control.flush()
 
     def _end(self, relay: Relay, now: float) -> None:
         relay.abandon()
         for flow in self._flows.values():
             flow.recovering = False
-        self._report(now)
+        self._report(relay, now)
         self._control.send(Drained())
         self._ended = True
         # The driver closes once it has read this. Closing first, with its last words unread in

@@ -52,13 +52,24 @@ class Places:
     """Not thread-safe; belongs to one lane's loop."""
 
     def __init__(
-        self, connections: Connections, helpers: Helpers, on_done: Callable[[], None]
+        self,
+        connections: Connections,
+        helpers: Helpers,
+        touched: dict[Flow, None],
+        on_done: Callable[[], None],
     ) -> None:
-        """`on_done`: a flow of a bounded run has come to its end."""
+        """What happens to a flow is noted in `touched`. `on_done`: a flow of a bounded run has come
+        to its end."""
         self._connections = connections
         self._helpers = helpers
+        self._touched = touched
         self._on_done = on_done
         self._under_way: Counter[_Job] = Counter()
+        self._lost: dict[Flow, None] = {}  # whose places are not known
+
+    def lost(self, flow: Flow) -> None:
+        """Its place has to be found."""
+        self._lost[flow] = self._touched[flow] = None
 
     def doubt(self, flow: Flow, doubt: Doubt) -> None:
         """Stop relaying `flow` and find its place anew."""
@@ -73,6 +84,7 @@ class Places:
         flow.state = State.FAILED if flow.failures >= SHOWN_AS_FAILED else State.RECOVERING
         flow.reason = str(doubt)
         flow.changed = True
+        self.lost(flow)
 
     def stop(self, flow: Flow, reason: str) -> None:
         """For good: only a person's word starts it again."""
@@ -80,6 +92,7 @@ class Places:
         flow.state = State.STOPPED
         flow.reason = reason
         flow.changed = True
+        self._touched[flow] = None
 
     def pause(self, flow: Flow) -> None:
         """Fetch and send nothing more of it."""
@@ -99,19 +112,21 @@ class Places:
         self.pause(flow)
         flow.state = State.DONE
         flow.changed = True
+        self._touched[flow] = None
         self._on_done()
         return True
 
-    def find(self, flows: Iterable[Flow], now: float) -> None:
-        """Have the places looked for that are due."""
-        due: dict[_Job, list[Flow]] = {}
-        for flow in flows:
+    def find(self, transformed: Iterable[Flow], now: float) -> None:
+        """Have the places looked for that are due. `transformed`: flows that have stages."""
+        for flow in transformed:
             if flow.on_the_way is not None:
                 self._look_at_stage(flow, flow.on_the_way.stage, now)
-            if (
-                flow.state in (State.RECOVERING, State.FAILED)
-                and not flow.recovering
-                and not flow.leaving
+        due: dict[_Job, list[Flow]] = {}
+        for flow in list(self._lost):
+            if flow.leaving or flow.state not in (State.RECOVERING, State.FAILED):
+                del self._lost[flow]
+            elif (
+                not flow.recovering
                 and flow.retry_at <= now
                 and flow.unanswered == 0
                 and not flow.wants
@@ -188,6 +203,7 @@ class Places:
         flow.state = State.RUNNING
         flow.reason = None
         flow.changed = True
+        self._touched[flow] = None
         if not self.done(flow):
             self._connections.attach(flow)
 

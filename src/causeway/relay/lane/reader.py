@@ -6,20 +6,22 @@ the last one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from causeway.errors import ProtocolError
 from causeway.relay.lane.flow import Flow
 from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, Cursor, Fetched, FetchSession
+from causeway.wire.fetch import HIGHEST_VERSION, Cursor, Fetched, FetchSession, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """`ask`: how many bytes of a flow may be asked for now, 0 where it is held back; `wait_ms`: so
-    long the others' poll may last then; `by_turns`: those that are held back come first next."""
+    """`room`: whether anything may be asked for now; `ask`: how many bytes of a flow, 0 where it is
+    held back; `wait_ms`: so long the others' poll may last then; `by_turns`: each flow is asked
+    about each time, and those that are held back come first next."""
 
+    room: bool
     ask: Callable[[Flow], int]
     wait_ms: Callable[[], int]
     by_turns: bool = False
@@ -27,24 +29,32 @@ class Allowance:
 
 @dataclass(slots=True, eq=False)
 class SourceConnection:
-    """Not thread-safe; belongs to one lane's loop. `connection` is non-blocking."""
+    """Not thread-safe; belongs to one lane's loop. `connection` is non-blocking.
+
+    A request looks at the flows to which something happened since the last one, and at those that
+    were held back: with thousands that are idle, that is none.
+    """
 
     connection: Connection
     session: FetchSession
-    flows: dict[tuple[bytes, int], Flow] = field(default_factory=dict)
+    flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
     _correlation_id: int | None = None
-    _asked: dict[tuple[bytes, int], int] = field(default_factory=dict)  # offsets asked for
+    _news: dict[Place, None] = field(default_factory=dict)  # to be looked at by the next request
+    _by_turns: bool = False  # the last request was
 
     def add(self, flow: Flow) -> None:
-        self.flows[self._key(flow)] = flow
+        key = self._key(flow)
+        self.flows[key] = flow
+        self._news[key] = None
 
     def remove(self, flow: Flow) -> None:
         # Another link's flow may read the same partition, over a connection of its own.
         if self.flows.get(key := self._key(flow)) is flow:
             del self.flows[key]
+            self._news[key] = None
 
-    def _key(self, flow: Flow) -> tuple[bytes, int]:
+    def _key(self, flow: Flow) -> Place:
         assignment = flow.assignment
         if self.session.version >= HIGHEST_VERSION:
             return bytes.fromhex(assignment.topic_id), assignment.partition
@@ -60,32 +70,45 @@ class SourceConnection:
             if self.connection.wants_write:
                 self.connection.flush()
             return
-        cursors = {
-            key: Cursor(
-                key[0],
-                key[1],
-                -1,
-                flow.position,
-                flow.leader_epoch,
-                most,
-            )
-            for key, flow in self.flows.items()
-            if (most := allowance.ask(flow))
-        }
-        if not cursors:
+        if not allowance.room:
             return
-        self._asked = {key: cursor.offset for key, cursor in cursors.items()}
-        held_back = len(cursors) < len(self.flows)
-        self._correlation_id = self.connection.next_correlation_id()
-        self.sent_at = now
+        keys = list(self.flows) if allowance.by_turns or self._by_turns else list(self._news)
+        self._by_turns = allowance.by_turns
+        asked, held_back = self._look(keys, allowance)
+        if not len(self.session):
+            return
         wait_ms = self.session.max_wait_ms
         if held_back:
             wait_ms = min(wait_ms, allowance.wait_ms())
             if allowance.by_turns:
-                for key in cursors:
+                for key in asked:
                     self.flows[key] = self.flows.pop(key)
-        self.connection.queue([self.session.build(self._correlation_id, cursors, wait_ms=wait_ms)])
+        self._correlation_id = self.connection.next_correlation_id()
+        self.sent_at = now
+        self.connection.queue([self.session.build(self._correlation_id, wait_ms=wait_ms)])
         self.connection.flush()
+
+    def _look(self, keys: Iterable[Place], allowance: Allowance) -> tuple[list[Place], bool]:
+        """Bring the session up to date with the flows `keys`, and those that are gone: which are
+        asked for, and whether others are held back."""
+        for key in self._news:
+            if key not in self.flows:
+                self.session.leave(key)
+        self._news.clear()
+        asked, held_back = [], False
+        for key in keys:
+            flow = self.flows.get(key)
+            if flow is None:
+                continue
+            if most := allowance.ask(flow):
+                self.session.read(Cursor(*key, -1, flow.position, flow.leader_epoch, most))
+                asked.append(key)
+            else:
+                self.session.leave(key)
+                held_back = True
+            if not most or flow.on_the_way is not None:  # a stage brings what holds it back
+                self._news[key] = None
+        return asked, held_back
 
     def receive(self) -> Iterator[tuple[int, list[tuple[Flow, Fetched]]]]:
         """The answer, if it has arrived whole: its error code and, for each flow that still reads
@@ -97,12 +120,11 @@ class SourceConnection:
                 raise ProtocolError("fetch", "", "an answer to a request that was never sent")
             self._correlation_id = None
             error, partitions = self.session.parse(frame)
-            yield (
-                error,
-                [
-                    (flow, fetched)
-                    for fetched in partitions
-                    if (flow := self.flows.get(key := (fetched.topic, fetched.partition)))
-                    and self._asked.get(key) == flow.position
-                ],
-            )
+            taken = []
+            for fetched in partitions:
+                key = fetched.topic, fetched.partition
+                flow = self.flows.get(key)
+                if flow is not None and self.session.asked(key) == flow.position:
+                    self._news[key] = None
+                    taken.append((flow, fetched))
+            yield error, taken

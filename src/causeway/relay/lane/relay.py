@@ -40,7 +40,10 @@ FLOW_BYTES = 8 * 1024 * 1024  # a flow with more than this unsent is not fetched
 
 class Relay:
     """Not thread-safe; belongs to one lane's loop. `on_done`: a flow of a bounded run has come to
-    its end."""
+    its end.
+
+    What a turn costs depends on the flows to which something happens, not on how many there are.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,9 @@ class Relay:
             on_target=self._on_target,
             on_failure=self._on_failure,
         )
-        self._places = Places(self._connections, helpers, on_done)
+        self._touched: dict[Flow, None] = {}
+        self._transformed: dict[Flow, None] = {}
+        self._places = Places(self._connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
         self._throttles = Throttles()
         self._transforming = Transforming(
@@ -77,7 +82,7 @@ class Relay:
     def turn(self, flows: Collection[Flow], now: float) -> None:
         """Whatever can be done for `flows` without waiting."""
         if self._lease.lasts():
-            self._places.find(flows, now)
+            self._places.find(self._transformed, now)
         else:
             self._hold(flows)
         allowance = self._allowance(now)
@@ -88,11 +93,12 @@ class Relay:
         for dead in self._connections.timed_out(now):
             self._lose(dead, "no answer in time")
         self._connections.watch()
-        self._idle_pairs.look(flows, self._connections.cluster, now)
+        self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._stages.turn(now)
 
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
+        self._places.lost(flow)
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s
             flow.late_by = time.monotonic() + patience_s
@@ -101,8 +107,23 @@ class Relay:
                 flow.treatment = self._treatments.get(flow.assignment.link)
             if flow.assignment.transform is not None:
                 flow.on_the_way = OnTheWay(self._stages.get(flow.assignment.transform))
+                self._transformed[flow] = None
         except CausewayError as error:
             self._places.stop(flow, str(error))
+
+    def forget(self, flow: Flow) -> None:
+        """It is not this lane's any more."""
+        self._transformed.pop(flow, None)
+
+    def close_unused_stages(self) -> None:
+        transforms = (flow.assignment.transform for flow in self._transformed)
+        self._stages.keep(transform for transform in transforms if transform is not None)
+
+    def take_touched(self) -> list[Flow]:
+        """Those to which something may have happened since the last call."""
+        touched = list(self._touched | self._transformed)
+        self._touched.clear()
+        return touched
 
     def throttle(self, message: Throttle) -> None:
         self._throttles.set(message.rates, time.monotonic())
@@ -149,8 +170,7 @@ class Relay:
             nonlocal full
             stop_at = flow.assignment.stop_at
             if not (
-                room
-                and flow.pending_bytes < FLOW_BYTES
+                flow.pending_bytes < FLOW_BYTES
                 and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)
@@ -163,7 +183,7 @@ class Relay:
             ready_in = None if full else throttles.ready_in(now)
             return max(HELD_BACK_WAIT_MS, round(1000 * (ready_in or 0.0)))
 
-        return Allowance(ask=ask, wait_ms=wait_ms, by_turns=throttled)
+        return Allowance(room=room, ask=ask, wait_ms=wait_ms, by_turns=throttled)
 
     # -- trouble ----------------------------------------------------------------------------------
 
@@ -204,6 +224,7 @@ class Relay:
     def _on_fetched(self, flow: Flow, fetched: Fetched) -> None:
         if flow.state is not State.RUNNING or flow.leaving:
             return
+        self._touched[flow] = None
         try:
             kept, touched = arrivals.take_in(flow, fetched)
         except Halt as halt:
@@ -231,6 +252,7 @@ class Relay:
         flow = answer[0]
         if flow.state is not State.RUNNING:
             return  # in doubt already: recovery reads from the log what became of it
+        self._touched[flow] = None
         try:
             arrivals.account(answer)
         except Doubt as doubt:
