@@ -110,6 +110,11 @@ class ReplicationPolicy:
             return topic
         return f"{source_alias}{self.separator}{topic}"
 
+    @property
+    def chooses_names(self) -> bool:
+        """Whether two topics may get one name, or one that somebody else's topic has."""
+        return bool(self.renames)
+
     def renamed(self, topic: str) -> tuple[str, Rename] | None:
         """The name that one of the rules gives to `topic` on the target, and that rule. Raises
         NoNameError where a pattern gives no answer in time."""

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
-from causeway.control import limits, visible
+from causeway.control import collisions, limits, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.filters import Verdict
 from causeway.model import NO_TOPIC_ID
@@ -31,6 +32,7 @@ class Observed:
     target_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
     target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
     target_brokers: int
+    names: collisions.Names = field(default_factory=collisions.Names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +111,16 @@ def observe(
     """
     source_topics = visible.all_of(source, link) if only is None else visible.named(source, only)
     target_metadata = target.metadata(None)
-    mirrors = {
-        name: decision.target_name
+    decisions = {
+        name: link.decide_topic(name)
         for name, topic in source_topics.items()
-        if topic.error is None and (decision := link.decide_topic(name)).target_name is not None
+        if topic.error is None
     }
+    mirrors = {name: one.target_name for name, one in decisions.items() if one.mirrored}
     names = sorted(mirrors)
-    existing = sorted(target_metadata.topics.keys() & mirrors.values())
+    existing = sorted(target_metadata.topics.keys() & set(mirrors.values()))
+    if only is not None and link.policy.chooses_names:
+        decisions |= {name: link.decide_topic(name) for name in source.metadata(None).topics}
     return Observed(
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
@@ -123,6 +128,7 @@ def observe(
         target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
         target_defaults=target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
+        names=collisions.observe(decisions, source_topics, target_metadata.topics, target, link),
     )
 
 
@@ -135,8 +141,11 @@ def target_defaults(target: Cluster, broker: int) -> dict[str, str]:
         return {}  # not ours to see: every limit is then set on the topic itself
 
 
-def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
-    """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
+def plan(
+    observed: Observed, link: LinkSettings, begun: collisions.Begun = MappingProxyType({})
+) -> TopicPlan:
+    """Decide, without asking anybody: the same answer for the same observation, sorted by topic.
+    `begun`: what the progress topic says, see control/collisions.py."""
     mirrored: list[MirroredTopic] = []
     left_out: list[LeftOut] = []
     changes: list[Change] = []
@@ -148,6 +157,11 @@ def plan(observed: Observed, link: LinkSettings) -> TopicPlan:
             if verdict.verdict is Verdict.UNDECIDED:
                 error = ConfigError("decide on topic", name, verdict.reason)
                 problems.append(Problem(topic=name, error=error))
+            continue
+        taken = collisions.refusal(name, verdict, observed.names, begun, link)
+        if taken is not None:
+            left_out.append(LeftOut(topic=name, reason=taken.cause, code=Verdict.NAME_TAKEN))
+            problems.append(Problem(topic=name, error=taken))
             continue
         decision = plan_topic(topic, verdict.target_name, observed, link, len(topic.partitions))
         if decision.mirrored is not None:

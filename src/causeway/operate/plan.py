@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import acls, configs, topics
+from causeway.control import acls, collisions, configs, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
 from causeway.control.topics import (
@@ -91,9 +91,9 @@ def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
 def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
     source, target = connect(link.source_admin), connect(link.target_admin)
     observed = topics.observe(source, target, link)
-    planned = topics.plan(observed, link)
     has_run = link.progress_topic in observed.target_topics
     contents = ProgressTopic(target, link.progress_topic).read() if has_run else Contents()
+    planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     errors = topics.refused(planned.changes, target) | _lost(planned, contents, link)
     planned = topics.without(planned, errors)
     sides = Sides(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import topics
+from causeway.control import collisions, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
@@ -121,10 +121,12 @@ def status_of(
 
         return without_source(link, target, contents_of(link, target, only), str(error))
     observed = topics.observe(source, target, link, only)
-    planned = topics.plan(observed, link)
-    planned = topics.without(planned, topics.refused(planned.changes, target))
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
-    contents = contents_of(link, target, only)
+    contents = contents_of(link, target)
+    planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
+    planned = topics.without(planned, topics.refused(planned.changes, target))
+    if only is not None:
+        contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
     # By now: a broker that hangs may keep us waiting longer below than a lease lasts.
     driver = driver_of(contents.leases, int(time.time() * 1000))
     mirrored = {

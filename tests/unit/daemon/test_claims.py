@@ -130,6 +130,7 @@ def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
     [
         (progress(topic_id="cc" * 16), TOPIC, BEGUN, "made anew at the source", 3),
         (progress(), replace(TOPIC, target_id="dd" * 16), BEGUN, "made anew at the target", 100),
+        (progress(), replace(TOPIC, target="sales"), BEGUN, "calls its mirror sales by now", 100),
         (
             progress(state=State.STOPPED, reason="30 records were deleted"),
             TOPIC,
@@ -250,3 +251,11 @@ def test_an_assignment_has_what_a_lane_needs() -> None:
     assert (made.source, made.target, made.stop_at) == ("A/0", "B/1", 120)
     assert made.outlets == progress().outlets
     assert made.max_message_bytes == 1_000_000
+
+
+def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:
+    """So that a rule which was changed by mistake can be changed back."""
+    found = decide(replace(TOPIC, target="sales"), 0, progress(), BEGUN, LINK, NOBODY)
+    assert isinstance(found, Stop)
+    known = progress(state=State.STOPPED, reason=found.reason)
+    assert isinstance(decide(TOPIC, 0, known, BEGUN, LINK, NOBODY), GoOn)

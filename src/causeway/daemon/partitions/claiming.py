@@ -364,7 +364,7 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
         if name in gone:
             reason = claims.deleted(name)
         elif name in found.lost_targets:
-            reason = claims.target_deleted(row.topic)
+            reason = claims.target_deleted(row.progress, row.topic)
         elif now is None:
             continue
         elif anew := claims.made_anew(row.progress, now):

@@ -38,6 +38,7 @@ from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
 
+_RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
 ACT = "start with --from TIMESTAMP or --adopt to go on"
@@ -269,9 +270,10 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
 
 
 def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
+    reason = progress.reason or "stopped"
     # By the earlier version, what stopped only for a later one goes on.
-    if progress.state is State.STOPPED and _UNDER_WAY not in (progress.reason or ""):
-        return progress.reason or "stopped"
+    if progress.state is State.STOPPED and _UNDER_WAY not in reason and _RENAMED not in reason:
+        return reason
     if anew := made_anew(progress, topic):
         return anew.format(progress.position)
     if routing.is_other(topic, progress) and not routing.keys_stay(topic):
@@ -287,9 +289,19 @@ def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
             f"{topic.source} was deleted and made anew at the source after offset {{}} was "
             f"mirrored ({ACT})"
         )
+    if (before := _other_name(progress, topic)) is not None:
+        return (
+            f"{topic.source} was mirrored to {before} up to offset {{}}, {_RENAMED} "
+            f"{topic.target} by now ({ACT})"
+        )
     if not all(same_topic(o.topic_id, topic.target_id) for o in routing.own(progress)):
         return f"{topic.target} was deleted and made anew at the target ({ACT})"
     return None
+
+
+def _other_name(progress: Progress, topic: MirroredTopic) -> str | None:
+    names = (outlet.topic for outlet in routing.own(progress))
+    return next((name for name in names if name != topic.target), None)
 
 
 def deleted(topic: str) -> str:
@@ -297,7 +309,10 @@ def deleted(topic: str) -> str:
     return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
 
 
-def target_deleted(topic: MirroredTopic) -> str:
+def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
+    """The reason of a partition whose target is not there."""
+    if _other_name(progress, topic) is not None and (anew := made_anew(progress, topic)):
+        return anew.format(progress.position)
     return f"{topic.target} was deleted at the target ({ACT})"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import topics
+from causeway.control import collisions, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.claims import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
@@ -75,7 +75,7 @@ def look(
     said how to go on (`wish_of` the topic's first partition).
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
-    plan = topics.plan(observed, link)
+    plan = topics.plan(observed, link, _begun(observed, link, known, wish_of))
     begun = {at.topic for at, progress in known.items() if progress.outlets}
     ended = {topic.source: topic for topic in plan.mirrored if has_ended(topic.source)}
     plan = _without(plan, ended)
@@ -116,6 +116,22 @@ def look(
         found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
     _await_new(sides.target_admin, found)
     return found
+
+
+def _begun(
+    observed: topics.Observed,
+    link: LinkSettings,
+    known: Mapping[TopicPartition, Progress],
+    wish_of: Callable[[TopicPartition], Wish],
+) -> dict[str, frozenset[str]]:
+    """By progress, or because a person said that the target's topic is the mirror."""
+    begun = collisions.begun_by(known.values())
+    if observed.names.used:
+        for name in observed.source_topics:
+            target = link.decide_topic(name).target_name
+            if target in observed.names.used and wish_of(TopicPartition(name, 0)).acts:
+                begun[name] = begun.get(name, frozenset()) | {str(target)}
+    return begun
 
 
 def _without(plan: TopicPlan, ended: Mapping[str, MirroredTopic]) -> TopicPlan:

@@ -267,7 +267,7 @@ class Intake:
             for at, progress in left.items():
                 if (topic := found.lost_targets.get(at.topic)) is not None:
                     known = progress.reason if progress.state is State.STOPPED else None
-                    reason = known or claims.target_deleted(topic)
+                    reason = known or claims.target_deleted(progress, topic)
                     after = claims.stopped(topic, at.partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
             self._registry.add(rows)

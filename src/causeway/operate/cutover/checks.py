@@ -10,6 +10,7 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings
 from causeway.control import configs, fences, groups, topics
+from causeway.control.collisions import begun_by
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Scope
 from causeway.control.fences import FencePlan
@@ -31,7 +32,9 @@ _OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
 
 def chosen(link: LinkSettings, source: Cluster, target: Cluster) -> TopicPlan:
     """What the link mirrors by now. Raises CausewayError."""
-    return topics.plan(topics.observe(source, target, link), link)
+    progress = ProgressTopic(target, link.progress_topic)
+    begun = begun_by(progress.read().partitions.values()) if progress.exists() else {}
+    return topics.plan(topics.observe(source, target, link), link, begun)
 
 
 def checks(

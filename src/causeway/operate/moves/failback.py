@@ -17,6 +17,7 @@ from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import ending, topics
+from causeway.control.collisions import begun_by
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Kind, Scope
 from causeway.control.topics import MirroredTopic
@@ -309,9 +310,10 @@ class _Failback:
     def _mirrored(self) -> dict[str, MirroredTopic]:
         self._say(f"{self._link.name}: looking for what was never mirrored")
         observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
+        begun = begun_by(self._ending.contents.partitions.values())
         return {
             topic.source: topic
-            for topic in topics.plan(observed, self._link).mirrored
+            for topic in topics.plan(observed, self._link, begun).mirrored
             if self._scope.covers(Scope(topic.source))
             and not self._link.policy.is_heartbeats_topic(topic.source)
         }

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import acls, directive_json, topics
+from causeway.control.collisions import begun_by
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Scope
 from causeway.control.ending import cuts_of
@@ -229,7 +230,8 @@ class _Promotion:
         end."""
         standing = self._ending.standing
         observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        plan = topics.plan(observed, self._link)
+        begun = begun_by(self._ending.contents.partitions.values())
+        plan = topics.plan(observed, self._link, begun)
         return {
             topic.source: topic
             for topic in plan.mirrored

@@ -13,6 +13,7 @@ from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics as planning
+from causeway.control.collisions import begun_by
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.assigning import assignment
@@ -120,12 +121,12 @@ class _Link:
         self._source, self._target = connect(link.source), connect(link.target)
         self._target_admin = connect(link.target_admin)
         observed = planning.observe(connect(link.source_admin), self._target_admin, link)
-        self._planned = planning.plan(observed, link)
         self._observed = observed
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
         progress = ProgressTopic(self._target_admin, link.progress_topic)
         self._contents = progress.read() if progress.exists() else Contents()
         every = self._contents.partitions.values()
+        self._planned = planning.plan(observed, link, begun_by(every))
         self._led = routing.led_to(every)
         self._fed = {place_of(outlet) for one in every for outlet in one.outlets}
 

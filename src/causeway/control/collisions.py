@@ -1,0 +1,111 @@
+"""Names on the target that a topic cannot have, since another one has them.
+
+    orders, orders-old ─► sales     two topics, one name: the one that has it keeps it; while none
+                                    has, neither gets it, as nobody has said which is meant
+    orders ─► sales, which is there and has records, but none of this topic's
+
+The policies of MirrorMaker 2 make neither; rules and policies of one's own do. A topic that is
+there and is empty is taken: somebody has made it for the mirror, or a driver died right after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from causeway.config.settings import LinkSettings
+from causeway.errors import ConfigError
+from causeway.filters import TopicDecision
+from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.relay.progress import Progress
+from causeway.renames import KEY
+from causeway.wire.cluster import Cluster
+from causeway.wire.metadata import TopicMetadata
+from causeway.wire.offsets import LATEST, OffsetAt
+
+Begun = Mapping[str, frozenset[str]]  # by source topic, the target topics that have had its records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """`rivals`: by target name, the source topics that would all have it; `used`: names that rules
+    make, of topics that are there and have or had records; `itself`: source topics that would be
+    mirrored onto themselves, as both aliases are one cluster's."""
+
+    rivals: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
+    itself: frozenset[str] = frozenset()
+
+
+def begun_by(partitions: Iterable[Progress]) -> dict[str, frozenset[str]]:
+    """As the progress topic has it. Where a transform leads records is another matter."""
+    found: dict[str, frozenset[str]] = {}
+    for progress in partitions:
+        own = frozenset(outlet.topic for outlet in progress.outlets if outlet.routed is None)
+        if own:
+            found[progress.topic] = found.get(progress.topic, frozenset()) | own
+    return found
+
+
+def observe(
+    decisions: Mapping[str, TopicDecision],
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
+    target: Cluster,
+    link: LinkSettings,
+) -> Names:
+    """`decisions`: of all topics of the source; `source_topics`: those that are looked at. Asks the
+    target only for ends of topics that rules name. Raises CausewayError."""
+    if not link.policy.chooses_names:
+        return Names()
+    sources: dict[str, set[str]] = {}
+    for name, decision in decisions.items():
+        if decision.target_name is not None:
+            sources.setdefault(decision.target_name, set()).add(name)
+    there: dict[str, TopicMetadata] = {}
+    itself = set()
+    for name in source_topics.keys() & decisions.keys():
+        mirror = target_topics.get(decisions[name].target_name or "")
+        if decisions[name].renamed is None or mirror is None:
+            continue
+        there[mirror.name] = mirror
+        if mirror.topic_id != NO_TOPIC_ID and mirror.topic_id == source_topics[name].topic_id:
+            itself.add(name)
+    places = [TopicPartition(name, n) for name, topic in there.items() for n in topic.partitions]
+    ends = target.list_offsets(places, LATEST) if places and not link.joins else {}
+    return Names(
+        rivals={name: frozenset(each) for name, each in sources.items() if len(each) > 1},
+        used=frozenset(
+            at.topic for at, end in ends.items() if not isinstance(end, OffsetAt) or end.offset > 0
+        ),
+        itself=frozenset(itself),
+    )
+
+
+def refusal(
+    topic: str, decision: TopicDecision, names: Names, begun: Begun, link: LinkSettings
+) -> ConfigError | None:
+    """Why `topic` cannot be mirrored under the name that was decided on; None where it can."""
+    target, alias = str(decision.target_name), link.target.alias
+    if topic in names.itself:
+        return _taken(topic, f"{target} on {alias} is this topic itself", link)
+    if target in begun.get(topic, ()):
+        return None
+    others = sorted(names.rivals.get(target, frozenset()) - {topic})
+    if others:
+        having = [other for other in others if target in begun.get(other, ())]
+        shown = ", ".join((having or others)[:3])
+        what = "is the mirror of" if having else "would be the mirror of"
+        return _taken(topic, f"{target} on {alias} {what} {shown}, too", link)
+    if target in names.used:
+        cause = f"{target} is on {alias} already, with records that this link did not mirror"
+        return _taken(topic, cause, link, or_join=True)
+    return None
+
+
+def _taken(topic: str, cause: str, link: LinkSettings, *, or_join: bool = False) -> ConfigError:
+    remedy = f"leave one of them out of topics, or change {link.places.get(KEY, KEY)}"
+    if or_join:
+        place = f"{link.name}.causeway.sole.writer = false"
+        remedy = f"change {link.places.get(KEY, KEY)}, or set {place} if it should take them in"
+    return ConfigError("mirror", f"{topic} of {link.source.alias}", cause, remedy=remedy)
