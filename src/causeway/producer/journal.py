@@ -1,0 +1,190 @@
+"""Every record on disk before it is sent: a log of files, read by both sides.
+
+    <first position>.log:  chunk chunk chunk …          one file takes a segment's bytes
+    chunk:  length, CRC-32, first and last position │ the records, marshalled
+
+One thread at a time. A chunk that was cut short by the process's death is cut off at the next
+start: none of its records was sent. A file is deleted as soon as both sides have all of it.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from causeway.errors import CausewayError
+
+Header = tuple[str, bytes | None]
+Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
+"""Position, lane, timestamp in ms, key, value, headers."""
+
+_HEAD = struct.Struct(">IIQQ")
+_FORMAT = 2  # of marshal: unchanged since Python 2.5
+_MOST_SEGMENT = 32 << 20
+
+
+@dataclass(slots=True)
+class _Segment:
+    path: Path
+    first: int
+    size: int
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far a reader has come: what lies before is read."""
+
+    segment: int = 0  # its first position
+    offset: int = 0
+    _file: BinaryIO | None = field(default=None, repr=False)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Journal:
+    """`most`: bytes that it may take, on disk. `durable`: each append waits for the disk."""
+
+    def __init__(self, directory: Path, *, most: int, durable: bool) -> None:
+        self._directory = directory
+        self.most = most
+        self._durable = durable
+        self._segment_bytes = min(_MOST_SEGMENT, max(1, most // 8))
+        self._segments: list[_Segment] = []
+        self._file: int | None = None
+        self.size = 0
+        for path in sorted(directory.glob("*.log")):
+            self._segments.append(_Segment(path, int(path.stem), path.stat().st_size))
+        if self._segments:
+            self._cut(self._segments[-1])
+        self.size = sum(segment.size for segment in self._segments)
+
+    @property
+    def empty(self) -> bool:
+        return self.size == 0
+
+    def append(self, records: Sequence[Record]) -> None:
+        """All of them or none; OSError where the disk takes no more."""
+        content = marshal.dumps(list(records), _FORMAT)
+        first, last = records[0][0], records[-1][0]
+        head = _HEAD.pack(len(content), zlib.crc32(content), first, last)
+        segment = self._writable(first)
+        assert self._file is not None
+        try:
+            _write_all(self._file, (head, content))
+            if self._durable:
+                os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, segment.size)
+            os.lseek(self._file, segment.size, os.SEEK_SET)
+            raise
+        segment.size += len(head) + len(content)
+        self.size += len(head) + len(content)
+
+    def read(self, cursor: Cursor) -> list[Record] | None:
+        """The next chunk, and the cursor behind it; None at the end."""
+        for number, segment in enumerate(self._segments):
+            if segment.first < cursor.segment:
+                continue
+            if segment.first > cursor.segment:
+                cursor.close()
+                cursor.segment, cursor.offset = segment.first, 0
+            if cursor.offset < segment.size:
+                if cursor._file is None:
+                    cursor._file = segment.path.open("rb")
+                return _chunk(cursor._file, cursor, segment)
+            if number == len(self._segments) - 1:
+                return None
+        return None
+
+    def behind(self, cursor: Cursor) -> int:
+        """Bytes that a reader has before it."""
+        return sum(
+            segment.size - (cursor.offset if segment.first == cursor.segment else 0)
+            for segment in self._segments
+            if segment.first >= cursor.segment
+        )
+
+    def trim(self, below: int, *, all_of_it: bool = False) -> None:
+        """Deletes files that hold no position from `below` on; `all_of_it`: the one that is
+        written to as well, since both sides have all that was ever appended."""
+        while len(self._segments) > 1 and self._segments[1].first <= below:
+            self._remove(self._segments.pop(0))
+        if all_of_it and self._segments:
+            self._close_file()
+            while self._segments:
+                self._remove(self._segments.pop(0))
+
+    def close(self) -> None:
+        self._close_file()
+
+    def _writable(self, first: int) -> _Segment:
+        if self._segments and self._segments[-1].size < self._segment_bytes:
+            segment = self._segments[-1]
+        else:
+            self._close_file()
+            segment = _Segment(self._directory / f"{first:020d}.log", first, 0)
+            segment.path.touch(mode=0o600)
+            self._segments.append(segment)
+        if self._file is None:
+            self._file = os.open(segment.path, os.O_WRONLY)
+            os.lseek(self._file, segment.size, os.SEEK_SET)
+        return segment
+
+    def _remove(self, segment: _Segment) -> None:
+        segment.path.unlink(missing_ok=True)
+        self.size -= segment.size
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _cut(self, segment: _Segment) -> None:
+        """Behind its last whole chunk."""
+        cursor = Cursor(segment.first)
+        with segment.path.open("rb") as file:
+            good = 0
+            while cursor.offset < segment.size:
+                try:
+                    _chunk(file, cursor, segment)
+                except CausewayError:
+                    break
+                good = cursor.offset
+        if good < segment.size:
+            os.truncate(segment.path, good)
+            segment.size = good
+
+
+def _chunk(file: BinaryIO, cursor: Cursor, segment: _Segment) -> list[Record]:
+    file.seek(cursor.offset)
+    head = file.read(_HEAD.size)
+    if len(head) == _HEAD.size:
+        length, checksum, _, _ = _HEAD.unpack(head)
+        content = file.read(length)
+        if len(content) == length and zlib.crc32(content) == checksum:
+            cursor.offset += _HEAD.size + length
+            records: list[Record] = marshal.loads(content)  # noqa: S302  (a file of our own)
+            return records
+    raise CausewayError(
+        "read",
+        f"spool file {segment.path}",
+        f"what stands at byte {cursor.offset} is damaged",
+        remedy="set the directory aside, and start with a new one",
+    )
+
+
+def _write_all(file: int, parts: Sequence[bytes]) -> None:
+    total = sum(map(len, parts))
+    written = os.writev(file, parts)
+    while written < total:
+        rest = b"".join(parts)[written:]
+        written += os.write(file, rest)

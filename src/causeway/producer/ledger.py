@@ -1,0 +1,116 @@
+"""What a spool knows besides the records: SQLite in WAL mode, `synchronous = FULL`.
+
+Written rarely: at a start, for each new topic, and once a second for how far each side has come.
+What it says of that is old after a crash, and true all the same: a place to read back from.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from causeway.errors import ConfigError, ConflictError
+
+_FORMAT = "1"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lanes (
+    lane INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    partition INTEGER NOT NULL,
+    UNIQUE (topic, partition)
+);
+CREATE TABLE IF NOT EXISTS places (
+    side TEXT NOT NULL,
+    lane INTEGER NOT NULL,
+    position INTEGER NOT NULL,  -- all up to it are there
+    offset INTEGER NOT NULL,    -- and lie before this one
+    PRIMARY KEY (side, lane)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Of one partition on one side: all of our records up to `position` lie before `offset`."""
+
+    position: int
+    offset: int
+
+
+class Ledger:
+    """Holds the directory for itself as long as the process lives. One thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "ledger.db"
+        try:
+            self._database = sqlite3.connect(
+                self._path, isolation_level=None, timeout=0, check_same_thread=False
+            )
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_TABLES)
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise ConfigError("open", f"spool {directory}", str(error)) from error
+            raise ConflictError(
+                "open",
+                f"spool {directory}",
+                "another producer has it open",
+                remedy="give each producer a directory of its own",
+            ) from None
+        except sqlite3.DatabaseError as error:
+            raise ConfigError("open", f"spool {directory}", str(error)) from error
+
+    def about(self, key: str) -> str | None:
+        row = self._database.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
+        return str(row[0]) if row else None
+
+    def note(self, key: str, value: str) -> None:
+        self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, value])
+
+    def lanes(self) -> dict[str, list[int]]:
+        """Of each topic, its lanes by partition."""
+        found: dict[str, list[int]] = {}
+        for lane, topic in self._database.execute(
+            "SELECT lane, topic FROM lanes ORDER BY topic, partition"
+        ):
+            found.setdefault(topic, []).append(lane)
+        return found
+
+    def add_topic(self, topic: str, partitions: int) -> list[int]:
+        """The lanes of its partitions, 0 to `partitions` - 1; those there are stay."""
+        with self._transaction():
+            self._database.executemany(
+                "INSERT OR IGNORE INTO lanes (topic, partition) VALUES (?, ?)",
+                [(topic, partition) for partition in range(partitions)],
+            )
+        return self.lanes()[topic][:partitions]
+
+    def places(self, side: str) -> dict[int, Place]:
+        rows = self._database.execute(
+            "SELECT lane, position, offset FROM places WHERE side = ?", [side]
+        )
+        return {lane: Place(position=position, offset=offset) for lane, position, offset in rows}
+
+    def store(self, places: Mapping[str, Iterable[tuple[int, Place]]]) -> None:
+        """By side and lane; all of them or none."""
+        rows = [
+            (side, lane, place.position, place.offset)
+            for side, some in places.items()
+            for lane, place in some
+        ]
+        with self._transaction():
+            self._database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?)", rows)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _transaction(self) -> sqlite3.Connection:
+        self._database.execute("BEGIN IMMEDIATE")
+        return self._database

@@ -1,0 +1,114 @@
+"""What of ours does a side have? Its logs, read from where we surely had been.
+
+    … acked │ ours  others'  ours  ours │ end        the last one of ours in a partition decides:
+            └───────── read ───────────┘             all before it are there, none behind it is
+
+That holds as each partition gets our records in order and without a gap. A request of a process
+that died, or of a client that was given up, can still be on its way: so a look lasts until nothing
+of ours has come for the settling time, which begins anew with each record that does come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from causeway.producer.ids import position_of
+from causeway.producer.ledger import Place
+
+Partition = tuple[str, int]
+_TIMEOUT_S = 30.0
+_AT_ONCE = 1000
+_POLL_S = 0.2
+
+
+@dataclass(slots=True)
+class _Reading:
+    place: Place
+    end: int = -1  # the last one that was come to
+
+
+def look_back(
+    client: Mapping[str, Any],
+    name: str,
+    places: Mapping[Partition, Place],
+    *,
+    settle_s: float,
+    going_on: Callable[[], bool],
+) -> dict[Partition, Place]:
+    """How far the producer `name` has come in each partition of `places`, which say from where to
+    read. Raises KafkaException where the side does not answer; gives up once `going_on` is False.
+    """
+    readings = {partition: _Reading(place) for partition, place in places.items()}
+    if not readings:
+        return {}
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": f"causeway-{name}",  # the client wants one; nothing is committed there
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_uncommitted",
+            "auto.offset.reset": "earliest",  # what retention took, nobody can read any more
+            "enable.partition.eof": True,
+        }
+    )
+    admin = AdminClient(dict(client))
+    try:
+        consumer.assign(
+            [
+                TopicPartition(topic, partition, reading.place.offset)
+                for (topic, partition), reading in readings.items()
+            ]
+        )
+        quiet_since = time.monotonic()
+        heard = time.monotonic()
+        while going_on():
+            messages = consumer.consume(_AT_ONCE, _POLL_S)
+            now = time.monotonic()
+            if _take(name, readings, messages):
+                quiet_since = now
+            if messages:
+                heard = now
+            whole = all(reading.end >= 0 for reading in readings.values())
+            if not whole and now - heard > _TIMEOUT_S:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "its logs cannot be read"))
+            if whole and now - quiet_since >= settle_s and _at_the_end(admin, readings):
+                break
+        return {partition: reading.place for partition, reading in readings.items()}
+    finally:
+        consumer.close()
+
+
+def _take(name: str, readings: Mapping[Partition, _Reading], messages: list[Any]) -> bool:
+    """Whether there was one of ours that we had not seen."""
+    new = False
+    for message in messages:
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        reading = readings[message.topic(), message.partition()]
+        if error is not None:
+            reading.end = message.offset()
+            continue
+        position = position_of(name, message.headers()) or 0
+        new |= position > reading.place.position
+        reading.place = Place(
+            position=max(position, reading.place.position), offset=message.offset() + 1
+        )
+    return new
+
+
+def _at_the_end(admin: AdminClient, readings: Mapping[Partition, _Reading]) -> bool:
+    """Whether all is read that the leaders show now."""
+    asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in readings}
+    answers = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
+    return all(
+        readings[at.topic, at.partition].end >= answer.result(_TIMEOUT_S).offset
+        for at, answer in answers.items()
+    )

@@ -1,0 +1,162 @@
+"""causeway.producer under fire: an application is killed in the midst again and again, and so are
+the brokers of either side; in the end both sides have the same records, each once, in the same
+order in the same partition, and every record that was reported as delivered."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster, start_all
+from causeway.producer.ids import ID_HEADER
+from tests.harness.command import command_environment
+from tests.harness.kafka_tools import KafkaTools, Record
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+ORDERS = Path(__file__).parents[2] / "examples" / "two-data-centres" / "orders.py"
+PARTITIONS = 3
+_SETTLE_S = 1.0
+
+Logs = dict[int, list[Record]]
+
+
+class Application:
+    """The example, in a process of its own, on one spool."""
+
+    def __init__(self, east: LocalCluster, west: LocalCluster, topic: str, directory: Path) -> None:
+        self.topic = topic
+        self.spool = directory / "spool"
+        self._words = [east.bootstrap, west.bootstrap, topic, "--spool", str(self.spool)]
+        self._reported = directory / "reported"
+        self._reported.touch()
+        self._said = directory / "said"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *words: str) -> None:
+        with self._reported.open("ab") as out, self._said.open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, ORDERS, *self._words, "--settle", str(_SETTLE_S), *words],
+                env=command_environment(),
+                stdout=out,
+                stderr=said,
+            )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, self._said.read_text()
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def end(self, count: int = 10) -> None:
+        """One more life that catches up, and writes `count` more."""
+        self.start("--count", str(count))
+        assert self._process is not None
+        assert self._process.wait(120) == 0, self._said.read_text()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def await_reported(self, more: int) -> None:
+        wanted = len(self.reported()) + more
+        await_until(lambda: len(self.reported()) >= wanted, poll_s=0.01)
+
+    def reported(self) -> list[str]:
+        """Lines cut short by a kill are left out."""
+        return self._reported.read_text().split("\n")[:-1]
+
+
+def assert_alike(application: Application, east: KafkaTools, west: KafkaTools) -> Logs:
+    logs = east.read(application.topic)
+    assert {p: [r.content for r in records] for p, records in logs.items()} == {
+        p: [r.content for r in records] for p, records in west.read(application.topic).items()
+    }
+    ids = Counter(dict(r.headers)[ID_HEADER] for records in logs.values() for r in records)
+    assert [each for each, count in ids.items() if count > 1] == []
+    written = Counter((r.value or b"").decode() for records in logs.values() for r in records)
+    assert set(written.values()) <= {1}
+    assert set(application.reported()) <= set(written)
+    by_life: dict[str, list[int]] = {}
+    for records in logs.values():
+        for life, number in ((r.value or b"").decode().split("-") for r in records):
+            by_life.setdefault(life, []).append(int(number))
+    # No hole either: of each life, all up to its last order.
+    for numbers in by_life.values():
+        assert sorted(numbers) == list(range(len(numbers)))
+    return logs
+
+
+@pytest.fixture
+def application(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> Iterator[Application]:
+    for side in (source, target):
+        side.create_topic(prefix + "orders", PARTITIONS)
+    application = Application(source_cluster, target_cluster, prefix + "orders", tmp_path)
+    yield application
+    application.stop()
+
+
+def test_an_application_that_is_killed_again_and_again(
+    application: Application, source: KafkaTools, target: KafkaTools
+) -> None:
+    chance = random.Random(1)
+    for _ in range(4):
+        application.start("--rate", "5000")
+        application.await_reported(chance.randint(1, 3000))
+        application.kill()
+    application.end()
+
+    logs = assert_alike(application, source, target)
+    assert set(logs) == set(range(PARTITIONS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["both", "primary", "any"])
+def test_brokers_and_application_are_killed(policy: str, tmp_path: Path) -> None:
+    """A round: a side's broker is killed while the application writes; the application as well,
+    before or after the broker is back, or not at all."""
+    chance = random.Random(policy)
+    clusters = LocalCluster("east"), LocalCluster("west")
+    application = Application(*clusters, "orders", tmp_path)
+    try:
+        start_all(clusters)
+        east, west = (KafkaTools(cluster.bootstrap) for cluster in clusters)
+        for side in (east, west):
+            side.create_topic("orders", PARTITIONS)
+        words = ("--policy", policy, "--rate", "2000")
+        application.start(*words)
+        for number in range(8):
+            application.await_reported(100)
+            cluster = clusters[number % 2]
+            cluster.kill()
+            when = chance.choice(["before", "after", "never"])
+            if when == "before":
+                application.kill()
+                application.start(*words)
+            cluster.restart()
+            if when == "after":
+                application.kill()
+                application.start(*words)
+        application.kill()
+        application.end()
+        assert_alike(application, east, west)
+    finally:
+        application.stop()
+        for cluster in clusters:
+            cluster.destroy()

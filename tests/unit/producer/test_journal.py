@@ -1,0 +1,126 @@
+"""The spool's log on real files: what is read is what was written, whatever was cut short."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.errors import CausewayError
+from causeway.producer.journal import Cursor, Journal, Record
+
+MOST = 1 << 20
+
+
+def records(first: int, count: int, size: int = 10) -> list[Record]:
+    return [
+        (first + number, number % 3, 1_700_000_000_000, b"k", b"v" * size, [("h", None)])
+        for number in range(count)
+    ]
+
+
+def read(journal: Journal) -> Iterator[Record]:
+    cursor = Cursor()
+    while (chunk := journal.read(cursor)) is not None:
+        yield from chunk
+    cursor.close()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path, most=MOST, durable=False)
+
+
+def positions(journal: Journal) -> list[int]:
+    return [record[0] for record in read(journal)]
+
+
+def test_what_was_written_is_read_also_after_a_restart(journal: Journal, tmp_path: Path) -> None:
+    written = [*records(1, 5), *records(6, 7)]
+    journal.append(written[:5])
+    journal.append(written[5:])
+    assert list(read(journal)) == written
+    again = Journal(tmp_path, most=MOST, durable=True)
+    assert list(read(again)) == written
+    again.append(records(20, 1))
+    assert positions(again) == [*range(1, 13), 20]
+    assert again.size == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
+
+
+def test_a_reader_goes_on_where_it_was(journal: Journal) -> None:
+    cursor = Cursor()
+    assert journal.read(cursor) is None
+    journal.append(records(1, 2))
+    assert journal.behind(cursor) == journal.size
+    assert [record[0] for record in journal.read(cursor) or ()] == [1, 2]
+    assert journal.read(cursor) is None
+    assert journal.behind(cursor) == 0
+    for first in range(3, 60):  # several files
+        journal.append(records(first, 1, 20_000))
+    assert [each[0][0] for each in iter(lambda: journal.read(cursor), None)] == [*range(3, 60)]
+
+
+def test_files_go_when_nothing_in_them_is_wanted(journal: Journal, tmp_path: Path) -> None:
+    for first in range(1, 101):
+        journal.append(records(first, 1, 10_000))
+    files = len(list(tmp_path.glob("*.log")))
+    assert files > 4
+    journal.trim(50)
+    left = positions(journal)
+    assert 30 < left[0] <= 50
+    assert left[-1] == 100
+    assert len(list(tmp_path.glob("*.log"))) < files
+    journal.trim(101, all_of_it=True)
+    assert journal.empty
+    assert list(tmp_path.glob("*.log")) == []
+    journal.append(records(101, 1))
+    assert positions(journal) == [101]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 23, 24, 30])
+def test_a_chunk_that_was_cut_short_is_cut_off(journal: Journal, tmp_path: Path, cut: int) -> None:
+    journal.append(records(1, 3))
+    whole = journal.size
+    journal.append(records(4, 3))
+    (path,) = tmp_path.glob("*.log")
+    os.truncate(path, whole + cut)
+    again = Journal(tmp_path, most=MOST, durable=False)
+    assert again.size == whole
+    again.append(records(9, 1))
+    assert positions(again) == [1, 2, 3, 9]
+
+
+def test_damage_in_the_midst_is_an_error(journal: Journal, tmp_path: Path) -> None:
+    for first in range(1, 101):
+        journal.append(records(first, 1, 10_000))
+    path = min(tmp_path.glob("*.log"))
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes(content)
+    again = Journal(tmp_path, most=MOST, durable=False)
+    with pytest.raises(CausewayError, match="is damaged"):
+        positions(again)
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file of this process may grow beyond 50 kB: a full disk, for those who write."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_takes_all_of_a_chunk_or_nothing(journal: Journal, small_files: None) -> None:
+    journal.append(records(1, 3, 10_000))
+    with pytest.raises(OSError, match="large"):
+        journal.append(records(4, 3, 10_000))
+    assert positions(journal) == [1, 2, 3]
+    journal.append(records(7, 1, 10_000))
+    assert positions(journal) == [1, 2, 3, 7]
