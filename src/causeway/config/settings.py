@@ -7,7 +7,7 @@ trust stores are converted to PEM text on the driver, so that no file is read on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -317,10 +317,17 @@ class LinkSettings:
 
     def decide_topic(self, topic: str) -> TopicDecision:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
+        return self._decide(topic, self.chosen.names)
+
+    def as_chosen(self, topic: str) -> TopicDecision:
+        """The same, if people choose `topic`."""
+        return self._decide(topic, {topic})
+
+    def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
         return decide_topic(
             topic,
             dead_letters=self.dead_letters,
-            chosen=self.chosen.names,
+            chosen=chosen,
             source_alias=self.source.alias,
             target_alias=self.target.alias,
             policy=self.policy,

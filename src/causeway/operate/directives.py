@@ -82,7 +82,7 @@ def pause(
     is unknown, with those like it; ConflictError where somebody else acts at the same time;
     CausewayError.
     """
-    wish = _wish(Kind.PAUSE, reason, who)
+    wish = wish_of(Kind.PAUSE, reason, who)
     return _ask("pause", settings, wish, Wanted(link, topic, partition, ahead), wait_s)
 
 
@@ -98,7 +98,7 @@ def resume(
 ) -> tuple[Outcome, ...]:
     """Takes a pause back; of a part of what is paused, for that part. What somebody has paused of
     its parts goes on (`beside`). Otherwise as `pause`."""
-    wish = replace(_wish(Kind.PAUSE, reason, who), paused=False)
+    wish = replace(wish_of(Kind.PAUSE, reason, who), paused=False)
     # What was paused ahead of its coming can be resumed likewise.
     return _ask("resume", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 
@@ -115,7 +115,7 @@ def restart(
 ) -> tuple[Outcome, ...]:
     """Has what is stopped or failed tried again now, with all the checks of a first try: what could
     lose or double records stops again. What runs is left alone. Otherwise as `pause`."""
-    wish = _wish(Kind.RESTART, reason, who)
+    wish = wish_of(Kind.RESTART, reason, who)
     return _ask("restart", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 
 
@@ -135,7 +135,7 @@ def throttle(
     whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
     if bytes_per_s is not None and not 1 <= bytes_per_s <= directives.MOST_RATE:
         raise ConfigError("throttle", cause=f"a rate must be 1 to {directives.MOST_RATE} bytes/s")
-    wish = replace(_wish(Kind.THROTTLE, reason, who), bytes_per_s=bytes_per_s)
+    wish = replace(wish_of(Kind.THROTTLE, reason, who), bytes_per_s=bytes_per_s)
     return _ask("throttle", settings, wish, Wanted(link, topic, None, ahead), wait_s, back=off)
 
 
@@ -149,7 +149,7 @@ def step_down(
 ) -> tuple[Outcome, ...]:
     """Has the driver that leads a link hand it over to one that waits for it; where none does, it
     leads again itself. Raises NobodyLeadsError where nobody leads; otherwise as `pause`."""
-    wish = _wish(Kind.STEP_DOWN, reason, who)
+    wish = wish_of(Kind.STEP_DOWN, reason, who)
     return _ask("step-down", settings, wish, Wanted(link, None, None, False), wait_s)
 
 
@@ -189,7 +189,8 @@ def whoever() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _wish(kind: Kind, reason: str | None, who: str | None) -> Directive:
+def wish_of(kind: Kind, reason: str | None, who: str | None) -> Directive:
+    """Of the whole link, as of now. Raises ConfigError for a reason that is too long."""
     if reason is not None and len(reason) > MOST_TEXT:
         cause = f"it has {len(reason)} characters, and may have {MOST_TEXT}"
         raise ConfigError(str(kind), "reason", cause)
@@ -210,18 +211,19 @@ def _ask(
     with clusters() as connect:
         chosen = choose(settings, wanted, connect, action)
         scope = Scope(wanted.topic, wanted.partition)
-        asked = [_Asked(link, action, connect) for link in chosen]
+        asked = [Asking(link, action, connect) for link in chosen]
         if wish.kind is Kind.STEP_DOWN:
             _refuse_without_driver(asked)
         if wish.kind is Kind.PAUSE and not wish.paused:
             _refuse_by_file(chosen)
         for each in asked:
-            each.write(replace(wish, scope=scope), back=back)
+            about = replace(wish, scope=scope)
+            each.write(about, bound(_decide, about, back))
         deadline = None if wait_s is None else time.monotonic() + wait_s
         return tuple(each.outcome(deadline) for each in asked)
 
 
-def _refuse_without_driver(asked: Sequence[_Asked]) -> None:
+def _refuse_without_driver(asked: Sequence[Asking]) -> None:
     idle = [each.link.name for each in asked if each.driver is None]
     if len(idle) == len(asked):
         raise NobodyLeadsError("step down", ", ".join(idle), "no driver leads now")
@@ -239,8 +241,8 @@ def _refuse_by_file(links: Sequence[LinkSettings]) -> None:
             )
 
 
-class _Asked:
-    """One link that something is asked of."""
+class Asking:
+    """One link that something is asked of: `write`, then `outcome`. Raises CausewayError."""
 
     def __init__(self, link: LinkSettings, action: str, connect: Connect) -> None:
         self.link = link
@@ -257,12 +259,20 @@ class _Asked:
         found = driver_of(self._contents.leases, int(time.time() * 1000))
         return found.owner if found is not None and found.running else None
 
-    def write(self, wish: Directive, *, back: bool) -> None:
-        decide: Callable[[Standing], Plan] = bound(_decide, wish, back)
+    @property
+    def contents(self) -> Contents:
+        """Of the link's progress topic, as far as has been read."""
+        return self._contents
+
+    def write(self, wish: Directive, decide: Callable[[Standing], Plan]) -> Plan:
+        """`wish`: what it is about. Raises ConflictError where somebody else acts at the same
+        time."""
         self._wish = wish
         self._written = directive_log.write(self._target, self.link, decide)
+        return self._written.plan
 
     def outcome(self, deadline: float | None) -> Outcome:
+        """Waits until then (monotonic) for the driver that leads to have acted; None: not."""
         assert self._wish is not None
         assert self._written is not None
         plan = self._written.plan

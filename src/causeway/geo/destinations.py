@@ -1,0 +1,92 @@
+"""Destinations: a cluster becomes one, and is one no more. What is chosen for it stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from causeway.config.settings import LinkSettings
+from causeway.control import chosen, directive_json, directive_log
+from causeway.control.directives import Directive, Kind
+from causeway.errors import ConfigError
+from causeway.geo import claims
+from causeway.geo.topics import Done, done
+from causeway.operate.clusters import clusters
+from causeway.operate.directives import WAIT_S, Asking, wish_of
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """`before`: who has said so already, and when; then nothing was written. `topics`: chosen
+    there before."""
+
+    destination: str
+    cluster: str
+    before: Directive | None
+    topics: Sequence[str]
+
+
+def add(link: LinkSettings, *, who: str | None = None, reason: str | None = None) -> Added:
+    """Makes the link's target a destination of its source: writes there whose cluster the origin's
+    name stands for.
+
+    Raises ConfigError where it is the origin itself, or one of both names is taken there;
+    ConflictError where somebody else does so at the same time; CausewayError.
+    """
+    with clusters() as connect:
+        source, target = connect(link.source_admin), connect(link.target_admin)
+        source_id, target_id = claims.id_of(source), claims.id_of(target)
+        claims.check(link, target, source_id, target_id)
+        wish = replace(wish_of(Kind.ORIGIN, reason, who), cluster=source_id)
+        before = chosen.learn(target, link)
+        directive_log.write(target, link, partial(chosen.plan_mirror, wishes=[wish]))
+        return Added(
+            destination=link.target.alias,
+            cluster=target_id,
+            before=chosen.origin(before),
+            topics=sorted(chosen.chosen(before)),
+        )
+
+
+def remove(
+    link: LinkSettings,
+    *,
+    confirmed: bool,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> Done:
+    """Nothing is copied there any more, and what was stays. Raises ConfigError where topics are
+    copied there and nobody has `confirmed` that; otherwise as `topics.remove`."""
+    name = link.target.alias
+    with clusters() as connect:
+        standing = chosen.learn(connect(link.target_admin), link)
+        names = sorted(chosen.chosen(standing))
+        if names and not confirmed:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            raise ConfigError(
+                "remove",
+                f"destination {name}",
+                f"topics are copied there: {', '.join(names[:_SHOWN])}{more}",
+                remedy="with --yes they are copied no more, and stay there as they are",
+            )
+        targets = {each: link.policy.format_remote_topic(link.source.alias, each) for each in names}
+        asking = Asking(link, "remove", connect)
+        plan = asking.write(wish_of(Kind.ORIGIN, reason, who), chosen.plan_forget)
+        return done(asking, "remove destination", targets, plan, standing, wait_s)
+
+
+def as_json(added: Added) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    before = added.before
+    return {
+        "destination": added.destination,
+        "cluster_id": added.cluster,
+        "changed": before is None,
+        "before": None if before is None else directive_json.as_json(before),
+        "topics": list(added.topics),
+    }

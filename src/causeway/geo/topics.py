@@ -1,0 +1,260 @@
+"""Topics of the origin that people choose, and choose no more, for one destination.
+
+Each is written to the link's directives on the destination (control/chosen.py), so that whichever
+process leads acts on it, or will. All that is asked for at once is written, or nothing of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from causeway.config.settings import LinkSettings
+from causeway.control import chosen, directive_json
+from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.errors import BrokerError, ConfigError
+from causeway.geo import claims
+from causeway.model import ENDED, TopicPartition
+from causeway.naming import is_legal_name
+from causeway.operate.clusters import clusters
+from causeway.operate.directives import WAIT_S, Asking, Outcome, wish_of
+from causeway.operate.scopes import unknown
+from causeway.relay.progress import Contents
+from causeway.wire.cluster import Cluster
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire.offsets import LATEST, OffsetAt
+
+MOST: Final = 1000  # topics at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """`changed`: false where it was so already; `before` says since when, and by whom."""
+
+    topic: str
+    target: str
+    changed: bool
+    before: Directive | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """`action`: add or remove. `driver`: who leads now, None where nobody does; `acted`: whether it
+    has acted, None where nobody waited; `refused`: why it does not."""
+
+    destination: str
+    action: str
+    topics: tuple[Topic, ...]
+    driver: str | None
+    acted: bool | None
+    refused: str | None = None
+
+
+def add(
+    link: LinkSettings,
+    names: Sequence[str],
+    *,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> Done:
+    """Has topics of the origin copied, from the first record that it still has of each; one that
+    was copied before goes on where it was. Waits up to `wait_s` for the leading driver; None: not.
+
+    Raises ConfigError where one of them cannot be: unknown, with those like it; internal; one that
+    came from the destination; whose mirror has ended; or that has a namesake there whose records
+    nobody knows. ConflictError where somebody else acts at the same time; CausewayError.
+    """
+    names = _checked(names, "add")
+    with clusters() as connect:
+        source, target = connect(link.source_admin), connect(link.target_admin)
+        source_id, target_id = claims.id_of(source), claims.id_of(target)
+        standing = chosen.learn(target, link)
+        claims.check_standing(standing, link, source_id)
+        _refuse_ended(standing, names)
+        _refuse_unknown(source, link, names)
+        targets = _targets(link, names, claims.came_from(source, target_id))
+        asking = Asking(link, "add", connect)
+        new = [name for name in names if name not in chosen.chosen(standing)]
+        _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
+        wish = wish_of(Kind.MIRROR, reason, who)
+        wishes = [replace(wish, scope=Scope(name)) for name in names]
+        plan = asking.write(wish, partial(chosen.plan_mirror, wishes=wishes))
+        return done(asking, "add", targets, plan, standing, wait_s)
+
+
+def remove(
+    link: LinkSettings,
+    names: Sequence[str],
+    *,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> Done:
+    """Has topics copied no more; what is there stays. Otherwise as `add`."""
+    names = _checked(names, "remove")
+    with clusters() as connect:
+        standing = chosen.learn(connect(link.target_admin), link)
+        known = chosen.chosen(standing)
+        for name in names:
+            if name not in known:
+                raise unknown("remove", "chosen topic", name, known.keys())
+        targets = {name: link.policy.format_remote_topic(link.source.alias, name) for name in names}
+        asking = Asking(link, "remove", connect)
+        wish = wish_of(Kind.MIRROR, reason, who)
+        plan = asking.write(wish, partial(chosen.plan_leave, topics=names))
+        return done(asking, "remove", targets, plan, standing, wait_s)
+
+
+def available(link: LinkSettings, match: str = "") -> tuple[str, ...]:
+    """Topics of the origin that could be chosen and are not, by name. Raises CausewayError."""
+    with clusters() as connect:
+        source, target = connect(link.source_admin), connect(link.target_admin)
+        target_id = claims.id_of(target)
+        known = chosen.chosen(chosen.learn(target, link))
+        back = claims.came_from(source, target_id)
+        return tuple(
+            name
+            for name, topic in sorted(source.metadata(None).topics.items())
+            if topic.error is None
+            and name not in known
+            and match.casefold() in name.casefold()
+            and why_not(link, name, back) is None
+        )
+
+
+def as_json(done: Done) -> dict[str, Any]:
+    """For `--json` and the API: stable keys."""
+    return {
+        "destination": done.destination,
+        "action": done.action,
+        "driver": done.driver,
+        "acted": done.acted,
+        "refused": done.refused,
+        "topics": [
+            {
+                "topic": each.topic,
+                "target_topic": each.target,
+                "changed": each.changed,
+                "before": None if each.before is None else directive_json.as_json(each.before),
+            }
+            for each in done.topics
+        ],
+    }
+
+
+def why_not(link: LinkSettings, name: str, back: Collection[str]) -> str | None:
+    """Why the link cannot mirror a topic of this name, once it is chosen; None where it can.
+    `back`: what the destination is called on the origin, see claims.came_from."""
+    decision = link.as_chosen(name)
+    if decision.target_name is None:
+        return decision.reason
+    head = name.partition(".")[0]
+    if head != name and head in back:
+        return (
+            f"it came from {link.target.alias}, which is called {head} there: it would go in a"
+            " circle"
+        )
+    return None
+
+
+def _checked(names: Sequence[str], action: str) -> list[str]:
+    found = list(dict.fromkeys(names))
+    if not found:
+        raise ConfigError(action, cause="which topics?")
+    if len(found) > MOST:
+        raise ConfigError(action, f"{len(found)} topics", f"at most {MOST} at once")
+    for name in found:
+        if not is_legal_name(name):
+            cause = "topics are named one by one, in letters, digits, '.', '_' and '-'"
+            raise ConfigError(action, f"topic {name!r}", cause)
+    return found
+
+
+def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) -> dict[str, str]:
+    """Raises ConfigError for the first that cannot be mirrored."""
+    for name in names:
+        if (why := why_not(link, name, back)) is not None:
+            raise ConfigError("add", f"topic {name}", why)
+    return {name: link.policy.format_remote_topic(link.source.alias, name) for name in names}
+
+
+def _refuse_ended(standing: Standing, names: Sequence[str]) -> None:
+    for name in names:
+        end = standing.end_of(Scope(name))
+        if end is not None:
+            what = "the mirror" if end.scope == THE_LINK else "its mirror"
+            remedy = "`causeway failback` takes it up again" if end.how in ENDED else ""
+            raise ConfigError(
+                "add", f"topic {name}", f"{what} was {end.how} {end.by}", remedy=remedy
+            )
+
+
+def _refuse_unknown(source: Cluster, link: LinkSettings, names: Sequence[str]) -> None:
+    found = source.metadata(names).topics
+    for name in names:
+        error = found[name].error
+        if error is None:
+            continue
+        if not isinstance(error, BrokerError) or error.code != UNKNOWN_TOPIC_OR_PARTITION:
+            raise error
+        there = [n for n, topic in source.metadata(None).topics.items() if not topic.internal]
+        raise unknown("add", "topic", name, there, f"topics are named as on {link.source.alias}")
+
+
+def _refuse_namesakes(target: Cluster, targets: Mapping[str, str], contents: Contents) -> None:
+    """What of the origin they hold is unknown, so nothing could be copied exactly once."""
+    known = {at.topic for at in contents.partitions}
+    names = {mirror: name for name, mirror in targets.items() if name not in known}
+    found = target.metadata(sorted(names)).topics if names else {}
+    places = [
+        TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions
+    ]
+    for at, end in (target.list_offsets(places, LATEST) if places else {}).items():
+        if isinstance(end, OffsetAt) and end.offset > 0:
+            raise ConfigError(
+                "add",
+                f"topic {names[at.topic]}",
+                f"{target} has a topic {at.topic} with records already, and nothing says what of"
+                " the origin they hold",
+                remedy="delete it there, or take it over with a file: `causeway geo properties`"
+                " and `causeway run --adopt`",
+            )
+
+
+def done(
+    asking: Asking,
+    action: str,
+    targets: Mapping[str, str],
+    plan: Plan,
+    before: Standing,
+    wait_s: float | None,
+) -> Done:
+    """What became of what was written; `targets`: of the topics it is about."""
+    outcome = asking.outcome(None if wait_s is None else time.monotonic() + wait_s)
+    changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is Kind.MIRROR}
+    known = chosen.chosen(before)
+    return Done(
+        destination=asking.link.target.alias,
+        action=action,
+        topics=tuple(
+            Topic(topic=name, target=target, changed=name in changed, before=known.get(name))
+            for name, target in targets.items()
+        ),
+        driver=outcome.driver,
+        acted=outcome.acted,
+        refused=_refused(asking, outcome),
+    )
+
+
+def _refused(asking: Asking, outcome: Outcome) -> str | None:
+    """A driver that was told, and says why it does not do it."""
+    told = asking.contents.directives
+    if outcome.driver is None or outcome.acted is None or told is None:
+        return outcome.refused
+    if outcome.acted and Kind.MIRROR.value not in told.kinds:
+        return f"{outcome.driver} runs an older Causeway, which knows nothing of it"
+    return told.reason
