@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 # name -> module that has `app`
-LAZY: Final = {"dev": "causeway.cli.dev"}
+LAZY: Final = {"dev": "causeway.cli.dev", "geo": "causeway.cli.geo"}
 
 
 class LazyGroup(TyperGroup):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,8 +54,10 @@ def run_settings(
     until_caught_up: bool = False,
     start_from: int | None = None,
     adopt: bool = False,
+    stop: threading.Event | None = None,
 ) -> int:
-    """Run the daemon, shown as fits where the output goes: live, or in logs; and served."""
+    """Run the daemon, shown as fits where the output goes: live, or in logs; and served. `stop`
+    ends it, as a signal does."""
     from causeway.cli.present import presenter
     from causeway.daemon.run import run
     from causeway.daemon.spark.java import check_java
@@ -76,4 +79,5 @@ def run_settings(
             start_from=start_from,
             adopt=adopt,
             on_status=on_status,
+            stop=stop,
         )

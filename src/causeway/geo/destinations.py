@@ -12,7 +12,7 @@ from causeway.control import chosen, directive_json, directive_log
 from causeway.control.directives import Directive, Kind
 from causeway.errors import ConfigError
 from causeway.geo import claims
-from causeway.geo.topics import Done, done
+from causeway.geo.topics import Done, done, target_of
 from causeway.operate.clusters import clusters
 from causeway.operate.directives import WAIT_S, Asking, wish_of
 
@@ -74,7 +74,7 @@ def remove(
                 f"topics are copied there: {', '.join(names[:_SHOWN])}{more}",
                 remedy="with --yes they are copied no more, and stay there as they are",
             )
-        targets = {each: link.policy.format_remote_topic(link.source.alias, each) for each in names}
+        targets = {each: target_of(link, each) for each in names}
         asking = Asking(link, "remove", connect)
         plan = asking.write(wish_of(Kind.ORIGIN, reason, who), chosen.plan_forget)
         return done(asking, "remove destination", targets, plan, standing, wait_s)

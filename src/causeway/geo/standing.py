@@ -13,6 +13,7 @@ from causeway.control.directives import Directive, Scope, Standing
 from causeway.daemon.topics import worst
 from causeway.errors import CausewayError
 from causeway.geo import claims
+from causeway.geo.topics import target_of
 from causeway.model import State
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.status import Driver, LinkStatus, PartitionStatus, status_of
@@ -117,7 +118,7 @@ def _topic(
         reasons.append(status.unavailable)
     return TopicStanding(
         topic=name,
-        target=link.policy.format_remote_topic(link.source.alias, name),
+        target=target_of(link, name),
         by=by,
         paused=paused,
         partitions=len(parts),

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from causeway.config.settings import LinkSettings
+from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import chosen, directive_json
 from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
 from causeway.errors import BrokerError, ConfigError
 from causeway.geo import claims
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
+from causeway.operate import directives
 from causeway.operate.clusters import clusters
 from causeway.operate.directives import WAIT_S, Asking, Outcome, wish_of
 from causeway.operate.scopes import unknown
@@ -42,8 +43,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """`action`: add or remove. `driver`: who leads now, None where nobody does; `acted`: whether it
-    has acted, None where nobody waited; `refused`: why it does not."""
+    """`action`: add, remove, pause or resume. `driver`: who leads now, None where nobody does;
+    `acted`: whether it has acted, None where nobody waited; `refused`: why it does not."""
 
     destination: str
     action: str
@@ -98,15 +99,52 @@ def remove(
     names = _checked(names, "remove")
     with clusters() as connect:
         standing = chosen.learn(connect(link.target_admin), link)
-        known = chosen.chosen(standing)
-        for name in names:
-            if name not in known:
-                raise unknown("remove", "chosen topic", name, known.keys())
-        targets = {name: link.policy.format_remote_topic(link.source.alias, name) for name in names}
+        _refuse_unchosen("remove", standing, names)
+        targets = {name: target_of(link, name) for name in names}
         asking = Asking(link, "remove", connect)
         wish = wish_of(Kind.MIRROR, reason, who)
         plan = asking.write(wish, partial(chosen.plan_leave, topics=names))
         return done(asking, "remove", targets, plan, standing, wait_s)
+
+
+def pause(
+    link: LinkSettings,
+    names: Sequence[str],
+    *,
+    paused: bool = True,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> Done:
+    """Has chosen topics copied no more until they are resumed (`paused` false), which go on where
+    they were. Otherwise as `remove`."""
+    action = "pause" if paused else "resume"
+    names = _checked(names, action)
+    with clusters() as connect:
+        _refuse_unchosen(action, chosen.learn(connect(link.target_admin), link), names)
+    settings = Settings(links=(link,), run=RunSettings(), spark={})
+    ask = directives.pause if paused else directives.resume
+    outcomes = [
+        ask(settings, link=link.name, topic=name, who=who, reason=reason, wait_s=wait_s)[0]
+        for name in names
+    ]
+    waited = [each.acted for each in outcomes if each.acted is not None]
+    return Done(
+        destination=link.target.alias,
+        action=action,
+        topics=tuple(
+            Topic(
+                topic=name,
+                target=target_of(link, name),
+                changed=outcome.changed,
+                before=outcome.before,
+            )
+            for name, outcome in zip(names, outcomes, strict=True)
+        ),
+        driver=outcomes[-1].driver,
+        acted=all(waited) if waited else None,
+        refused=next((each.refused for each in outcomes if each.refused), None),
+    )
 
 
 def available(link: LinkSettings, match: str = "") -> tuple[str, ...]:
@@ -179,7 +217,19 @@ def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) ->
     for name in names:
         if (why := why_not(link, name, back)) is not None:
             raise ConfigError("add", f"topic {name}", why)
-    return {name: link.policy.format_remote_topic(link.source.alias, name) for name in names}
+    return {name: target_of(link, name) for name in names}
+
+
+def target_of(link: LinkSettings, name: str) -> str:
+    """What a topic is called on the destination; its own name where it could not go there."""
+    return link.as_chosen(name).target_name or name
+
+
+def _refuse_unchosen(action: str, standing: Standing, names: Sequence[str]) -> None:
+    known = chosen.chosen(standing)
+    for name in names:
+        if name not in known:
+            raise unknown(action, "chosen topic", name, known.keys())
 
 
 def _refuse_ended(standing: Standing, names: Sequence[str]) -> None:

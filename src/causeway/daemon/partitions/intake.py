@@ -257,7 +257,7 @@ class Intake:
                 ]
             )
             self._registry.let_go(rows)
-        _log.info("leave", extra={"link": self._link.name, "topics": sorted(left)})
+        _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
     def _stop_lost(self, found: Found) -> None:
         """What an earlier leader has mirrored to topics that are gone since."""

@@ -1,0 +1,124 @@
+"""`causeway geo destination`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causeway.cli import geo_show as show
+from causeway.cli.common import JsonOption, console, print_json, waiting
+from causeway.cli.geo_common import (
+    NameArgument,
+    NoWaitOption,
+    ReasonOption,
+    TimeoutOption,
+    look,
+    say,
+)
+from causeway.cli.guard import EXIT_CODES
+from causeway.errors import ConfigError
+from causeway.geo import remembered as memory
+from causeway.geo.remembered import Remembered
+
+app = typer.Typer(
+    name="destination", no_args_is_help=True, help="Clusters that topics are copied to."
+)
+
+
+@app.command("add", epilog=EXIT_CODES)
+def add_destination(
+    context: typer.Context,
+    name: NameArgument,
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap", metavar="host:port,…", help="Some of its brokers.", show_default=False
+        ),
+    ] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="client.properties to reach it with, which may name the brokers, too. Its path "
+            "is remembered, nothing that it says.",
+            show_default=False,
+        ),
+    ] = None,
+    reason: ReasonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a cluster a destination. Topics that were chosen for it before are as they were."""
+    from causeway.geo import destinations, settings
+
+    if not bootstrap and command_config is None:
+        raise ConfigError("geo", f"destination {name}", "where is it?", remedy="--bootstrap")
+    found: Remembered = context.obj
+    found.known_origin()
+    found = found.with_destination(memory.place(name, bootstrap, command_config, "destination"))
+    with waiting() as told:
+        told(f"asking {name}")
+        added = destinations.add(settings.link_to(found, name), reason=reason)
+    memory.write(found)
+    if as_json:
+        print_json(destinations.as_json(added))
+    else:
+        show.added(console(), added, found)
+
+
+@app.command("list", epilog=EXIT_CODES)
+def list_destinations(context: typer.Context, as_json: JsonOption = False) -> int:
+    """The destinations that this machine knows, each in a line."""
+    return look(context, None, as_json, show.destinations)
+
+
+@app.command("describe", epilog=EXIT_CODES)
+def describe_destination(
+    context: typer.Context, name: NameArgument, as_json: JsonOption = False
+) -> int:
+    """All that is known of one."""
+    return look(context, name, as_json, show.described)
+
+
+@app.command("remove", epilog=EXIT_CODES)
+def remove_destination(
+    context: typer.Context,
+    name: NameArgument,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also where topics are copied there: they are no more.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Only on this machine: ask no cluster, others go on copying."
+        ),
+    ] = False,
+    reason: ReasonOption = None,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Copy nothing more to a destination. What is there stays."""
+    from causeway.geo import destinations, settings
+
+    found: Remembered = context.obj
+    without = found.without_destination(found.destination(name).name)
+    if forget:
+        memory.write(without)
+        if as_json:
+            print_json({"destination": name, "action": "forget"})
+        else:
+            console().print(f"{name} is known on this machine no more; nothing else has changed")
+        return 0
+    with waiting() as told:
+        told("waiting until nothing is copied there any more")
+        done = destinations.remove(
+            settings.link_to(found, name),
+            confirmed=yes,
+            reason=reason,
+            wait_s=None if no_wait else timeout,
+        )
+    memory.write(without)
+    return say(done, as_json)

@@ -1,0 +1,97 @@
+"""`causeway geo run`: the run, begun anew where this machine's destinations change."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from causeway.cli.guard import warn
+from causeway.cli.run import run_settings
+from causeway.errors import CausewayError, ConfigError
+from causeway.geo import remembered as memory
+from causeway.geo import settings
+from causeway.geo.remembered import Remembered
+
+_LOOK_S: Final = 1.0
+
+
+class Ending(threading.Event):
+    """Set by a signal, as ever, or by `renew`: then `anew`, and the run is to begin anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anew = False
+
+    def renew(self) -> None:
+        if not self.is_set():
+            self.anew = True
+            self.set()
+
+
+def run(
+    found: Remembered,
+    *,
+    more: Path | None,
+    until_caught_up: bool,
+    start_from: int | None,
+    adopt: bool,
+) -> int:
+    """Until a signal comes. Waits for the first destination where there is none."""
+    found.known_origin()
+    if until_caught_up and not found.destinations:
+        raise ConfigError("geo run", cause="this machine knows no destination: nothing to copy")
+    while True:
+        if not found.destinations:
+            found = _await_destination(found)
+        wanted = settings.settings(found, more=more)
+        warn(wanted.warnings)
+        ending, over = Ending(), threading.Event()
+        watcher = threading.Thread(
+            target=_watch, args=(found, ending, over), name="geo destinations", daemon=True
+        )
+        watcher.start()
+        try:
+            code = run_settings(
+                wanted,
+                until_caught_up=until_caught_up,
+                start_from=start_from,
+                adopt=adopt,
+                stop=ending,
+            )
+        finally:
+            over.set()
+            watcher.join()
+        if not ending.anew:
+            return code
+        # What a person wished for at the start is done.
+        start_from, adopt = None, False
+        found = memory.read(found.path)
+
+
+def _await_destination(found: Remembered) -> Remembered:
+    print(
+        "causeway: no destination yet: causeway geo destination add NAME --bootstrap host:port",
+        file=sys.stderr,
+    )
+    while not found.destinations:
+        time.sleep(_LOOK_S)
+        found = _again(found)
+    return found
+
+
+def _watch(found: Remembered, ending: Ending, over: threading.Event) -> None:
+    while not over.wait(_LOOK_S):
+        if _again(found) != found:
+            ending.renew()
+            return
+
+
+def _again(found: Remembered) -> Remembered:
+    """As it is by now; as before while somebody has broken it."""
+    try:
+        return memory.read(found.path)
+    except CausewayError:
+        return found

@@ -1,0 +1,112 @@
+"""Origin and destinations as a mirror's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.config.causeway_yaml.to_properties import to_properties
+from causeway.config.load import load
+from causeway.config.settings import Settings
+from causeway.errors import ConfigError
+from causeway.geo.remembered import Place, Remembered
+from causeway.geo.settings import as_properties, client_of, link_to, settings
+
+PASSWORD = "hunter2-of-nobody"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Path:
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "bootstrap.servers = elsewhere:1\n"
+        "security.protocol = SASL_PLAINTEXT\n"
+        "sasl.mechanism = PLAIN\n"
+        "sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required"
+        f' username="anna" password="{PASSWORD}";\n'
+        "request.timeout.ms = 5000\n"
+    )
+    return path
+
+
+@pytest.fixture
+def found(tmp_path: Path, client: Path) -> Remembered:
+    return (
+        Remembered(path=tmp_path / "geo.json")
+        .with_origin(Place(name="shop", bootstrap="one:9092,two:9092", config=client))
+        .with_destination(Place(name="dc2", bootstrap="three:9092"))
+        .with_destination(Place(name="dc3", bootstrap="", config=client))
+    )
+
+
+def test_each_destination_has_a_link_that_mirrors_what_is_chosen_and_nothing_else(
+    found: Remembered,
+) -> None:
+    wanted = settings(found)
+    assert [each.name for each in wanted.links] == ["shop->dc2", "shop->dc3"]
+    assert wanted.heartbeat_links == ()
+    for link in wanted.links:
+        assert link.geo
+        assert not link.decide_topic("orders").mirrored
+        link.chosen.names = frozenset({"orders", "team.internal", "__consumer_offsets"})
+        assert link.decide_topic("orders").target_name == "shop.orders"
+        assert link.decide_topic("team.internal").target_name == "shop.team.internal"
+        assert not link.decide_topic("__consumer_offsets").mirrored
+        assert link.replication_factor == -1
+        assert link.control.sync_group_offsets_enabled
+        assert not link.control.sync_topic_acls_enabled
+        assert not link.control.emit_offset_syncs_enabled  # the origin is only read
+    assert wanted.warnings == ()
+
+
+def test_clients_are_as_their_files_say(found: Remembered) -> None:
+    link = link_to(found, "dc3")
+    for client in (link.source, link.source_admin, link.target, link.target_admin):
+        assert client.sasl is not None
+        assert client.sasl.password.reveal() == PASSWORD
+        assert client.request_timeout_ms == 5000
+    assert link.source.bootstrap == (("one", 9092), ("two", 9092)), "said on the command line"
+    assert link.target.bootstrap == (("elsewhere", 1),)
+    assert link_to(found, "dc2").target.sasl is None
+    assert client_of(found.known_origin()).bootstrap == link.source.bootstrap
+
+
+def test_the_same_as_a_file_holds_no_secret_and_says_the_same(
+    found: Remembered, tmp_path: Path
+) -> None:
+    text = to_properties(as_properties(found))
+    assert PASSWORD not in text
+    file = tmp_path / "mm2.properties"
+    file.write_text(text)
+    assert _essence(load(file)) == _essence(settings(found))
+
+
+def _essence(found: Settings) -> object:
+    return found.links, found.heartbeat_links, found.run, found.spark
+
+
+def test_a_run_can_have_keys_of_its_own_but_no_clusters(found: Remembered, tmp_path: Path) -> None:
+    more = tmp_path / "run.properties"
+    more.write_text("causeway.http.port = 1234\nspark.master = local[2]\ngroups = team-.*\n")
+    wanted = settings(found, more=more)
+    assert wanted.run.http.port == 1234
+    assert wanted.spark["spark.master"] == "local[2]"
+    assert [each.pattern for each in wanted.links[0].control.groups] == ["team-.*"]
+    more.write_text("clusters = A, B\ndc2.bootstrap.servers = x:1\n")
+    with pytest.raises(ConfigError, match="2 problems"):
+        settings(found, more=more)
+
+
+def test_what_is_wrong_with_a_client_s_file_names_that_file(tmp_path: Path) -> None:
+    path = tmp_path / "bad.properties"
+    path.write_text("sasl.jaas.config = ${env:NO_SUCH_VARIABLE_AT_ALL}\n")
+    bad = Remembered(path=tmp_path / "geo.json").with_origin(
+        Place(name="shop", bootstrap="one:1", config=path)
+    )
+    with pytest.raises(ConfigError, match=r"bad\.properties.*NO_SUCH_VARIABLE_AT_ALL"):
+        settings(bad.with_destination(Place(name="dc2", bootstrap="two:1")))
+    with pytest.raises(ConfigError, match=r"bad\.properties.*NO_SUCH_VARIABLE_AT_ALL"):
+        client_of(bad.known_origin())
+    with pytest.raises(ConfigError, match="where is it"):
+        client_of(Place(name="shop", bootstrap=""))

@@ -1,0 +1,89 @@
+"""How far chosen topics are, in a line each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.control.topics import Problem
+from causeway.errors import ConfigError
+from causeway.geo.standing import Destination, as_json, topics_of
+from causeway.naming import ReplicationPolicy
+from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus
+from tests.harness.lanes import client
+from tests.unit.daemon.test_claims import LINK
+
+SHOP, DC2 = client("shop", "one:1"), client("dc2", "two:1")
+GEO = replace(
+    LINK,
+    geo=True,
+    source=SHOP,
+    source_admin=SHOP,
+    target=DC2,
+    target_admin=DC2,
+    topics=(),
+    topics_exclude=(),
+    policy=ReplicationPolicy(source_alias="shop"),
+)
+
+
+def part(number: int, state: str = "running", *, lag: int | None = 0) -> PartitionStatus:
+    return PartitionStatus(
+        topic="orders",
+        partition=number,
+        target="shop.orders",
+        source_end=10,
+        mirrored_to=10,
+        lag_records=lag,
+        lag_ms=lag,
+        state=state,
+        reason="why" if state in ("stopped", "failed") else None,
+    )
+
+
+def directive(kind: Kind, topic: str = "orders") -> Directive:
+    return Directive(kind=kind, scope=Scope(topic), who="anna@ops", at=1)
+
+
+def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatus:
+    problem = Problem(topic="bills", error=ConfigError("create topic", "shop.bills", "too few"))
+    return LinkStatus(
+        link=GEO, driver=None, partitions=parts, problems=(problem,), unavailable=unavailable
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "paused", "state", "lag"),
+    [
+        ((part(0), part(1)), False, "running", 0),
+        ((part(0), part(1, "failed", lag=5)), False, "failed", 5),
+        ((part(0, lag=3), part(1, lag=None)), False, "running", None),
+        ((part(0, NO_DRIVER, lag=3),), False, NO_DRIVER, 3),
+        ((part(0, NO_DRIVER, lag=3),), True, "paused", 3),
+        ((part(0, "stopped"), part(1, "paused")), True, "stopped", 0),
+        ((), False, "missing", None),
+    ],
+)
+def test_the_worst_of_its_partitions_stands_for_a_topic(
+    parts: tuple[PartitionStatus, ...], paused: bool, state: str, lag: int | None
+) -> None:
+    wishes = [directive(Kind.MIRROR), *([directive(Kind.PAUSE)] if paused else [])]
+    standing = Standing({each.key: each for each in wishes})
+    (found,) = topics_of(GEO, standing, status(*parts))
+    assert (found.topic, found.target) == ("orders", "shop.orders")
+    assert (found.state, found.lag_records) == (state, lag)
+    assert (found.paused is not None) == paused
+
+
+def test_what_keeps_a_topic_from_being_there_is_told() -> None:
+    wishes = [directive(Kind.MIRROR, "bills"), directive(Kind.MIRROR)]
+    standing = Standing({each.key: each for each in wishes})
+    bills, orders = topics_of(GEO, standing, status(unavailable="no broker answered"))
+    assert (bills.state, orders.state) == ("unknown", "unknown")
+    assert bills.reasons == ("create topic shop.bills: too few",)
+    assert orders.reasons == ("no broker answered",)
+    found = as_json(Destination(name="dc2", link=GEO, topics=(bills, orders)))
+    assert [each["topic"] for each in found["topics"]] == ["bills", "orders"]
+    assert found["topics"][0]["who"] == "anna@ops"
