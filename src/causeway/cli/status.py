@@ -156,6 +156,9 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
     for task in each.tasks:
         if task.reason is not None:
             yield _line("task", f"{task.name}: {task.reason}", "red")
+        if task.figures:
+            figures = ", ".join(f"{number} {name}" for name, number in task.figures.items())
+            yield _line("", f"{task.name}: {figures}")
         for item, why in task.items.items():
             yield _line(task.name, f"{item}: {why}", "yellow")
     for topic, note in each.notes:

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from causeway.config import known
+from causeway.config import keys, known
 from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
-from causeway.config.keys import IN_SECONDS, OF_FLOWS, RunKeys
+from causeway.config.keys import IN_SECONDS, RunKeys
 from causeway.config.properties import Entry
+from causeway.config.schema_keys import OF_REGISTRIES, SchemaKeys
 from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, split
 
+_OF_FLOWS = keys.OF_FLOWS | SchemaKeys.names()
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)
 _CLIENT = ClientKeys.names() | frozenset(SECURITY)
 _ROLE = {
@@ -146,6 +148,8 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
         return _of_transform(name, "")
     if name in known.FLOW or name in known.CLUSTER or known.is_worker(name):
         return _of_connect(name)
+    if name in OF_REGISTRIES:
+        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
     role, _, rest = name.partition(".")
     if rest in known.ROLES.get(role, ()):
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
@@ -157,25 +161,25 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 
 
 def _of_cluster(name: str, alias: str) -> Finding:
-    if name in SECURITY:
+    if name in SECURITY or name in OF_REGISTRIES:
         return _FINE
     if name in known.CLUSTER or known.is_worker(name):
         return _of_connect(name)
     role, _, rest = name.partition(".")
     if role in known.ROLES:
         return _of_role(role, rest, f"{alias}.{role}.")
-    if name in OF_FLOWS | known.FLOW or name.startswith(FAMILY):
+    if name in _OF_FLOWS | known.FLOW or name.startswith(FAMILY):
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
         )
     for role, names in known.ROLES.items():
         if name in names:
             return Finding(effect=Effect.MISPLACED, hint=f"write it as {alias}.{role}.{name}")
-    return _unknown(name, known.CLUSTER | _WORDS_WITH_ROLE, f"{alias}.")
+    return _unknown(name, known.CLUSTER | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
 
 
 def _of_flow(name: str, flow: str) -> Finding:
-    if name in OF_FLOWS:
+    if name in _OF_FLOWS:
         return _FINE
     if name.startswith(FAMILY):
         return _of_transform(name, f"{flow}.")
@@ -194,7 +198,9 @@ def _of_flow(name: str, flow: str) -> Finding:
         return _NOT_YET if idle and finding is _FINE else finding
     if known.is_worker(name) or name in known.CLUSTER:
         return _of_connect(name)
-    return _unknown(name, OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
+    if name in OF_REGISTRIES:
+        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
+    return _unknown(name, _OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
 
 
 def _of_transform(name: str, prefix: str) -> Finding:
@@ -225,5 +231,5 @@ def _unknown(name: str, words: Iterable[str], prefix: str = "") -> Finding:
     return Finding(effect=Effect.UNKNOWN, hint=f"did you mean {prefix}{near[0]}?" if near else "")
 
 
-_TOP_FINE = _RUN | OF_FLOWS | frozenset(SECURITY) | {"clusters", "config.providers"}
+_TOP_FINE = _RUN | _OF_FLOWS | frozenset(SECURITY) | {"clusters", "config.providers"}
 _WORDS_WITH_ROLE = frozenset(f"{role}.{name}" for role, names in _ROLE.items() for name in names)

@@ -24,6 +24,8 @@ from causeway.config.keys import OF_FLOWS, OLD_NAMES, ControlKeys, FlowKeys, Hea
 from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, PropertyFile, load_properties
+from causeway.config.schema_keys import SchemaKeys
+from causeway.config.schemas import schema_settings
 from causeway.config.security import client_settings
 from causeway.config.settings import (
     ClientSettings,
@@ -145,7 +147,7 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
     """What the file says of the pair, under the keys' newest names."""
-    own = dict(flow_entries(entries, source, target, OF_FLOWS))
+    own = dict(flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.names()))
     for old, new in OLD_NAMES.items():
         if old in own:
             own.setdefault(new, own[old])
@@ -231,6 +233,7 @@ def _link(
     treated = treatments(
         own, keys, source=here, target=there, transformed=bool(listed(own)), problems=problems
     )
+    schemas = schema_settings(own, entries, source, target, problems)
     names = (here, there, here, there)
     known: list[ClientSettings] = [
         replace(client, alias=name)
@@ -264,6 +267,7 @@ def _link(
         control=control,
         transforms=found,
         treatments=treated,
+        schemas=schemas,
         throttle_bytes_per_s=keys.throttle,
         geo=keys.geo,
         places={name: entry.place for name, entry in own.items()},

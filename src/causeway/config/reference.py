@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from causeway.config import transform_keys
 from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
 from causeway.config.keys import (
     IN_SECONDS,
@@ -14,7 +15,8 @@ from causeway.config.keys import (
     Keys,
     RunKeys,
 )
-from causeway.config.transform_keys import REGISTRY_TLS, SECRETS, TransformKeys
+from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
+from causeway.config.transform_keys import SECRETS, TransformKeys
 
 _HEAD = """# Configuration
 
@@ -63,6 +65,11 @@ def _page() -> Iterator[str]:
     yield _PATTERNS
     yield "\nGroups, offset syncs, checkpoints and ACLs of a flow, written the same way:\n"
     yield from _table(_rows(ControlKeys))
+    yield "\nSchemas of a flow's records, written the same way:\n"
+    yield from _table(_rows(SchemaKeys))
+    yield "\nThe schema registry of a cluster, written `A.key`:\n"
+    yield from _table(_rows(RegistryKeys))
+    yield from list(_table((f"`{name}`", "", said) for name, said in REGISTRY_TLS.items()))[2:]
     yield "\nHeartbeats, written the same way, of every pair of clusters, also if no flow runs:\n"
     yield from _table(_rows(HeartbeatKeys))
     old = ", ".join(f"`{old}` for `{new}`" for old, new in OLD_NAMES.items())
@@ -70,7 +77,7 @@ def _page() -> Iterator[str]:
     yield "\n## Transforms\n"
     yield _TRANSFORMS
     yield from _table(_rows(TransformKeys))
-    described = (REGISTRY_TLS | SECRETS).items()
+    described = (transform_keys.REGISTRY_TLS | SECRETS).items()
     yield from list(_table((f"`{name}`", "", meaning) for name, meaning in described))[2:]
     yield "\n## Readers\n"
     yield "Written `A.consumer.key`:\n"

@@ -150,12 +150,13 @@ class HeartbeatSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """A schema registry [causeway.transform.NAME.registry.*]; `url` is http or https. `place`: its
-    key and line, for errors."""
+    """A schema registry [A.causeway.registry.*, causeway.transform.NAME.registry.*]; `url` is http
+    or https. `place`: its key and line, for errors."""
 
     url: str
     username: str | None = None
     password: Secret | None = None
+    token: Secret | None = None  # in place of both
     ca_pem: str | None = None  # None: the system's
     timeout_ms: int = 10_000
     place: str = ""
@@ -166,9 +167,26 @@ class RegistrySettings:
             "url": self.url,
             "username": self.username,
             "password": self.password.reveal() if self.password else None,
+            "token": self.token.reveal() if self.token else None,
             "ca_pem": self.ca_pem,
             "timeout_ms": self.timeout_ms,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSettings:
+    """[causeway.schemas.*] What becomes of the schemas of a link's records: `copy` keeps the ids,
+    `translate` writes those of the target's registry into the records."""
+
+    mode: Literal["copy", "translate"]
+    source: RegistrySettings
+    target: RegistrySettings
+    interval_s: float = 30
+    subjects: tuple[Pattern, ...] = ()  # besides those of topics
+    names: Literal["mirror", "source", "both"] = "mirror"
+    context: str = ""  # of the target's registry
+    unknown: Literal["stop", "pass"] = "stop"
+    parts: tuple[str, ...] = ("key", "value")  # of a record, that are translated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +266,7 @@ class LinkSettings:
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
     treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
+    schemas: SchemaSettings | None = None
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     geo: bool = False  # topics that people choose by directives are mirrored as well
     chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these

@@ -148,12 +148,13 @@ class _Prepare:
         self._silent: set[str] = set()  # asked once: many transforms may have the same
 
     def __call__(self, session: Any, transform: TransformSettings) -> Any:
-        from causeway.transform import analysis, registry
+        from causeway.schemas import client
+        from causeway.transform import analysis
 
         settings = transform.registry
         if settings is not None and settings.url not in self._silent:
             try:
-                registry.check(settings)
+                client.check(settings)
             except ConfigError as error:
                 if not error.retriable:
                     raise

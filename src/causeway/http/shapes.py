@@ -185,6 +185,7 @@ class Task(Shape):
     task: str
     reason: str | None = Field(description="Why its last run failed; null: it did not.")
     items: dict[str, str] = Field(description="What could not be done, and why.")
+    figures: dict[str, int] = Field(description="What it counts, such as subjects copied.")
     done_at_ms: int | None = Field(description="When it last ended well.")
 
 

@@ -141,6 +141,7 @@ def task(link: str, one: TaskRecord) -> shapes.Task:
         task=one.name,
         reason=one.reason,
         items=dict(one.items),
+        figures=dict(one.figures),
         done_at_ms=_known(one.done_at),
     )
 

@@ -191,6 +191,12 @@ TASK_SUCCESS: Final = Metric(
     help="When the task last ended well, in seconds since 1970.",
     labels=("link", "task"),
 )
+SCHEMA_SUBJECTS: Final = Metric(
+    name="causeway_schema_subjects",
+    help="Subjects of the link's topics by what became of them in the target's registry: as on the "
+    "source (`copied`), to be tried again (`waiting`) or left to a person (`clashing`).",
+    labels=("link", "state"),
+)
 
 _TRANSFORM: Final = ("link", "transform")
 
@@ -279,6 +285,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_FAILING,
         TASK_PROBLEMS,
         TASK_SUCCESS,
+        SCHEMA_SUBJECTS,
     ),
     "Transforms": (
         TRANSFORM_RECORDS,

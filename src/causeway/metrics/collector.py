@@ -152,6 +152,8 @@ def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:
         page.add(catalogue.TASK_FAILING, labels, task.reason is not None)
         page.add(catalogue.TASK_PROBLEMS, labels, len(task.items))
         page.add(catalogue.TASK_SUCCESS, labels, task.done_at / 1000 if task.done_at >= 0 else None)
+        for state, number in task.figures.items() if task.name == "schemas" else ():
+            page.add(catalogue.SCHEMA_SUBJECTS, (link, state), number)
 
 
 def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, now_ms: int) -> None:

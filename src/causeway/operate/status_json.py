@@ -51,6 +51,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
                 "task": task.name,
                 "reason": task.reason,
                 "items": dict(task.items),
+                "figures": dict(task.figures),
                 "done_at_ms": task.done_at if task.done_at >= 0 else None,
             }
             for task in each.tasks

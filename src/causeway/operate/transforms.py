@@ -32,11 +32,11 @@ Checks = Mapping[tuple[str, str], Checked]
 def prepared(session: Any, transform: TransformSettings) -> Any:
     """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
     schema registry that does not answer."""
-    from causeway.transform import registry
+    from causeway.schemas import client
     from causeway.transform.analysis import prepare
 
     if transform.registry is not None:
-        registry.check(transform.registry)
+        client.check(transform.registry)
     return prepare(session, transform)
 
 

@@ -110,11 +110,13 @@ class OffsetMapRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
     """How a task of the control plane fares. `reason`: why its last run failed, None where it did
-    not; `items`: what of it could not be done, and why; `done_at` (ms): its last good run's end."""
+    not; `items`: what of it could not be done, and why; `figures`: what it counts, by name;
+    `done_at` (ms): its last good run's end."""
 
     name: str
     reason: str | None = None
     items: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, int] = field(default_factory=dict)
     done_at: int = -1
     written_at: int = -1
 
@@ -214,6 +216,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "v": VERSION,
             "reason": entry.reason,
             "items": dict(entry.items),
+            "figures": dict(entry.figures),
             "done_at": entry.done_at,
             "written_at": now_ms,
         }
@@ -310,6 +313,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 name=name["task"],
                 reason=fields["reason"],
                 items=fields["items"],
+                figures=fields.get("figures", {}),  # older ones lack it
                 done_at=fields["done_at"],
                 written_at=fields["written_at"],
             )

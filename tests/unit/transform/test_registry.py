@@ -15,8 +15,9 @@ import pytest
 
 from causeway.config.settings import RegistrySettings, Secret
 from causeway.errors import ConfigError
+from causeway.schemas.client import check
 from causeway.transform import registry
-from causeway.transform.registry import Reference, Registry, Schema, check
+from causeway.transform.registry import Reference, Registry, Schema
 
 PASSWORD = "a password nobody is to see"
 PLACE = "pii.registry.url (line 9)"
@@ -144,7 +145,7 @@ def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
         heard.append(reason)
         if len(heard) == 3:
             server.answers["/schemas/ids/3"] = {"schema": '"int"'}
-            client._client._url = server.url
+            client._client.url = server.url
 
     server.answers["/schemas/ids/3"] = trouble
     client = Registry(

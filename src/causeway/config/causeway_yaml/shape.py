@@ -12,6 +12,7 @@ from causeway.config import known, transform_keys
 from causeway.config.causeway_yaml import login
 from causeway.config.client_keys import SECURITY
 from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
+from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
 
 Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
 
@@ -109,6 +110,21 @@ _PLACES = {
     "emit.heartbeats.interval.seconds": "heartbeats.interval",
     "heartbeats.topic.replication.factor": "heartbeats.replication-factor",
     "heartbeats.replication.enabled": "heartbeats.replicated",
+    "causeway.schemas": "schemas.mode",
+    "causeway.schemas.interval.seconds": "schemas.interval",
+    "causeway.schemas.subjects": "schemas.subjects",
+    "causeway.schemas.names": "schemas.names",
+    "causeway.schemas.context": "schemas.context",
+    "causeway.schemas.unknown": "schemas.unknown",
+    "causeway.schemas.parts": "schemas.parts",
+    "causeway.registry.url": "registry.url",
+    "causeway.registry.username": "registry.username",
+    "causeway.registry.password": "registry.password",
+    "causeway.registry.token": "registry.token",
+    "causeway.registry.ssl.truststore.location": "registry.truststore.location",
+    "causeway.registry.ssl.truststore.password": "registry.truststore.password",
+    "causeway.registry.ssl.truststore.type": "registry.truststore.type",
+    "causeway.registry.ssl.truststore.certificates": "registry.truststore.certificates",
     "causeway.metrics.port": "metrics.port",
     "causeway.metrics.host": "metrics.host",
     "causeway.http.port": "http.port",
@@ -170,6 +186,7 @@ _LISTS = frozenset(
         "groups",
         "groups.exclude",
         "config.properties.exclude",
+        "causeway.schemas.subjects",
         "bootstrap.servers",
         "ssl.enabled.protocols",
         "causeway.paused",
@@ -289,7 +306,8 @@ _MEANINGS = {
     "metrics": "For Prometheus.",
     "http": "The server in a run: metrics, REST API, probes.",
     "webhook": "Where what happens is posted.",
-    "registry": "Schema registry, for `avro` and `protobuf`.",
+    "schemas": "The schemas of the records, by the registries of both clusters.",
+    "registry": "Schema registry.",
     "key": "The records' keys.",
     "value": "The records' values.",
     "source": "What this link says of its source.",
@@ -321,7 +339,10 @@ def cluster() -> Section:
         words=frozenset.intersection(*known.ROLES.values()),
         spread=True,
     )
-    return _section([*_of_security(), (("client",), every), *clients])
+    registry = (_text(name, meaning) for name, meaning in REGISTRY_TLS.items())
+    return _section(
+        [*_of_security(), *_of_model(RegistryKeys), *registry, (("client",), every), *clients]
+    )
 
 
 @cache
@@ -347,7 +368,7 @@ def defaults() -> Section:
 
 
 def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    for model in (FlowKeys, ControlKeys, HeartbeatKeys):
+    for model in (FlowKeys, ControlKeys, SchemaKeys, HeartbeatKeys):
         yield from _of_model(model)
 
 

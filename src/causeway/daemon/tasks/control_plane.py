@@ -3,6 +3,7 @@
 offset syncs            every second        where records lie on both sides, for others' readers
 groups                  as configured       checkpoints, and offsets of idle groups
 topic configs, ACLs     as configured       differences only
+schemas                 as configured       the target's registry, as the source's
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 open transactions       twice a minute      whose they are, where one holds a partition back
 source                  every ten seconds   whether it answers
@@ -92,6 +93,10 @@ class ControlPlane:
         if control.sync_topic_acls_enabled or control.read_only_mirrors:
             interval_s = control.sync_topic_acls_interval_s
             yield Task(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
+        if self._link.schemas is not None:
+            from causeway.daemon.tasks import schemas  # HTTP, which others do without
+
+            yield schemas.task(self._link.schemas, self._topics)
         if control.mm2_offsets:
             yield Task(
                 name="MirrorMaker 2 offsets",

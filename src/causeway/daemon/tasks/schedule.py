@@ -26,10 +26,11 @@ _RECORD_S = 60.0  # a task that fares as before is recorded so often
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one run. `items`: what a person should know of, each with its reason; `unfinished`: some
-    of it may go better when tried again soon."""
+    """Of one run. `items`: what a person should know of, each with its reason; `figures`: what it
+    counts, by name; `unfinished`: some of it may go better when tried again soon."""
 
     items: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, int] = field(default_factory=dict)
     unfinished: bool = False
 
 
@@ -134,14 +135,14 @@ class Tasks:
             try:
                 outcome = task.run()
             except CausewayError as error:
-                self._note(task, str(error), {})
+                self._note(task, str(error), None)
                 failed = True
             except Exception as error:
                 _log.error("internal error", exc_info=error, extra=self._extra(task))
-                self._note(task, f"internal error: {error!r}", {})
+                self._note(task, f"internal error: {error!r}", None)
                 failed = True
             else:
-                self._note(task, None, outcome.items)
+                self._note(task, None, outcome)
                 failed = outcome.unfinished
             if failed:
                 stop.wait(min(pause, max(task.interval_s, _BACKOFF_S[0])))
@@ -150,20 +151,22 @@ class Tasks:
                 pause = _BACKOFF_S[0]
                 stop.wait(max(0.0, begun + task.interval_s - time.monotonic()))
 
-    def _note(self, task: Task, reason: str | None, items: Mapping[str, str]) -> None:
+    def _note(self, task: Task, reason: str | None, outcome: Outcome | None) -> None:
         now = time.time()
+        items = {} if outcome is None else outcome.items
         with self._lock:
             before = self._records[task.name]
             after = replace(
                 before,
                 reason=reason,
                 items=_shortened(items),
+                figures=before.figures if outcome is None else outcome.figures,
                 done_at=before.done_at if reason else int(now * 1000),
             )
             self._records[task.name] = after
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
-            changed = (before.reason, before.items) != (after.reason, after.items)
+            changed = replace(before, done_at=0) != replace(after, done_at=0)
             if changed or now - self._recorded_at.get(task.name, 0.0) > _RECORD_S:
                 self._dirty.add(task.name)
                 self._recorded_at[task.name] = now

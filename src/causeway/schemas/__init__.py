@@ -1,0 +1,1 @@
+"""Schema registries: one is copied into another, or the ids in records are translated."""

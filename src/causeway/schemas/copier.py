@@ -1,0 +1,158 @@
+"""Carrying out what copying.py decides: one round looks at both registries and does what is due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from causeway.schemas import copying
+from causeway.schemas.copying import Change, Delete, Import, Plan, Register, SetLevel, Subject
+from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
+from causeway.schemas.selection import Pair
+
+FRESH_S = 600.0  # so long what was found of the target, and of versions, is not asked for again
+_NO_IDS = (
+    "the target's registry gives ids of its own, also in the mode IMPORT:"
+    " set causeway.schemas = translate"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What came of one. `items`: subjects that are not copied, and why; `clashing`: those of them
+    that a person must decide about. `waiting`: those that may do when tried again."""
+
+    copied: int = 0
+    waiting: frozenset[str] = frozenset()
+    clashing: frozenset[str] = frozenset()
+    items: Mapping[str, str] = field(default_factory=dict)
+
+
+class Copier:
+    """Keeps what it has found for a while. Not thread-safe. What a whole registry does not answer
+    is raised as UnansweredError."""
+
+    def __init__(
+        self, source: Registry, target: Registry, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source, self._target = source, target
+        self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Others may have written since."""
+        self._since = self._clock()
+        self._versions: dict[tuple[int, str, int], Version] = {}  # by registry
+        self._done: dict[Pair, Subject] = {}  # the source's, as they were copied
+
+    def plans(self, pairs: Iterable[Pair]) -> tuple[list[Plan], dict[Pair, Subject], Round]:
+        """What is to be done for `pairs` and all that they refer to, how these are on the source,
+        and what could not be looked at."""
+        if self._clock() - self._since > FRESH_S:
+            self.forget()
+        sources: dict[str, Subject] = {}
+        found: dict[Pair, Subject] = {}
+        failed: dict[str, str] = {}
+        ahead = sorted(set(pairs), reverse=True)
+        seen = set(ahead)
+        plans = []
+        while ahead:
+            pair = ahead.pop()
+            try:
+                if pair.source not in sources:
+                    sources[pair.source] = self._look(self._source, pair.source)
+                source = found[pair] = sources[pair.source]
+                plans.append(self._plan(pair, source))
+            except (UnansweredError, RefusedError) as error:
+                if isinstance(error, UnansweredError) and error.passing:
+                    raise
+                failed[pair.target] = error.reason
+                continue
+            for version in source.versions.values():
+                for one in version.schema.references:
+                    needed = Pair(source=one.subject, target=one.subject)
+                    if needed not in seen:
+                        seen.add(needed)
+                        ahead.append(needed)
+        return plans, found, Round(items=failed, waiting=frozenset(failed))
+
+    def run(self, pairs: Iterable[Pair]) -> Round:
+        """Does what is due."""
+        plans, sources, looked = self.plans(pairs)
+        items = dict(looked.items)
+        waiting = set(looked.waiting)
+        clashing = {each.pair.target for each in plans if each.clash is not None}
+        items |= {each.pair.target: each.clash for each in plans if each.clash is not None}
+        for each, change in copying.in_order(plans):
+            subject = each.pair.target
+            if subject in waiting or subject in clashing:
+                continue
+            try:
+                self._carry_out(change)
+            except RefusedError as error:
+                items[subject] = f"the target's registry refuses: {error.reason}"
+                clashing.add(subject)
+            except UnansweredError as error:
+                if error.passing:
+                    raise
+                items[subject] = error.reason
+                waiting.add(subject)
+        good = [each.pair for each in plans if each.pair.target not in items]
+        self._done |= {pair: sources[pair] for pair in good}
+        return Round(
+            copied=len(good),
+            waiting=frozenset(waiting),
+            clashing=frozenset(clashing),
+            items=items,
+        )
+
+    def _plan(self, pair: Pair, source: Subject) -> Plan:
+        if self._done.get(pair) == source:
+            return Plan(pair=pair)
+        target = self._look(self._target, pair.target, with_mode=True)
+        missing = (v for number, v in source.versions.items() if number not in target.versions)
+        taken: dict[int, Schema | None] = {v.id: self._target.by_id(v.id) for v in missing}
+        return copying.plan(pair, source, target, taken)
+
+    def _look(self, registry: Registry, subject: str, *, with_mode: bool = False) -> Subject:
+        numbers = registry.versions(subject, deleted=True)
+        active = frozenset(registry.versions(subject)) if numbers else frozenset()
+        versions = {}
+        for number in numbers:
+            version = self._version(registry, subject, number)
+            if version is not None:
+                versions[number] = version
+        return Subject(
+            versions=versions,
+            deleted=frozenset(versions) - active,
+            level=registry.level(subject),
+            mode=registry.mode(subject) if with_mode else None,
+        )
+
+    def _version(self, registry: Registry, subject: str, number: int) -> Version | None:
+        """What a version says never changes."""
+        key = (id(registry), subject, number)
+        found = self._versions.get(key) or registry.version(subject, number)
+        if found is not None:
+            self._versions[key] = found
+        return found
+
+    def _carry_out(self, change: Change) -> None:
+        match change:
+            case Import():
+                self._target.set_mode(change.subject, "IMPORT", force=change.force)
+            case Register():
+                self._register(change)
+            case Delete():
+                self._target.delete(change.subject, change.number)
+            case SetLevel():
+                self._target.set_level(change.subject, change.level)
+
+    def _register(self, change: Register) -> None:
+        version = change.version
+        given = self._target.register(
+            change.subject, version.schema, id=version.id, number=version.number
+        )
+        if given != version.id:
+            raise RefusedError(0, _NO_IDS)

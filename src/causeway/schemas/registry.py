@@ -1,0 +1,225 @@
+"""A schema registry's nouns: subjects, versions, ids, references, levels, modes.
+
+Where it lies in a context (`http://registry/contexts/.NAME`), subjects are called there without it:
+what others see as `:.NAME:orders-value` is `orders-value` here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+from causeway.config.settings import RegistrySettings
+from causeway.schemas.client import Client, RefusedError, UnansweredError
+
+NOT_PERMITTED = 42205  # as of a mode that forbids it, or an id that is another schema's
+INCOMPATIBLE = range(40900, 41000)
+IMPORT = "IMPORT"
+_AVRO = "AVRO"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Another schema: that one calls it `name` (in Protobuf the path that it imports)."""
+
+    name: str
+    subject: str
+    version: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What a schema says. `more`: metadata and rules, of registries that have such."""
+
+    text: str = field(repr=False)
+    kind: str = _AVRO  # AVRO, JSON, PROTOBUF
+    references: tuple[Reference, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"schema": self.text, **self.more}
+        if self.kind != _AVRO:
+            found["schemaType"] = self.kind
+        if self.references:
+            found["references"] = [each.as_json() for each in self.references]
+        return found
+
+    def same_as(self, other: Schema) -> bool:
+        """Whether both say the same, however they are laid out."""
+        if (self.kind, sorted(self.references, key=str)) != (
+            other.kind,
+            sorted(other.references, key=str),
+        ):
+            return False
+        return self.text == other.text or _parsed(self.kind, self.text) == _parsed(
+            other.kind, other.text
+        )
+
+    def with_references(self, versions: Mapping[tuple[str, int], int]) -> Schema:
+        """The same with references to other versions: of each that is named, the one here."""
+        moved = (
+            replace(each, version=versions.get((each.subject, each.version), each.version))
+            for each in self.references
+        )
+        return replace(self, references=tuple(moved))
+
+
+def _parsed(kind: str, text: str) -> object:
+    if kind == "PROTOBUF":
+        return " ".join(text.split())
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One of a subject. `guid`: as newer registries have it."""
+
+    subject: str
+    number: int
+    id: int
+    schema: Schema
+    guid: str | None = None
+
+
+class Registry:
+    """Raises UnansweredError and RefusedError. Thread-safe."""
+
+    def __init__(self, settings: RegistrySettings | Mapping[str, Any], context: str = "") -> None:
+        """`context`: of its subjects, without the dot; "" for those of the URL."""
+        values = dict(settings if isinstance(settings, Mapping) else settings.as_json())
+        if context:
+            values["url"] = f"{values['url']}/contexts/.{quote(context, safe='')}"
+        self._client = Client(values)
+        self.url = self._client.url
+        inside = self.url.rpartition("/contexts/")[2] if "/contexts/" in self.url else ""
+        self._prefix = f":{inside}:" if inside else ""
+
+    def subjects(self) -> list[str]:
+        """All, also those that were deleted softly."""
+        found = self._client.get("/subjects?deleted=true")
+        if not isinstance(found, list):
+            raise UnansweredError("it does not list its subjects")
+        return sorted(str(each).removeprefix(self._prefix) for each in found)
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """Their numbers, the oldest first; none of a subject that it does not know. `deleted`: also
+        those that were deleted softly."""
+        found = self._client.get(f"{_at(subject)}/versions{'?deleted=true' if deleted else ''}")
+        return sorted(found or ())
+
+    def version(self, subject: str, number: int) -> Version | None:
+        """Also one that was deleted softly."""
+        found = self._client.get(f"{_at(subject)}/versions/{number}?deleted=true")
+        return None if found is None else self._version(found)
+
+    def by_id(self, id: int) -> Schema | None:
+        found = self._client.get(f"/schemas/ids/{id}")
+        return None if found is None else _schema(found)
+
+    def subjects_of(self, id: int) -> list[tuple[str, int]]:
+        """The subjects and versions that have the schema `id`, also those deleted softly."""
+        found = self._client.get(f"/schemas/ids/{id}/versions?deleted=true") or ()
+        return sorted(
+            (str(each["subject"]).removeprefix(self._prefix), int(each["version"]))
+            for each in found
+        )
+
+    def id_of_guid(self, guid: str) -> int | None:
+        """None: it does not know it, or is too old to know any."""
+        try:
+            found = self._client.get(f"/schemas/guids/{guid}/ids")
+        except UnansweredError as error:
+            if not error.missing:
+                raise
+            return None
+        ids = sorted(int(each["id"]) for each in found or () if "id" in each)
+        return ids[0] if ids else None
+
+    def find(self, subject: str, schema: Schema) -> Version | None:
+        """The version of `subject` that says the same as `schema`."""
+        found = self._client.ask("POST", f"{_at(subject)}?deleted=true", schema.as_json())
+        return None if found is None else self._version(found)
+
+    def register(
+        self, subject: str, schema: Schema, *, id: int | None = None, number: int | None = None
+    ) -> int:
+        """The schema's id. With `id` and `number`: as that version, in the mode IMPORT."""
+        body = schema.as_json()
+        if id is not None:
+            body |= {"id": id, "version": number}
+        found = self._client.ask("POST", f"{_at(subject)}/versions", body)
+        if not isinstance(found, dict) or not isinstance(found.get("id"), int):
+            raise UnansweredError("it gave the schema no id")
+        return int(found["id"])
+
+    def delete(self, subject: str, number: int) -> None:
+        """Softly: its id is still known."""
+        self._client.ask("DELETE", f"{_at(subject)}/versions/{number}")
+
+    def mode(self, subject: str) -> str | None:
+        """The one in force, None where the registry knows of none."""
+        try:
+            found = self._client.get(f"/mode/{_name(subject)}?defaultToGlobal=true")
+        except UnansweredError as error:
+            if not error.missing:
+                raise
+            return None
+        return None if found is None else str(found.get("mode"))
+
+    def set_mode(self, subject: str, mode: str, *, force: bool = False) -> None:
+        path = f"/mode/{_name(subject)}{'?force=true' if force else ''}"
+        self._client.ask("PUT", path, {"mode": mode})
+
+    def level(self, subject: str) -> str | None:
+        """Compatibility, where the subject has a level of its own."""
+        found = self._client.get(f"/config/{_name(subject)}")
+        return None if found is None else found.get("compatibilityLevel")
+
+    def set_level(self, subject: str, level: str | None) -> None:
+        """None: the registry's own counts again."""
+        path = f"/config/{_name(subject)}"
+        if level is None:
+            self._client.ask("DELETE", path)
+        else:
+            self._client.ask("PUT", path, {"compatibility": level})
+
+    def _version(self, found: Mapping[str, Any]) -> Version:
+        return Version(
+            subject=str(found["subject"]).removeprefix(self._prefix),
+            number=int(found["version"]),
+            id=int(found["id"]),
+            schema=_schema(found),
+            guid=found.get("guid"),
+        )
+
+
+def _schema(found: Mapping[str, Any]) -> Schema:
+    return Schema(
+        text=found["schema"],
+        kind=found.get("schemaType") or _AVRO,
+        references=tuple(
+            Reference(name=each["name"], subject=each["subject"], version=int(each["version"]))
+            for each in found.get("references") or ()
+        ),
+        more={name: found[name] for name in ("metadata", "ruleSet") if found.get(name)},
+    )
+
+
+def _name(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _at(subject: str) -> str:
+    return f"/subjects/{_name(subject)}"
+
+
+__all__ = ["Reference", "RefusedError", "Registry", "Schema", "UnansweredError", "Version"]

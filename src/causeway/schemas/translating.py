@@ -1,0 +1,110 @@
+"""The id that a schema has in another registry.
+
+A schema is registered there as it says, under the subject that it has on the source or that of the
+mirrored topic, after the versions before it and all that it refers to. What it is called there is
+then what that registry says of the same text: registering twice gives the same id, whoever does it,
+in whatever order, after any crash. So nothing needs to be remembered but for speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from causeway.schemas.copier import Round
+from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
+from causeway.schemas.selection import Pair
+
+
+class Translator:
+    """Keeps what it has found: ids are for ever. Not thread-safe. Raises UnansweredError and
+    RefusedError."""
+
+    def __init__(self, source: Registry, target: Registry) -> None:
+        self._source, self._target = source, target
+        self.forget()
+
+    def forget(self) -> None:
+        """Others may have written since."""
+        self._there: dict[tuple[Pair, int], Version] = {}
+
+    def there(self, pair: Pair, number: int) -> Version | None:
+        """The target's version that says what `number` of the source says, registered if it is not
+        there; None where the source has no such version."""
+        found = self._there.get((pair, number))
+        if found is None:
+            version = self._source.version(pair.source, number)
+            if version is None:
+                return None
+            schema = self._moved(version.schema)
+            found = self._target.find(pair.target, schema)
+            if found is None:
+                found = self._registered(pair, number, schema)
+            self._there[pair, number] = found
+        return found
+
+    def run(self, pairs: Iterable[Pair]) -> Round:
+        """Registers all versions of `pairs` that are not there. What is deleted there, or has a
+        level of compatibility, is the business of those who register there."""
+        items: dict[str, str] = {}
+        waiting, clashing, copied = set(), set(), 0
+        for pair in pairs:
+            try:
+                for number in self._source.versions(pair.source):
+                    self.there(pair, number)
+            except RefusedError as error:
+                items[pair.target] = f"the target's registry refuses: {error.reason}"
+                clashing.add(pair.target)
+            except UnansweredError as error:
+                if error.passing:
+                    raise
+                items[pair.target] = error.reason
+                waiting.add(pair.target)
+            else:
+                copied += 1
+        return Round(
+            copied=copied,
+            waiting=frozenset(waiting),
+            clashing=frozenset(clashing),
+            items=items,
+        )
+
+    def missing(self, pair: Pair) -> list[int]:
+        """The source's versions that are not on the target; nothing is written."""
+        found = []
+        for number in self._source.versions(pair.source):
+            version = self._source.version(pair.source, number)
+            if version is not None and self._find(pair.target, version.schema) is None:
+                found.append(number)
+        return found
+
+    def _find(self, subject: str, schema: Schema) -> Version | None:
+        versions = {}
+        for one in schema.references:
+            referred = self._source.version(one.subject, one.version)
+            there = None if referred is None else self._find(one.subject, referred.schema)
+            if there is None:
+                return None
+            versions[one.subject, one.version] = there.number
+        return self._target.find(subject, schema.with_references(versions))
+
+    def _moved(self, schema: Schema) -> Schema:
+        """With its references as the target numbers them, which are registered there."""
+        versions = {}
+        for one in schema.references:
+            found = self.there(Pair(source=one.subject, target=one.subject), one.version)
+            if found is not None:
+                versions[one.subject, one.version] = found.number
+        return schema.with_references(versions)
+
+    def _registered(self, pair: Pair, number: int, schema: Schema) -> Version:
+        earlier = [each for each in self._source.versions(pair.source) if each < number]
+        for each in earlier:
+            self.there(pair, each)
+        is_new = not self._target.versions(pair.target, deleted=True)
+        self._target.register(pair.target, schema)
+        found = self._target.find(pair.target, schema)
+        if found is None:
+            raise UnansweredError("it does not find what was just registered", passing=True)
+        if is_new and (level := self._source.level(pair.source)) is not None:
+            self._target.set_level(pair.target, level)
+        return found

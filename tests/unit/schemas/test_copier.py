@@ -1,0 +1,238 @@
+"""Copying between two registries, with the ids: against a stand-in that has modes and contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from causeway.schemas.copier import Copier, Round
+from causeway.schemas.registry import Registry, UnansweredError
+from causeway.schemas.selection import Pair
+from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
+
+ORDERS = Pair(source="orders-value", target="A.orders-value")
+
+
+def record(*names: str) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": name, "type": "long"} for name in names],
+    }
+
+
+@pytest.fixture
+def source() -> Iterator[RegistryStandIn]:
+    with registry_stand_in(first_id=40) as registry:
+        yield registry
+
+
+@pytest.fixture
+def target() -> Iterator[RegistryStandIn]:
+    with registry_stand_in() as registry:
+        yield registry
+
+
+@pytest.fixture
+def copier(source: RegistryStandIn, target: RegistryStandIn) -> Copier:
+    return Copier(Registry(source.settings), Registry(target.settings))
+
+
+def writes(registry: RegistryStandIn) -> list[str]:
+    return [line for line in registry.asked if not line.startswith("GET ")]
+
+
+def test_all_versions_with_their_ids_and_the_level(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    first, second = (source.register("orders-value", record(*"ab"[:n])) for n in (1, 2))
+    source.levels["orders-value"] = "FULL"
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert target.ids("A.orders-value") == {1: first, 2: second}
+    assert target.levels == {"A.orders-value": "FULL"}
+    assert target.modes == {"A.orders-value": "IMPORT"}
+    del source.levels["orders-value"]
+    copier.run([ORDERS])
+    assert target.levels == {}
+
+
+def test_a_round_with_nothing_new_writes_nothing_and_asks_the_target_nothing(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    copier.run([ORDERS])
+    target.asked.clear()
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert target.asked == []
+    copier.forget()
+    copier.run([ORDERS])
+    assert target.asked
+    assert writes(target) == []
+
+
+def test_what_is_new_follows(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    copier.run([ORDERS])
+    second = source.register("orders-value", record("a", "b"))
+    copier.run([ORDERS])
+    assert target.ids("A.orders-value")[2] == second
+
+
+def test_soft_deletes_follow_and_ids_stay_known(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    first = source.register("orders-value", record("a"))
+    source.register("orders-value", record("a", "b"))
+    source.delete("orders-value", 1)
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert target.deleted("A.orders-value") == [1]
+    assert Registry(target.settings).by_id(first) is not None
+    source.delete("orders-value", 2)
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert target.deleted("A.orders-value") == [1, 2]
+    # The registry has forgotten the mode with the last version; what was deleted must not be lost.
+    source.register("orders-value", record("a", "b", "c"))
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert sorted(target.ids("A.orders-value")) == [1, 2, 3]
+
+
+def test_what_is_deleted_for_good_stays(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    source.register("orders-value", record("a", "b"))
+    copier.run([ORDERS])
+    source.delete("orders-value", 1, permanent=True)
+    copier.forget()
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert sorted(target.ids("A.orders-value")) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_references_come_first_under_their_own_names(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier, kind: str
+) -> None:
+    money = source.register("z.money", "money", kind)
+    reference = {"name": "money", "subject": "z.money", "version": 1}
+    order = source.register("orders-value", "order", kind, [reference])
+    assert copier.run([ORDERS]) == Round(copied=2)
+    assert target.ids("z.money") == {1: money}
+    assert target.ids("A.orders-value") == {1: order}
+    copied, own = (
+        Registry(each.settings).version(name, 1)
+        for each, name in ((target, "A.orders-value"), (source, "orders-value"))
+    )
+    assert copied is not None
+    assert own is not None
+    assert copied.schema == own.schema
+    assert copied.guid == own.guid
+
+
+def test_an_id_that_means_another_schema_there_is_refused(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    for number in range(41):
+        target.register("other-value", record(f"x{number}"))
+    before = target.ids("other-value")
+    source.register("orders-value", record("a"))
+    found = copier.run([ORDERS])
+    assert found.copied == 0
+    assert found.clashing == {"A.orders-value"}
+    assert found.items["A.orders-value"] == (
+        "the id 40 of version 1 is another schema's there: copy into a context"
+        " (causeway.schemas.context), or set causeway.schemas = translate"
+    )
+    assert target.ids("other-value") == before
+    assert writes(target) == []
+
+
+def test_others_go_on_where_one_clashes(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    source.register("users-value", record("u"))
+    target.register("A.orders-value", record("foreign"))
+    users = Pair(source="users-value", target="A.users-value")
+    found = copier.run([ORDERS, users])
+    assert (found.copied, set(found.clashing)) == (1, {"A.orders-value"})
+    assert (
+        "version 1 is another schema there (id 1, on the source 40)"
+        in (found.items["A.orders-value"])
+    )
+    assert target.ids("A.users-value") == {1: 41}
+    assert target.ids("A.orders-value") == {1: 1}
+
+
+def test_a_subject_that_others_may_register_in_is_left_alone(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    copier.run([ORDERS])
+    del target.modes["A.orders-value"]  # as after a failover
+    target.register("A.orders-value", record("a", "there"))
+    copier.forget()
+    assert copier.run([ORDERS]) == Round(copied=1)  # nothing is to be done
+    source.register("orders-value", record("a", "b"))
+    source.register("orders-value", record("a", "b", "c"))
+    source.delete("orders-value", 1)
+    target.asked.clear()
+    found = copier.run([ORDERS])
+    assert found.clashing == {"A.orders-value"}
+    assert writes(target) == []
+
+
+def test_soft_deleted_versions_of_others_are_not_deleted_for_good(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    target.register("A.orders-value", record("theirs"))
+    target.delete("A.orders-value", 1)
+    source.register("orders-value", record("a"))
+    assert copier.run([ORDERS]).clashing == {"A.orders-value"}
+    assert target.deleted("A.orders-value") == [1]
+
+
+def test_into_a_context_what_has_the_same_id_there_does_not_matter(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    for number in range(41):
+        target.register("other-value", record(f"x{number}"))
+    order = source.register("orders-value", record("a"))
+    into = Registry(target.settings, "A")
+    assert Copier(Registry(source.settings), into).run([ORDERS]) == Round(copied=1)
+    assert target.ids(":.A:A.orders-value") == {1: order}
+    assert into.subjects() == ["A.orders-value"]
+    assert into.subjects_of(order) == [("A.orders-value", 1)]
+
+
+def test_a_registry_that_gives_ids_of_its_own_is_found_out(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    target.gives_ids = True
+    source.register("orders-value", record("a"))
+    found = copier.run([ORDERS])
+    assert found.clashing == {"A.orders-value"}
+    assert "gives ids of its own" in found.items["A.orders-value"]
+
+
+def test_a_registry_that_is_down_is_told_as_such(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    for registry in (source, target):
+        registry.down = True
+        with pytest.raises(UnansweredError, match="HTTP 503"):
+            copier.run([ORDERS])
+        registry.down = False
+    assert copier.run([ORDERS]) == Round(copied=1)
+
+
+@pytest.mark.parametrize("login", [{"login": ("ann", "hunter22")}, {"token": "a" * 20}])
+def test_logging_in(login: dict[str, Any]) -> None:
+    with registry_stand_in(**login) as source, registry_stand_in(**login) as target:
+        source.register("orders-value", record("a"))
+        copier = Copier(Registry(source.settings), Registry(target.settings))
+        assert copier.run([ORDERS]) == Round(copied=1)
