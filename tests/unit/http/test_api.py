@@ -179,7 +179,8 @@ def test_the_rest(api: TestClient) -> None:
     tasks = {(each["link"], each["task"]): each for each in items(api, "tasks")}
     assert tasks["A->B", "groups"]["items"] == {"g": "has members"}
     assert tasks["A->B", "ACLs"] == {
-        "link": "A->B", "task": "ACLs", "reason": "refused", "items": {}, "done_at_ms": None
+        "link": "A->B", "task": "ACLs", "reason": "refused", "items": {}, "figures": {},
+        "done_at_ms": None,
     }  # fmt: skip
     assert tasks["B->A", "heartbeats"]["done_at_ms"] == NOW * 1000, "of a pair without a flow"
 

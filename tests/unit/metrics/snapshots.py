@@ -62,6 +62,7 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
         tasks=(
             TaskRecord(name="groups", done_at=int(NOW * 1000) - 60_000, items={"g": "has members"}),
             TaskRecord(name="ACLs", reason="refused"),
+            TaskRecord(name="schemas", figures={"copied": 3, "waiting": 1, "clashing": 0}),
         ),
         checkpoints=(
             CheckpointTiming(group="readers", topic="A.orders", partition=0, latency=LATENCY),

@@ -112,6 +112,7 @@ def test_what_is_unknown_has_no_sample() -> None:
         "causeway_partition_lag_seconds",
         "causeway_partition_held_records",
         "causeway_partition_held_seconds",
+        "causeway_schema_subjects",
         *(metric.name for metric in catalogue.RECORD_AGE),
         *(metric.name for metric in catalogue.REPLICATION_LATENCY[1:]),
         *(metric.name for metric in catalogue.CHECKPOINT_LATENCY),
