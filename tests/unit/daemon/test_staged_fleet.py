@@ -349,7 +349,7 @@ def test_a_registry_that_is_out_of_reach_stops_no_start_and_is_asked_once(
         asked.append(settings.url)
         raise ConfigError("use", settings.url, "connection refused", retriable=passing)
 
-    monkeypatch.setattr("causeway.transform.registry.check", check)
+    monkeypatch.setattr("causeway.schemas.client.check", check)
     monkeypatch.setattr(
         "causeway.transform.analysis.prepare", lambda _, settings: analysed.append(settings.name)
     )
