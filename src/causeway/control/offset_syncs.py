@@ -33,12 +33,18 @@ class OffsetSyncs:
         self._written: dict[TopicPartition, Newest] = {}
         self._flushed_at = 0.0
 
-    def write(self, newest: Mapping[TopicPartition, Newest]) -> None:
-        """`newest`: of each source partition that has mirrored any. Raises CausewayError."""
+    @property
+    def wants_all(self) -> bool:
+        """Whether the next `write` is to know of all partitions, not just of those that moved."""
+        return not self._there or time.monotonic() - self._flushed_at >= FLUSH_S
+
+    def write(self, newest: Mapping[TopicPartition, Newest], *, flush: bool) -> None:
+        """`newest`: of each source partition that has mirrored any, where all are to be written
+        that have anything new (`flush`); else of those that moved since the last call. Raises
+        CausewayError."""
         if not self._there:
             self._topic.ensure(self._replication_factor)
             self._there = True
-        flush = time.monotonic() - self._flushed_at >= FLUSH_S
         due = {
             at: pair
             for at, pair in newest.items()

@@ -9,6 +9,7 @@ from causeway.daemon.status import Timing
 from causeway.model import Spread
 
 _HALF_S = 30.0
+RECENT_S = 2 * _HALF_S  # figures older than that are recent no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +34,13 @@ class Recent:
                 current=_merged(self.current, spread),
                 before=self.before,
             )
-        before = self.current if age < 2 * _HALF_S else None
+        before = self.current if age < RECENT_S else None
         return Recent(last=_mean(spread), begun=now, current=spread, before=before)
 
     def timing(self, now: float) -> Timing:
         age = now - self.begun
         recent: Spread | None = self.current
-        if age >= 2 * _HALF_S:
+        if age >= RECENT_S:
             recent = None
         elif age < _HALF_S and self.before is not None:
             recent = _merged(self.before, self.current)

@@ -36,8 +36,12 @@ def log() -> Log:
 @pytest.fixture
 def syncs(log: Log, monkeypatch: pytest.MonkeyPatch) -> OffsetSyncs:
     made = OffsetSyncs(cast(TopicLog, log), replication_factor=3, lag_max=100)
-    made.write({})  # the first flush
+    made.write({}, flush=True)
     return made
+
+
+def write(syncs: OffsetSyncs, newest: dict[TopicPartition, tuple[int, int]]) -> None:
+    syncs.write(newest, flush=syncs.wants_all)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +56,8 @@ def syncs(log: Log, monkeypatch: pytest.MonkeyPatch) -> OffsetSyncs:
     ],
 )
 def test_due(syncs: OffsetSyncs, log: Log, then: tuple[int, int], due: bool) -> None:
-    syncs.write({AT: (1_000, 500)})
-    syncs.write({AT: then})
+    write(syncs, {AT: (1_000, 500)})
+    write(syncs, {AT: then})
     assert log.written == [(1_000, 500), *([then] if due else [])]
 
 
@@ -62,12 +66,12 @@ def test_what_is_newer_than_the_last_one_is_flushed_once_a_minute(
 ) -> None:
     now: Any = [1_000_000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    syncs.write({AT: (10, 10)})
-    syncs.write({AT: (11, 11)})
+    write(syncs, {AT: (10, 10)})
+    write(syncs, {AT: (11, 11)})
     now[0] += 61
-    syncs.write({AT: (11, 11)})
-    syncs.write({AT: (12, 12)})
+    write(syncs, {AT: (11, 11)})
+    write(syncs, {AT: (12, 12)})
     assert log.written == [(10, 10), (11, 11)]
     syncs.flush()
-    syncs.write({AT: (12, 12)})
+    write(syncs, {AT: (12, 12)})
     assert log.written[2:] == [(12, 12)]

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from causeway.control.held import Held
+from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import rows
 from causeway.daemon.partitions.registry import Registry
-from causeway.model import TopicPartition
+from causeway.model import State, TopicPartition
 from causeway.relay.progress import Contents, Progress
-from tests.unit.daemon.test_rows import holds, row
+from tests.unit.daemon.test_rows import holds, row, says
 
 AT = TopicPartition("orders", 0)
 
@@ -49,3 +50,28 @@ def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
     written = [entry for entry in registry.take_dirty()[1] if isinstance(entry, Progress)]
     assert {entry.source for entry in written} == {AT, left_out.source}
     assert registry.take_dirty()[1] == []
+
+
+def test_the_newest_pairs_of_those_that_moved_are_told_once() -> None:
+    registry = Registry("A->B")
+    registry.add([row(), *(_other(number) for number in (1, 2))])
+    for number in range(3):
+        registry.hear([_reaches(number, 10)])
+    assert len(registry.newest(moved=False)) == 3
+    registry.hear([_reaches(1, 20)])
+
+    assert registry.newest(moved=True) == {AT._replace(partition=1): (19, 19)}
+    assert registry.newest(moved=True) == {}
+    assert registry.newest(moved=False)[AT] == (9, 9)
+
+
+def _other(number: int) -> rows.Row:
+    it = row()
+    it.progress = replace(it.progress, partition=number)
+    return it
+
+
+def _reaches(number: int, position: int) -> Standing:
+    standing = says(State.RUNNING, position)
+    news = {"partition": number, "newest": (position - 1, position - 1)}
+    return replace(standing, report=standing.report.model_copy(update=news))

@@ -229,3 +229,32 @@ def test_it_is_placed_once_a_lane_has_found_its_place() -> None:
     it.hear(says(State.RUNNING, 10))
     it.wait()
     assert it.placed, "another lane will find what this one has found"
+
+
+def test_the_status_of_what_rests_is_made_once_and_anew_when_anything_changes() -> None:
+    """Ten thousand idle partitions are looked at every few seconds."""
+    it = row()
+    it.hear(says(State.RUNNING, 10))
+    much_later = it.heard_at + 1000.0
+    assert it.status(it.heard_at) is not it.status(it.heard_at), "its rates are of the last seconds"
+    rests = it.status(much_later)
+    assert it.status(much_later + 1.0) is rests
+
+    it.hear(says(State.RUNNING, 20))
+    assert it.status(it.heard_at).position == 20
+    rests = it.status(it.heard_at + 1000.0)
+    it.wait()
+    assert (it.status(much_later).state, it.status(much_later).lane) == (State.WAITING, None)
+    it.hear(says(State.RUNNING, 30))
+    before = it.status(it.heard_at + 1000.0)
+    it.put_on_hold(State.PAUSED, "you asked for it")
+    assert it.status(it.heard_at + 1000.0).state is State.PAUSED
+    it.trim(0)
+    assert before.state is State.RUNNING
+
+
+def test_what_an_open_transaction_holds_back_is_not_at_rest() -> None:
+    it = row()
+    it.hear(holds(140))
+    first, later = (it.status(it.heard_at + seconds).held_ms for seconds in (100.0, 200.0))
+    assert later - first == 100_000

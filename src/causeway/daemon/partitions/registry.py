@@ -32,6 +32,7 @@ class Registry:
         self._link = link
         self._lock = threading.Lock()
         self._rows: dict[TopicPartition, Row] = {}
+        self._moved: dict[TopicPartition, Row] = {}
         self._left = Contents()  # of the progress topic: what no row has taken yet
         self._left_dirty = False
         self._maps_written_at = 0.0
@@ -47,6 +48,7 @@ class Registry:
     def clear(self) -> None:
         with self._lock:
             self._rows.clear()
+            self._moved.clear()
 
     def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, MapRecords]]:
         """Progress and offset maps of an earlier leader that no row has taken up yet."""
@@ -160,6 +162,7 @@ class Registry:
                     continue
                 before = row.progress.state
                 row.hear(standing)
+                self._moved[row.progress.source] = row
                 if row.wants:
                     self.wanted.set()
                 if report.state is not before and report.state in (State.FAILED, State.STOPPED):
@@ -321,11 +324,15 @@ class Registry:
         """The partitions whose keys don't decide where they go, with their first outlets."""
         return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
 
-    def newest(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Of `mirrored`, but for what is stopped: `Row.newest`. It is asked for each second."""
+    def newest(self, *, moved: bool) -> dict[TopicPartition, tuple[int, int]]:
+        """Of `mirrored`, but for what is stopped: `Row.newest`; with `moved`, of those alone that
+        lanes reported since the last call."""
+        with self._lock:
+            moving, self._moved = self._moved, {}
+            rows = moving if moved else dict(self._rows)
         return {
             at: newest
-            for at, row in self._all().items()
+            for at, row in rows.items()
             if row.is_mapped
             and row.progress.state not in _OVER
             and (newest := row.newest) is not None
@@ -402,6 +409,5 @@ class Registry:
         """The source no longer has what lies below these offsets."""
         with self._lock:
             for at, start in log_starts.items():
-                row = self._rows.get(at)
-                for known in () if row is None else row.maps.values():
-                    known.trim(start)
+                if (row := self._rows.get(at)) is not None:
+                    row.trim(start)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from causeway.control.held import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.transforms import Transform
-from causeway.daemon.recent import Recent, with_more
+from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.daemon.status import PartitionStatus
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
@@ -34,6 +35,17 @@ class _Hold:
     stable: int
     since: float
     reason: str | None = None
+
+
+class _AtRest(NamedTuple):
+    """A status that stays as it is until one of the others is replaced."""
+
+    status: PartitionStatus
+    progress: Progress
+    topic: MirroredTopic
+    transform: Transform | None
+    lane: int | None
+    heard_at: float
 
 
 @dataclass(slots=True)
@@ -65,6 +77,7 @@ class Row:
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
+    _at_rest: _AtRest | None = None
 
     def hear(self, standing: Standing) -> None:
         report, before = standing.report, self.progress
@@ -248,6 +261,30 @@ class Row:
         return self.failed_at is not None and now - self.failed_at > for_good_s
 
     def status(self, now: float) -> PartitionStatus:
+        known = self._at_rest
+        if (
+            known is not None
+            and known.progress is self.progress
+            and known.topic is self.topic
+            and known.transform is self.transform
+            and known.lane == self.lane
+            and known.heard_at == self.heard_at
+        ):
+            return known.status
+        status = self._status(now)
+        if self.hold is None and now - self.heard_at > RECENT_S:
+            self._at_rest = _AtRest(
+                status, self.progress, self.topic, self.transform, self.lane, self.heard_at
+            )
+        return status
+
+    def trim(self, start: int) -> None:
+        """The source no longer has what lies below `start`."""
+        self._at_rest = None
+        for known in self.maps.values():
+            known.trim(start)
+
+    def _status(self, now: float) -> PartitionStatus:
         # A lane does not report what did not change, so silence means that nothing moves.
         still = now - self.heard_at > 3.0
         progress, hold = self.progress, self.hold

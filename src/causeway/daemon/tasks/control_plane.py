@@ -164,7 +164,8 @@ class ControlPlane:
         )
 
     def _sync_offsets(self) -> Outcome:
-        self._syncs.write(self._registry.newest())
+        flush = self._syncs.wants_all
+        self._syncs.write(self._registry.newest(moved=not flush), flush=flush)
         return DONE
 
     def _sync_configs(self) -> Outcome:
