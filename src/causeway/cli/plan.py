@@ -97,13 +97,15 @@ def _show(out: Output, each: LinkPlan) -> None:
     for topic in topics.mirrored:
         for note in topic.notes:
             out.print(f"{topic.target}: {note}")
+    for step in each.link.treatments:
+        out.print(f"each record is {step.text}")
     for transform in each.transforms:
         _show_transform(out, transform)
     for at, change in each.changed[:_CHANGES]:
         out.print(f"{at}: {change}")
     if len(each.changed) > _CHANGES:
         more = count(len(each.changed) - _CHANGES, "partition")
-        out.print(f"and {more} more whose transform changed (--json names them)")
+        out.print(f"and {more} more whose transform or treatment changed (--json names them)")
     for name, why in _reasons(each):
         out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):

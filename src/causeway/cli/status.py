@@ -142,6 +142,8 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
         yield table
         if not wide:
             yield from _reasons(each.partitions)
+    for step in each.link.treatments:
+        yield _line("", f"each record is {step.text}")
     for transform in each.transforms:
         done = "not begun" if transform.counts is None else outcomes(transform.counts)
         of = count(transform.partitions, "partition")

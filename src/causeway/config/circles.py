@@ -1,4 +1,5 @@
-"""Flows of a file that go in a circle: refused where names don't tell where a topic came from."""
+"""Flows of a file that go in a circle: refused where neither names nor headers tell where a record
+came from."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from causeway import filters
+from causeway.config import both_ways
 from causeway.config.problems import Problems
 from causeway.config.settings import LinkSettings
 
@@ -15,14 +17,21 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     names = [link.name for link in links]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
+    blind = [circle for circle in both_ways.circles(links) if any(map(_why_blind, circle))]
+    told_apart = {link.name for c in blind if both_ways.are_told_apart(c) for link in c}
+    if told_apart:
+        both_ways.check_doubles(links, problems)
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)
         back = _way(links, link.target.alias, link.source.alias) if reason else None
-        if back is not None and {link.name, *back} not in seen:
+        if back is not None and {link.name, *back} not in seen and link.name not in told_apart:
             seen.append({link.name, *back})
             circle = " and ".join([link.name, *back])
-            problems.add(f"records would go round for ever through {circle}: {reason}")
+            problems.add(
+                f"records would go round for ever through {circle}: {reason};"
+                " headers tell, with causeway.provenance = header for each of these flows"
+            )
         unclear = [rename.rule for rename in link.policy.renames if rename.exact is None]
         if unclear and (round_about := _long_way(links, link)):
             problems.add(

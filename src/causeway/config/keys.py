@@ -236,12 +236,12 @@ class FlowKeys(Keys):
         "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
         " partition. Default: true where their names begin with the source's alias.",
     )
-    provenance: Annotated[Literal["none", "header"], BeforeValidator(word)] = key(
+    provenance: Annotated[Literal["none", "header", "local"], BeforeValidator(word)] = key(
         "causeway.provenance",
         "none",
         "`header`: each mirrored record gets a header `causeway.origin` that names its source, and"
-        " records that have been on the target are left out. So flows may go both ways with the"
-        " same names: see docs/provenance.md.",
+        " records that have been on the target are left out, so that [flows may go both ways"
+        " with the same names](provenance.md). `local`: so are all that were mirrored before.",
     )
     skip_header: Text = key(
         "causeway.skip.header",

@@ -31,6 +31,7 @@ from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, Settings
 from causeway.config.transforms import apart, check_listed, family, listed, transforms
+from causeway.config.treatments import PROVENANCE, SKIP
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.naming import ReplicationPolicy
@@ -87,6 +88,9 @@ def load_mm1(
     spark = spark_settings(own, problems)
     flow = read(FlowKeys, own, problems)
     check_listed(own, {"": listed(own)}, problems)
+    for key in (PROVENANCE, SKIP):
+        if key in own:
+            problems.add(f"{own[key].place} needs a property file of flows: `causeway run FILE`")
     problems.raise_if_any()
     warnings = _warnings(producer_config, own, "producer")
     files = [_read(path, environment) for path in consumer_configs]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters, renames
-from causeway.config import audit, circles
+from causeway.config import audit, both_ways, circles
 from causeway.config.build import (
     clear_text,
     control_settings,
@@ -66,13 +66,13 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     run = run_settings(file.entries, problems)
     spark = spark_settings(file.entries, problems)
     circles.check(links, problems)
-    links = circles.told_of_renaming(links)
+    links, told = both_ways.one_way(circles.told_of_renaming(links))
     problems.raise_if_any()
     notes = [
         f"{audit.place(entry, aliases)} is set again below; the last one counts"
         for entry in file.repeated
     ]
-    notes += _old_names(file.entries)
+    notes += [*_old_names(file.entries), *told]
     notes += clear_text(client for link in links for client in (link.source, link.target))
     heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
@@ -242,7 +242,7 @@ def _link(
     ]
     if len(known) < len(clients) or policy is None:
         return None
-    return LinkSettings(
+    link = LinkSettings(
         source=known[0],
         target=known[1],
         source_admin=_bounded(known[2], keys.admin_timeout_ms),
@@ -272,6 +272,7 @@ def _link(
         geo=keys.geo,
         places={name: entry.place for name, entry in own.items()},
     )
+    return replace(link, control=both_ways.control_of(link, own, problems))
 
 
 def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:

@@ -221,11 +221,12 @@ class TransformSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentSettings:
     """A step of what becomes of each record of a link, see causeway.relay.treatment. `decides`: all
-    that decides what comes out, in JSON's types; it stands in claims, and is shown. `needs`: what
-    else lanes need for it."""
+    that decides what comes out, in JSON's types; it stands in claims. `needs`: what else lanes need
+    for it. `text`: what it does, for people, such as `a header names its source`."""
 
     kind: str
     decides: Mapping[str, Any]
+    text: str
     needs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -289,10 +290,23 @@ class LinkSettings:
                 return transform
         return None
 
+    @property
+    def has_provenance(self) -> bool:
+        """Whether headers tell where records came from [causeway.provenance]."""
+        return any(each.kind == "provenance" for each in self.treatments)
+
+    @property
+    def mingles(self) -> bool:
+        """Whether records of both clusters lie in its topics, on both: see docs/provenance.md. What
+        a place in one log means for the other, nothing tells for sure then."""
+        return self.policy.kind == "identity" and self.has_provenance
+
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
         """What becomes of each record of `topic` (a name on the source), before its transform.
         Heartbeats tell of themselves where they come from."""
-        return () if self.policy.is_heartbeats_topic(topic) else self.treatments
+        if not self.treatments or self.policy.is_heartbeats_topic(topic):
+            return ()
+        return self.treatments
 
     @property
     def name(self) -> str:

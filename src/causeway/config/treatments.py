@@ -26,7 +26,7 @@ def treatments(
 ) -> tuple[TreatmentSettings, ...]:
     """Of the flow between these aliases; `transformed`: it has transforms. What cannot be goes to
     `problems`."""
-    if keys.provenance == "header" and transformed:
+    if keys.provenance != "none" and transformed:
         # A query decides on all headers, so it could drop the one that stops a loop.
         problems.add(
             f"{own[PROVENANCE].place}: a flow with transforms cannot have it, since a transform"
@@ -37,7 +37,14 @@ def treatments(
 
 def _steps(keys: FlowKeys, source: str, target: str) -> Iterator[TreatmentSettings]:
     if keys.skip_header:
-        yield TreatmentSettings(kind="skip-header", decides={"name": keys.skip_header})
-    if keys.provenance == "header":
-        decides = {"source": source, "target": target}
-        yield TreatmentSettings(kind="provenance", decides=decides)
+        yield TreatmentSettings(
+            kind="skip-header",
+            decides={"name": keys.skip_header},
+            text=f"left out if it has the header {keys.skip_header}",
+        )
+    if keys.provenance != "none":
+        local = {"local": True} if keys.provenance == "local" else {}
+        decides = {"source": source, "target": target, **local}
+        left_out = f"if it was not written on {source}" if local else f"if it has been on {target}"
+        text = f"left out {left_out}, as its headers tell, else marked as from {source}"
+        yield TreatmentSettings(kind="provenance", decides=decides, text=text)

@@ -202,6 +202,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             for topic in each.topics.mirrored
         ],
         "transforms": [transforms.as_json(one) for one in each.transforms],
+        "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
         "transform_changes": [
             {"topic": at.topic, "partition": at.partition, "change": change}
             for at, change in each.changed

@@ -1,6 +1,7 @@
 """Where a record comes from, told by its headers.
 
-    provenance     a header names the source; what has been on the target is left out
+    provenance     a header names the source; what has been on the target is left out, or (`local`)
+                   all that has been mirrored before
     skip-header    records with a header of that name are left out: they are on both sides
 
     written on A ─► B: A/orders ─► C: A/orders, B/orders        left out on the way to A or B
@@ -28,7 +29,8 @@ Header = tuple[str, bytes | None]
 
 def build(kind: str, settings: Mapping[str, Any]) -> Treatment:
     if kind == "provenance":
-        return Provenance(settings["source"], settings["target"])
+        local = settings.get("local", False)
+        return Provenance(settings["source"], settings["target"], local=local)
     return SkipHeader(settings["name"])
 
 
@@ -50,10 +52,10 @@ class SkipHeader(_Ready):
 
 
 class Provenance(_Ready):
-    """`source`, `target`: their aliases."""
+    """`source`, `target`: their aliases. `local`: of what was written on the source alone."""
 
-    def __init__(self, source: str, target: str) -> None:
-        self._source, self._target = source, target
+    def __init__(self, source: str, target: str, *, local: bool = False) -> None:
+        self._source, self._target, self._local = source, target, local
 
     def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
         mark = (ORIGIN, _value(self._source, topics.target))
@@ -62,7 +64,7 @@ class Provenance(_Ready):
         treated: list[Record | None] = []
         for record in records:
             headers = record.headers
-            if from_target in headers:
+            if from_target in headers or (self._local and _is_mirrored(headers, topics)):
                 treated.append(None)
                 continue
             earlier = [_renamed(header, topics) for header in headers] if renamed else headers
@@ -70,6 +72,11 @@ class Provenance(_Ready):
                 Changed(record.offset, record.timestamp, record.key, record.value, [*earlier, mark])
             )
         return treated
+
+
+def _is_mirrored(headers: Sequence[Header], topics: Topics) -> bool:
+    ending = b"/" + topics.source.encode()
+    return any(name == ORIGIN and value and value.endswith(ending) for name, value in headers)
 
 
 @lru_cache(1_000)

@@ -179,7 +179,7 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
     assert "  mine:filter\n" in out
     assert "orders-19: anew from 19" in out
     assert "orders-20" not in out
-    assert "and 5 partitions more whose transform changed" in out
+    assert "and 5 partitions more whose transform or treatment changed" in out
 
 
 def test_a_trial_shows_what_schemas_tell(capsys: pytest.CaptureFixture[str]) -> None:

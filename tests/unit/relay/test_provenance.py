@@ -12,15 +12,16 @@ from causeway.wire.records import Record
 
 Header = tuple[str, bytes | None]
 ORDERS = Topics("orders", "orders")
-BOTH = {"A": "B", "B": "A"}
 
 
 def _record(headers: Sequence[Header] = (), topic: str = "") -> PlainRecord:
     return PlainRecord(5, 1_700, b"k", None, list(headers))
 
 
-def _mirror(record: Record, source: str, target: str, topics: Topics = ORDERS) -> Record | None:
-    (after,) = Provenance(source, target).treat(topics, [record])
+def _mirror(
+    record: Record, source: str, target: str, topics: Topics = ORDERS, *, local: bool = False
+) -> Record | None:
+    (after,) = Provenance(source, target, local=local).treat(topics, [record])
     return after
 
 
@@ -90,3 +91,11 @@ def test_records_with_the_header_are_left_out_whatever_is_in_it() -> None:
     keeps = _record([("other", b"x-id")])
     records = [_record([("x-id", None)]), keeps, _record([("a", b""), ("x-id", b"7")])]
     assert SkipHeader("x-id").treat(ORDERS, records) == [None, keeps, None]
+
+
+def test_of_a_mesh_each_flow_takes_what_was_written_on_its_source_alone() -> None:
+    on_b = _mirror(_record(), "A", "B", local=True)
+    assert on_b is not None
+    assert _mirror(on_b, "B", "C", local=True) is None
+    handed_on = Topics("enriched", "enriched")
+    assert _mirror(_record(on_b.headers), "B", "C", handed_on, local=True) is not None

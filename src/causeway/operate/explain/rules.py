@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from causeway.config.settings import LinkSettings, TransformSettings
+from causeway.config.treatments import PROVENANCE, SKIP
 from causeway.errors import ConfigError
 from causeway.filters import Rule, TopicDecision, Verdict, compile_patterns, excludes
 from causeway.operate.explain.values import Fact, FileRule
@@ -97,6 +98,13 @@ def transform(link: LinkSettings, topic: str) -> Fact | None:
     if later:
         text += f"; {', '.join(later)} would match too, and comes later"
     return Fact("transform", text)
+
+
+def treatment(link: LinkSettings, topic: str) -> Iterator[Fact]:
+    """Why its records are looked at one by one."""
+    for step in link.treatments_of(topic):
+        key = {"skip-header": SKIP, "provenance": PROVENANCE}.get(step.kind, step.kind)
+        yield Fact("each record", f"{step.text} ({link.places.get(key, key)})")
 
 
 def _after(link: LinkSettings, one: TransformSettings) -> Sequence[TransformSettings]:

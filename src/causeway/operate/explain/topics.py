@@ -84,6 +84,7 @@ def explain(
     if decision.target_name is not None:
         found.append(rules.naming(link, decision))
         found += rules.same_target(link, decision.target_name, links)
+        found += rules.treatment(link, topic)
         found += filter(None, [rules.transform(link, topic)])
     asked = list(_asked(facts.standing, Scope(topic, partition)))
     found += [_fact(each) for each in asked]

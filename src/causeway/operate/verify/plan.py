@@ -237,8 +237,11 @@ class _Link:
 
     def _tally(self, topic: MirroredTopic) -> str:
         transform = self._link.transform_of(topic.source)
+        if transform is None and (steps := self._link.treatments_of(topic.source)):
+            does = "; ".join(step.text for step in steps)
+            return f"its records are not the source's byte for byte: each is {does}"
         if transform is None:
-            return "it went through a transform that the file no longer has"
+            return "it went through a transform or treatment that the file no longer has"
         record = self._contents.transforms.get(transform.name)
         text = f"its records go through transform {transform.name}, so they are not the source's"
         if record is None:

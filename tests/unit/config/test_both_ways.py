@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.config.load import load
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import ConfigError
+
+TWO = """
+clusters = A, B
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+A->B.enabled = true
+B->A.enabled = true
+replication.policy.class = IdentityReplicationPolicy
+"""
+THREE = """
+clusters = A, B, C
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+C.bootstrap.servers = c:1
+replication.policy.class = IdentityReplicationPolicy
+"""
+HEADER = "causeway.provenance = header\n"
+
+
+def _flows(*names: str) -> str:
+    return "".join(f"{name}.enabled = true\n" for name in names)
+
+
+def _load(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "mm2.properties"
+    path.write_text(text)
+    return load(path, environment={})
+
+
+def _links(settings: Settings) -> dict[str, LinkSettings]:
+    return {link.name: link for link in settings.links}
+
+
+def test_names_that_stay_the_same_both_ways_need_headers(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"go round for ever through A->B and B->A.*provenance"):
+        _load(tmp_path, TWO)
+    with pytest.raises(ConfigError, match="go round for ever"):
+        _load(tmp_path, TWO + "A->B.causeway.provenance = header\n")
+    links = _links(_load(tmp_path, TWO + HEADER))
+    (step,) = links["B->A"].treatments
+    assert (step.kind, step.decides) == ("provenance", {"source": "B", "target": "A"})
+
+
+def test_what_would_go_round_follows_one_way(tmp_path: Path) -> None:
+    settings = _load(tmp_path, TWO + HEADER)
+    to_b, to_a = _links(settings)["A->B"], _links(settings)["B->A"]
+    assert to_b.sync_topic_configs_enabled
+    assert to_b.control.sync_topic_acls_enabled
+    assert not to_a.sync_topic_configs_enabled
+    assert not to_a.control.sync_topic_acls_enabled
+    assert any(
+        "sync.topic.configs.enabled is off for B->A" in warning for warning in settings.warnings
+    )
+
+
+def test_a_file_says_which_way_configs_go(tmp_path: Path) -> None:
+    text = TWO + HEADER + "A->B.sync.topic.configs.enabled = false\n"
+    settings = _load(tmp_path, text + "A->B.sync.topic.acls.enabled = false\n")
+    assert _links(settings)["B->A"].sync_topic_configs_enabled
+    assert not [warning for warning in settings.warnings if "is off for" in warning]
+
+
+def test_groups_are_not_followed_where_both_sides_write(tmp_path: Path) -> None:
+    for link in _load(tmp_path, TWO + HEADER).links:
+        assert not link.control.emit_checkpoints_enabled
+        assert not link.control.sync_group_offsets_enabled
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("sync.group.offsets.enabled = true", r"sync.group.offsets.enabled \(line 9\) cannot be"),
+        ("A->B.emit.checkpoints.enabled = true", "nothing sure of its place in the other"),
+        ("causeway.read.only.mirrors = true\ncauseway.principal = User:x", "programs write"),
+        ("causeway.transforms = t\ncauseway.transform.t.sql = SELECT 1", "flow with transforms"),
+        ("causeway.provenance = both", "must be .none., .header. or .local."),
+    ],
+)
+def test_refused(tmp_path: Path, line: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        _load(tmp_path, TWO + HEADER + line + "\n")
+
+
+def test_with_prefixes_groups_are_followed_as_ever(tmp_path: Path) -> None:
+    text = (TWO + HEADER).replace("IdentityReplicationPolicy", "DefaultReplicationPolicy")
+    settings = _load(tmp_path, text + "sync.group.offsets.enabled = true\n")
+    assert all(link.control.sync_group_offsets_enabled for link in settings.links)
+    assert all(link.sync_topic_configs_enabled for link in settings.links)
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        ("A->B", "B->C", "C->A"),
+        ("A->B", "B->A", "B->C", "C->B"),
+    ],
+)
+def test_a_ring_and_a_line_bring_each_record_once(tmp_path: Path, flows: tuple[str, ...]) -> None:
+    assert len(_load(tmp_path, THREE + HEADER + _flows(*flows)).links) == len(flows)
+
+
+def test_each_flow_of_a_ring_needs_headers(tmp_path: Path) -> None:
+    text = THREE + _flows("A->B", "B->C", "C->A") + HEADER + "C->A.causeway.provenance = none\n"
+    with pytest.raises(ConfigError, match="go round for ever"):
+        _load(tmp_path, text)
+
+
+def test_a_mesh_would_bring_records_by_two_ways(tmp_path: Path) -> None:
+    mesh = _flows("A->B", "B->A", "A->C", "C->A", "B->C", "C->B")
+    with pytest.raises(ConfigError, match=r"would come to C twice, by .* and by"):
+        _load(tmp_path, THREE + HEADER + mesh)
+    links = _load(tmp_path, THREE + mesh + "causeway.provenance = local\n").links
+    assert len(links) == 6
+    on = [link.name for link in links if link.sync_topic_configs_enabled]
+    assert on == ["A->B", "A->C", "B->C"]
+
+
+def test_a_header_that_is_skipped_is_a_step_before_the_others(tmp_path: Path) -> None:
+    links = _links(_load(tmp_path, TWO + HEADER + "A->B.causeway.skip.header = x-id\n"))
+    assert [step.kind for step in links["A->B"].treatments] == ["skip-header", "provenance"]
+    assert [step.kind for step in links["B->A"].treatments] == ["provenance"]
+
+
+def test_heartbeats_stay_what_they_are(tmp_path: Path) -> None:
+    link = _links(_load(tmp_path, TWO + HEADER))["A->B"]
+    assert link.treatments_of("orders")
+    assert not link.treatments_of("heartbeats")
