@@ -27,7 +27,8 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
-from causeway.operate.moves.failback import Step, failback
+from causeway.operate.moves.failback import failback
+from causeway.operate.moves.failed_back import Step
 from causeway.operate.moves.failover import failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools

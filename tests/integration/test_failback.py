@@ -13,7 +13,8 @@ import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.model import TopicPartition
-from causeway.operate.moves.failback import FailedBack, Step, failback
+from causeway.operate.moves.failback import failback
+from causeway.operate.moves.failed_back import FailedBack, Step
 from causeway.operate.moves.failover import failover
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools

@@ -18,7 +18,8 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
 from causeway.operate.moves import last_groups
 from causeway.operate.moves.ending import Ending
-from causeway.operate.moves.failback import Step, failback
+from causeway.operate.moves.failback import failback
+from causeway.operate.moves.failed_back import Step
 from causeway.operate.moves.failover import failover
 from causeway.operate.moves.promote import promote
 from causeway.relay.progress import LeadershipLostError, ProgressTopic

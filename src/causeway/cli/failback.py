@@ -14,7 +14,7 @@ from causeway.cli.words import count, number
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from causeway.operate.moves.failback import FailedBack
+    from causeway.operate.moves.failed_back import FailedBack
 
 _UNDECIDED = 2
 _SAY = "say --save PATH, --save-topic TOPIC, or --drop-unmirrored --yes"
@@ -68,6 +68,8 @@ def command(
     behind it. Each call goes on where the last one ended.
     """
     from causeway.operate.moves import failback as moves
+    from causeway.operate.moves.failed_back import Step
+    from causeway.operate.moves.failed_back import as_json as to_json
 
     if drop_unmirrored and not yes:
         raise ConfigError(
@@ -92,17 +94,17 @@ def command(
             say=told,
         )
     if as_json:
-        print_json(moves.as_json(found))
+        print_json(to_json(found))
     else:
         _show(found)
-    undecided = found.step in (moves.Step.UNDECIDED, moves.Step.NO_WAY_BACK)
+    undecided = found.step in (Step.UNDECIDED, Step.NO_WAY_BACK)
     return _UNDECIDED if undecided and not dry_run else 0
 
 
 def _show(each: FailedBack) -> None:
     from rich.text import Text
 
-    from causeway.operate.moves.failback import Step
+    from causeway.operate.moves.failed_back import Step
 
     out = console()
     for one in each.unmirrored:
@@ -116,6 +118,8 @@ def _show(each: FailedBack) -> None:
             Text(f"written to the old source meanwhile: {count(one.records, 'record')}", "red"),
             f"of {one.at}, between offsets {number(one.first)} and {number(one.end - 1)}",
         )
+    for name in each.unfenced:
+        out.print(f"{'would lift' if each.dry_run else 'lifted'} the fence of {name}")
     for at in each.lost:
         out.print(f"{at}: the old source lost records that were mirrored; they come back to it")
     if each.saved is not None:

@@ -222,10 +222,11 @@ class Plan:
 def plan(standing: Standing, wish: Directive) -> Plan:
     """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
     leaves alone what somebody paused of its parts. Raises ConfigError where its mirror has ended:
-    then there is nothing to pause or to resume."""
-    if wish.kind is Kind.PAUSE:
+    then there is nothing to pause, to resume or to restart."""
+    if wish.kind in (Kind.PAUSE, Kind.RESTART):
         if (end := standing.end_of(wish.scope)) is not None:
             raise _has_ended(wish, end)
+    if wish.kind is Kind.PAUSE:
         return _plan_pause(standing, wish)
     before = standing.by_key.get(wish.key)
     if before is not None and before.kind is Kind.THROTTLE:
@@ -243,7 +244,7 @@ def plan_back(standing: Standing, kind: Kind, scope: Scope) -> Plan:
 def _has_ended(wish: Directive, end: Directive) -> ConfigError:
     back = end.how in ENDED
     return ConfigError(
-        "pause" if wish.paused else "resume",
+        "resume" if not wish.paused else str(wish.kind),
         str(wish.scope),
         f"its mirror was {end.how} {end.by}" if back else f"{end.how} {end.by}",
         remedy="`causeway failback` takes it up again" if back else "`causeway promote` goes on",

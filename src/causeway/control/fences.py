@@ -3,6 +3,8 @@ an end.
 
     set     record it, with its end ─► DENY WRITE for everybody on the source
     lift    take the DENY away ─► take the record back
+    shared  there is one DENY where two links of a source fence a topic: it stands as long as either
+            needs it. The record of who set it names it; who lifts that one hands it over
 
 The record, a directive, comes first and goes last: what is on the source and is ours always stands
 there, so whoever looks can lift it, also when those who set it are gone. A rule that was there
@@ -12,19 +14,21 @@ before is somebody else's: the record does not name it, and it is left alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from causeway.config.settings import LinkSettings
 from causeway.control import directive_log
 from causeway.control.acls import EVERYBODY, Acls
+from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
 from causeway.errors import (
     CausewayError,
     ConfigError,
     PartitionsFailedError,
     PrerequisiteError,
+    UnreachableError,
 )
 from causeway.model import ENDED
 from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
@@ -129,12 +133,26 @@ def refuse_lifted(standing: Standing, topics: Iterable[str], now_ms: int) -> Non
             raise PartitionsFailedError("promote", topic, cause, retriable=True)
 
 
+class Sharer(NamedTuple):
+    """Another link of the same source."""
+
+    target: Cluster
+    link: LinkSettings
+
+
 def set_up(
-    source: Cluster, target: Cluster, link: LinkSettings, wishes: Sequence[Directive]
+    source: Cluster,
+    target: Cluster,
+    link: LinkSettings,
+    wishes: Sequence[Directive],
+    sharers: Collection[Sharer] = (),
 ) -> None:
     """Has these fences recorded and set. One that stands gets the new end, and keeps what it has
-    set. Raises ConflictError; CausewayError, and then what was set is recorded: it can be lifted,
-    and is once its time is over."""
+    set; where a sharer has set the rule, its fence is over no earlier. Raises ConflictError;
+    CausewayError, and then what was set is recorded: it can be lifted, and is once its time is
+    over."""
+    ends = {str(each.scope.topic): each.until for each in wishes if not each.acls}
+    _change(sharers, ends, lambda topic, fence: _prolonged(fence, ends[topic]))
 
     def decide(standing: Standing) -> Plan:
         there = fences(standing)
@@ -160,24 +178,69 @@ def _create(source: Cluster, wanted: Iterable[Directive]) -> None:
             raise error
 
 
+def _change(
+    sharers: Collection[Sharer],
+    topics: Collection[str],
+    change: Callable[[str, Directive], Directive | None],
+) -> set[str]:
+    """Has the fences that sharers have of `topics` changed, each by the first that has one to
+    change; which they were. A sharer whose target does not answer is passed over: its cutover goes
+    by what the source's brokers say in any case."""
+    done: set[str] = set()
+    for target, link in sharers:
+        left = set(topics) - done
+
+        def decide(standing: Standing, left: set[str] = left) -> Plan:
+            there = fences(standing, left)
+            after = [each for t, f in sorted(there.items()) if (each := change(t, f)) is not None]
+            return Plan(changes=tuple((each.key, each) for each in after))
+
+        if not left:
+            break
+        try:
+            log = DirectiveLog(target, link.directives_topic)
+            log.look()
+            if decide(log.standing).changes:
+                written = directive_log.write(target, link, decide)
+                done |= {str(scope.topic) for (_, scope), _ in written.plan.changes}
+        except UnreachableError:
+            continue
+    return done
+
+
+def _prolonged(fence: Directive, until: int) -> Directive | None:
+    return replace(fence, until=until) if fence.acls and fence.until < until else None
+
+
 def lift(
-    source: Cluster, target: Cluster, link: LinkSettings, found: Collection[Directive]
+    source: Cluster,
+    target: Cluster,
+    link: LinkSettings,
+    found: Collection[Directive],
+    sharers: Collection[Sharer] = (),
 ) -> dict[str, CausewayError | None]:
     """Takes these fences away, as they were read; by topic, the error of one that stays. One that
-    somebody has renewed meanwhile stays recorded, for him to set again. Raises ConflictError, and
+    somebody has renewed meanwhile stays recorded, for him to set again; a rule that a sharer still
+    needs stays on the source, and is that one's from now on. Raises ConflictError, and
     CausewayError where a cluster cannot be asked; to try again does no harm."""
     if not found:
         return {}
-    answers = source.delete_acls([acl for fence in found for acl in bindings(fence)])
-    results: dict[str, CausewayError | None] = {}
-    for fence in found:
-        # Without an authorizer there is no rule either.
-        errors = (
-            []
-            if isinstance(answers, SecurityDisabled)
-            else [answers[acl] for acl in bindings(fence)]
-        )
-        results[str(fence.scope.topic)] = next((e for e in errors if e is not None), None)
+    rules = {str(fence.scope.topic): fence.acls for fence in found if fence.acls}
+    handed = _change(
+        sharers, rules, lambda topic, theirs: replace(theirs, acls=theirs.acls or rules[topic])
+    )
+    doomed = {
+        topic: [] if topic in handed else bindings(fence)
+        for fence in found
+        for topic in (str(fence.scope.topic),)
+    }
+    answers = source.delete_acls([acl for each in doomed.values() for acl in each])
+    if isinstance(answers, SecurityDisabled):
+        answers = {}  # without an authorizer there is no rule either
+    results = {
+        topic: next((error for acl in each if (error := answers.get(acl)) is not None), None)
+        for topic, each in doomed.items()
+    }
     gone = [fence for fence in found if results[str(fence.scope.topic)] is None]
 
     def decide(standing: Standing) -> Plan:

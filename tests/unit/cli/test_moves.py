@@ -9,7 +9,7 @@ from causeway.cli.standing import standing
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.model import State, TopicPartition
-from causeway.operate.moves.failback import FailedBack, Step
+from causeway.operate.moves.failed_back import FailedBack, Step
 from causeway.operate.moves.failover import FailedOver
 from causeway.operate.moves.last_groups import GroupPlace
 from causeway.operate.moves.missing import Known

@@ -125,12 +125,15 @@ def test_a_promotion_that_is_off_takes_no_other_end_back() -> None:
     assert let_go(Standing(), THE_LINK).changes == ()
 
 
-def test_what_has_ended_is_neither_paused_nor_resumed() -> None:
+def test_what_has_ended_is_neither_paused_nor_resumed_nor_restarted() -> None:
     standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
     for paused in (True, False):
         wish = Directive(kind=Kind.PAUSE, scope=ORDERS, who="ben@ops", at=2, paused=paused)
         with pytest.raises(ConfigError, match=r"failed over by anna@ops.*causeway failback"):
             plan(standing, wish)
+    wish = Directive(kind=Kind.RESTART, scope=ORDERS, who="ben@ops", at=2)
+    with pytest.raises(ConfigError, match=r"^restart orders: .*causeway failback"):
+        plan(standing, wish)
 
 
 def test_taken_back_nothing_of_it_is_left() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from causeway.control import fences
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.control import directive_log, fences
 from causeway.control.directive_json import decode, encode
-from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.control.fences import DENY_WRITE
-from causeway.errors import ConfigError, PrerequisiteError
+from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.control.fences import DENY_WRITE, Sharer
+from causeway.errors import ConfigError, PrerequisiteError, UnreachableError
 from causeway.wire.cluster import AclBinding, SecurityDisabled
 
 
@@ -86,3 +92,82 @@ def test_a_record_tells_what_was_set() -> None:
         Directive(kind=Kind.CUTOVER, who="anna@ops", at=1, until=2, run="abc"),
     ):
         assert decode(*encode((each.key, each))) == (each.key, each)
+
+
+class Sides:
+    """The rules of a source, and the directives of the targets of two links from it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acls: set[AclBinding] = set()
+        self.standing = {"A->B": Standing(), "A->C": Standing()}
+        self.unreachable = False
+        self.links = {
+            name: cast(Any, SimpleNamespace(name=name, directives_topic=name))
+            for name in self.standing
+        }
+        monkeypatch.setattr(fences, "DirectiveLog", self.log)
+        monkeypatch.setattr(directive_log, "write", self.write)
+
+    def log(self, _: object, name: str) -> Any:
+        def look() -> None:
+            if self.unreachable:
+                raise UnreachableError("reach", name)
+
+        return SimpleNamespace(look=look, standing=self.standing[name])
+
+    def write(self, _: object, link: Any, decide: Callable[[Standing], Plan]) -> Any:
+        plan = decide(self.standing[link.name])
+        self.standing[link.name] = self.standing[link.name].with_all(plan.changes)
+        return SimpleNamespace(plan=plan)
+
+    def create_acls(self, wanted: list[AclBinding]) -> dict[AclBinding, None]:
+        self.acls |= set(wanted)
+        return dict.fromkeys(wanted)
+
+    def delete_acls(self, doomed: list[AclBinding]) -> dict[AclBinding, None]:
+        self.acls -= set(doomed)
+        return dict.fromkeys(doomed)
+
+    def set_up(self, name: str, until: int) -> None:
+        planned = fences.plan(frozenset(self.acls), ["orders"], "A", open_by_default=False)
+        wish = fences.wish("orders", planned.acls["orders"], who="anna@ops", now_ms=0, for_s=until)
+        me = cast(Any, self)
+        fences.set_up(me, me, self.links[name], [wish], self.others(name))
+
+    def lift(self, name: str) -> None:
+        me = cast(Any, self)
+        found = list(fences.fences(self.standing[name]).values())
+        assert fences.lift(me, me, self.links[name], found, self.others(name)) == {"orders": None}
+        assert not fences.fences(self.standing[name])
+
+    def others(self, name: str) -> list[Sharer]:
+        me = cast(Any, self)
+        return [Sharer(me, link) for other, link in self.links.items() if other != name]
+
+    @property
+    def is_fenced(self) -> bool:
+        return fences.denies_writes(frozenset(self.acls), "orders")
+
+
+@pytest.mark.parametrize(("first", "second"), [("A->B", "A->C"), ("A->C", "A->B")])
+def test_a_fence_that_two_links_need_stands_until_both_are_lifted(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    sides = Sides(monkeypatch)
+    sides.set_up("A->B", 300)
+    sides.set_up("A->C", 500)
+    ends = {name: fences.fences(each)["orders"].until for name, each in sides.standing.items()}
+    assert ends == {"A->B": 500_000, "A->C": 500_000}, "the rule's fence is over with the last"
+    sides.lift(first)
+    assert sides.is_fenced
+    sides.lift(second)
+    assert not sides.is_fenced
+
+
+def test_a_sharer_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = Sides(monkeypatch)
+    sides.set_up("A->B", 300)
+    sides.set_up("A->C", 500)
+    sides.unreachable = True
+    sides.lift("A->B")
+    assert not sides.is_fenced

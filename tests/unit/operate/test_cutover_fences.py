@@ -36,8 +36,10 @@ class Source:
         return {at: self._leaders[at] for at in parts}
 
 
-def denied(monkeypatch: pytest.MonkeyPatch, heard: set[int]) -> tuple[bool, bool]:
-    source: Any = Source(heard, {0: 1, 1: 2})
+def denied(
+    monkeypatch: pytest.MonkeyPatch, heard: set[int], leaders: dict[int, int]
+) -> tuple[bool, bool, bool]:
+    source: Any = Source(heard, leaders)
     eyes = Eyes.__new__(Eyes)
     eyes.source = source
 
@@ -50,10 +52,19 @@ def denied(monkeypatch: pytest.MonkeyPatch, heard: set[int]) -> tuple[bool, bool
 
 
 @pytest.mark.parametrize(
-    ("heard", "expected"),
-    [(set(), (False, False)), ({1}, (True, False)), ({1, 2}, (True, True))],
+    ("heard", "second", "expected"),
+    [
+        (set(), 2, (False, False, True)),
+        ({1}, 2, (True, False, False)),
+        ({1, 2}, 2, (True, True, False)),
+        (set(), -1, (False, False, False)),  # a partition without a leader: nobody knows
+        ({1}, -1, (True, False, False)),
+    ],
 )
 def test_a_fence_holds_once_each_leader_goes_by_it(
-    monkeypatch: pytest.MonkeyPatch, heard: set[int], expected: tuple[bool, bool]
+    monkeypatch: pytest.MonkeyPatch,
+    heard: set[int],
+    second: int,
+    expected: tuple[bool, bool, bool],
 ) -> None:
-    assert denied(monkeypatch, heard) == expected
+    assert denied(monkeypatch, heard, {0: 1, 1: second}) == expected

@@ -284,3 +284,12 @@ def test_topics_that_ended_before_hold_nothing_of_the_others_up() -> None:
     lacking = replace(seen, fences={"bills": seen.fences["bills"]})
     assert current(lacking) == ("fence", Act.FENCE)
     assert "1 topic" in step_of(lacking, "fence").text
+
+
+def test_what_followers_have_yet_to_copy_is_waited_for_behind_a_fence() -> None:
+    late = fenced(places=(place(log_end=103),))
+    step = plan(late, FENCING).current
+    assert step is not None
+    assert (step.name, step.lines) == ("fence", ("orders-0 from offset 100 to 103",))
+    assert "followers" in step.text
+    assert current(fenced(places=(place(log_end=100),))) != ("fence", Act.WAIT)

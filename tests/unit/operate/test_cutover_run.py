@@ -115,3 +115,18 @@ def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
     assert asked == ([] if lifted else ["orders"])
     assert (run._promoted_ms is None) is lifted
     assert run._in_vain is lifted
+
+
+def test_a_fence_whose_rule_somebody_took_away_counts_as_lifted() -> None:
+    run = acting(_fenced={"orders"}, _held=set())
+
+    def lifted(one: Fence) -> bool:
+        fences = {"orders": one}
+        seen = Look(at_ms=0, topics={}, checks=(), places=(), driver=None, fences=fences)
+        return bool(run._is_lifted(seen))
+
+    slow = Fence(record=fence(there=False).record, there=False, everywhere=False, gone=True)
+    assert not lifted(slow), "brokers have yet to hear of it"
+    assert not lifted(fence(there=True))
+    assert not lifted(fence(there=False)), "a partition has no leader, and nobody knows"
+    assert lifted(slow)

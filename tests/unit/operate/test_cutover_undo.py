@@ -59,7 +59,7 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
 
     lifted: list[Directive] = []
 
-    def lift(_: Any, __: Any, ___: Any, found: Any) -> dict[str, None]:
+    def lift(_: Any, __: Any, ___: Any, found: Any, ____: Any) -> dict[str, None]:
         lifted.extend(found)
         return {str(each.scope.topic): None for each in found}
 
@@ -68,7 +68,7 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
     monkeypatch.setattr(undoing, "DirectiveLog", lambda *_: log)
     monkeypatch.setattr(directive_log, "write", write)
     monkeypatch.setattr(fences, "lift", lift)
-    settings: Any = None
+    settings: Any = SimpleNamespace(links=(mirror,))
     found = undoing.undo(settings, act=True, who="anna@ops")
     assert lifted == [fence]
     assert found.changed

@@ -53,11 +53,18 @@ class Source:
         return {one: self.ids[one] for one in producers if one in self.ids}
 
     def see(
-        self, orders: int, bills: int = 10, *, after_s: float = 1.0, fenced: bool = False
+        self,
+        orders: int,
+        bills: int = 10,
+        *,
+        after_s: float = 1.0,
+        fenced: bool = False,
+        tail: int = 0,
     ) -> None:
+        """`tail`: records of orders that followers have yet to copy."""
         self.now_s += after_s
         ends = {AT: orders, OTHER: bills}
-        self.watch.see(ends, ends, fenced=fenced)
+        self.watch.see(ends, ends, {**ends, AT: orders + tail}, fenced=fenced)
 
     def who(self) -> list[tuple[tuple[str, ...], int | None, str | None]]:
         found = self.watch.producers()
@@ -119,3 +126,13 @@ def test_how_fast_lag_shrinks(source: Source) -> None:
     assert source.watch.per_s(800) == 100
     source.now_s += 2
     assert source.watch.per_s(1_200) == -50
+
+
+def test_what_followers_have_yet_to_copy_is_not_still(source: Source) -> None:
+    source.see(10)
+    source.see(10, after_s=5)
+    assert source.watch.still_s == 5
+    source.see(10, tail=3)
+    assert source.watch.still_s == 0, "three more are to come for readers"
+    source.see(10, after_s=60, tail=3)
+    assert source.watch.still_s == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from causeway.config.settings import LinkSettings, Settings
+from causeway.control.fences import Sharer
 from causeway.errors import ConfigError
 from causeway.operate.clusters import Connect
 from causeway.operate.scopes import Wanted, choose
@@ -26,6 +27,15 @@ def the_one(
         names = ", ".join(each.name for each in links)
         raise ConfigError("cut over", names, "which of these flows?", remedy="--link A->B")
     return links[0], tuple(dict.fromkeys(topics))
+
+
+def sharers_of(settings: Settings, link: LinkSettings, connect: Connect) -> tuple[Sharer, ...]:
+    """The other links of the file that mirror from the same cluster, and may fence its topics."""
+    return tuple(
+        Sharer(connect(each.target_admin), each)
+        for each in settings.links
+        if each.source.alias == link.source.alias and each.name != link.name
+    )
 
 
 def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:

@@ -14,7 +14,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standi
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.clusters import Connect
-from causeway.operate.cutover.chosen import reverse_of
+from causeway.operate.cutover.chosen import reverse_of, sharers_of
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
 from causeway.operate.cutover.watch import Watch
@@ -44,6 +44,7 @@ class Eyes:
         self._contents = Contents()
         self._log = DirectiveLog(self.target, link.directives_topic)
         self._reverse = reverse_of(settings, link)
+        self.sharers = sharers_of(settings, link, connect)
         self._back = (
             None
             if self._reverse is None
@@ -68,11 +69,12 @@ class Eyes:
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ended = self._ended()
+        tails = self._tails(parts)
         readable, ends = self._ends(parts)
         found = self._fences(parts)
         held = bool(found) and all(each.everywhere for each in found.values())
-        self._watch.see(ends, readable, fenced=held)
-        places = tuple(self._place(at, readable, ends) for at in parts)
+        self._watch.see(ends, readable, tails, fenced=held)
+        places = tuple(self._place(at, readable, ends, tails) for at in parts)
         if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
             self._groups = self._look_at_groups(readable)
             self._groups_at = time.monotonic()
@@ -137,6 +139,12 @@ class Eyes:
             and begin.at == end.at
         )
 
+    def _tails(self, parts: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where leaders' logs end. Asked before high watermarks: one that has come as far shows all
+        of it."""
+        found = self.source.log_ends(parts)
+        return {at: end for at, end in found.items() if isinstance(end, int)}
+
     def _ends(
         self, parts: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -154,6 +162,7 @@ class Eyes:
         at: TopicPartition,
         readable: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
+        tails: Mapping[TopicPartition, int],
     ) -> Place:
         progress = self._contents.partitions.get(at)
         return Place(
@@ -163,6 +172,7 @@ class Eyes:
             reason=None if progress is None else progress.reason,
             readable=readable.get(at),
             end=ends.get(at),
+            log_end=tails.get(at),
             had=self._watch.had(at),
             position=_reached(progress),
         )
@@ -175,13 +185,16 @@ class Eyes:
         everywhere = self._denied({at for at in parts if at.topic in records})
         found = {}
         for topic, record in records.items():
-            there, by_all = everywhere.get(topic, (False, False))
-            found[topic] = Fence(record=record, there=there, everywhere=by_all, over=record in over)
+            there, by_all, by_none = everywhere.get(topic, (False, False, False))
+            found[topic] = Fence(
+                record=record, there=there, everywhere=by_all, gone=by_none, over=record in over
+            )
         return found
 
-    def _denied(self, parts: Collection[TopicPartition]) -> dict[str, tuple[bool, bool]]:
-        """By topic: whether some leader of its partitions, and whether each goes by a denial. Each
-        broker is asked for what it goes by itself: it hears of a new rule a moment later."""
+    def _denied(self, parts: Collection[TopicPartition]) -> dict[str, tuple[bool, bool, bool]]:
+        """By topic: whether some leader of its partitions, whether each, and whether surely none
+        goes by a denial. Each broker is asked for what it goes by itself: it hears of
+        a new rule a moment later."""
         leaders = self.source.leaders(parts, refresh=True)
         nodes: defaultdict[str, set[int]] = defaultdict(set)
         for at, leader in leaders.items():
@@ -193,7 +206,7 @@ class Eyes:
         found = {}
         for topic, some in nodes.items():
             denied = [node >= 0 and fences.denies_writes(acls[node], topic) for node in some]
-            found[topic] = any(denied), all(denied)
+            found[topic] = any(denied), all(denied), not any(denied) and -1 not in some
         return found
 
     def _look_at_groups(self, readable: Mapping[TopicPartition, int]) -> tuple[Group, ...]:

@@ -30,9 +30,9 @@ from causeway.operate.cutover.values import (
     Verified,
     Wishes,
 )
+from causeway.operate.cutover.words import count, cut, time
 
 BEFORE_THE_END: Final = "before the end"
-_MOST_LINES = 8
 _MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
 
@@ -117,7 +117,7 @@ def _check(look: Look, _: Wishes) -> _Found:
     bad = [each for each in look.checks if each.mark is Mark.BAD]
     lines = tuple(f"{each.name}: {each.text}" for each in look.checks if each.mark is not Mark.GOOD)
     if bad:
-        return _Found(f"{_count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
+        return _Found(f"{count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
     return _Found("; ".join(_in_short(look.checks)), lines=lines)
 
 
@@ -129,7 +129,7 @@ def _lag(look: Look, wishes: Wishes) -> _Found:
     if (found := _not_mirrored(look)) is not None:
         return found
     lag = sum(place.lag or 0 for place in look.places)
-    most = f"{_count(lag, 'record')} behind"
+    most = f"{count(lag, 'record')} behind"
     if lag > wishes.lag and not look.fences:
         left = (lag - wishes.lag) / look.per_s if look.per_s and look.per_s > 0 else None
         return _Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
@@ -139,14 +139,14 @@ def _lag(look: Look, wishes: Wishes) -> _Found:
 def _not_mirrored(look: Look) -> _Found | None:
     broken = [place for place in look.places if place.state in _BROKEN]
     if broken:
-        lines = _cut(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
-        return _Found(f"{_count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
+        lines = cut(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
+        return _Found(f"{count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
     if look.driver is None:
         return _Found("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
     unknown = [place for place in look.places if place.lag is None]
     if unknown:
-        lines = _cut(f"{place.at}: {place.reason or place.state}" for place in unknown)
-        return _Found(f"{_count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
+        lines = cut(f"{place.at}: {place.reason or place.state}" for place in unknown)
+        return _Found(f"{count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
     return None
 
 
@@ -156,21 +156,21 @@ def _consumers(look: Look, wishes: Wishes) -> _Found:
         return _Found("no group reads these topics")
     busy = [group for group in groups if group.busy_here]
     if busy:
-        lines = _cut(_busy(group) for group in busy)
-        what = f"stop {_count(len(busy), 'group')} on the source"
+        lines = cut(_busy(group) for group in busy)
+        what = f"stop {count(len(busy), 'group')} on the source"
         return _Found(f"{what}; their places are taken along", Act.PERSON, lines)
     if (found := _placing(groups)) is not None:
         return found
     there = sum(group.busy_there for group in groups)
     idle = len(groups) - there
-    text = [f"{_count(there, 'group')} at work on the target"] if there else []
+    text = [f"{count(there, 'group')} at work on the target"] if there else []
     if idle:
-        text.append(f"{_count(idle, 'group')} may be started on the target")
+        text.append(f"{count(idle, 'group')} may be started on the target")
     return _Found(", ".join(text))
 
 
 def _busy(group: Group) -> str:
-    behind = "" if group.behind is None else f", {_count(group.behind, 'record')} behind"
+    behind = "" if group.behind is None else f", {count(group.behind, 'record')} behind"
     return f"{group.name} has members{behind}"
 
 
@@ -179,22 +179,22 @@ def _placing(groups: Iterable[Group]) -> _Found | None:
     unplaced = [group for group in groups if not group.placed]
     unknown = [group for group in unplaced if group.reason is not None]
     if unknown:
-        lines = _cut(f"{group.name}: {group.reason}" for group in unknown)
-        what = f"the place of {_count(len(unknown), 'group')} on the target is not known"
+        lines = cut(f"{group.name}: {group.reason}" for group in unknown)
+        what = f"the place of {count(len(unknown), 'group')} on the target is not known"
         return _Found(what, Act.STOP, lines)
     busy = [group for group in unplaced if group.busy_there]
     if busy:
-        lines = _cut(
-            f"{group.name} has members there, and no place in {_count(group.undone, 'partition')}"
+        lines = cut(
+            f"{group.name} has members there, and no place in {count(group.undone, 'partition')}"
             for group in busy
         )
-        what = f"stop {_count(len(busy), 'group')} on the target for a moment"
+        what = f"stop {count(len(busy), 'group')} on the target for a moment"
         return _Found(f"{what}: brokers let nobody place them meanwhile", Act.PERSON, lines)
     if unplaced:
         many = sum(group.undone for group in unplaced)
-        what = f"{_count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""
-        what = what or f"{_count(len(unplaced), 'group')} get"
-        return _Found(f"{what} the exact offsets of {_count(many, 'partition')}", Act.GROUPS)
+        what = f"{count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""
+        what = what or f"{count(len(unplaced), 'group')} get"
+        return _Found(f"{what} the exact offsets of {count(many, 'partition')}", Act.GROUPS)
     return None
 
 
@@ -209,19 +209,28 @@ def _fence(look: Look, wishes: Wishes) -> _Found:
         return _Found(f"nothing was written for {look.still_s:.0f} s")
     lacking = [topic for topic in look.topics if not _is_there(look, topic)]
     if lacking:
-        text = f"deny WRITE on {_count(len(lacking), 'topic')} for {_time(wishes.fence_for_s)}"
+        text = f"deny WRITE on {count(len(lacking), 'topic')} for {time(wishes.fence_for_s)}"
         return _Found(text, Act.FENCE)
     until = min(fence.record.until for fence in look.fences.values())
     left = (until - look.at_ms) / 1000
     if not all(fence.everywhere for fence in look.fences.values()):
         return _Found("brokers take it up", Act.WAIT, left_s=None)
+    if hidden := [place for place in look.places if _is_hidden(place)]:
+        lines = cut(f"{place.at} from offset {place.end} to {place.log_end}" for place in hidden)
+        text = f"followers have yet to copy records of {count(len(hidden), 'partition')}"
+        return _Found(f"{text}; the fence is lifted in {time(left)}", Act.WAIT, lines)
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
-        ends = f"the fence is lifted in {_time(left)}"
+        ends = f"the fence is lifted in {time(left)}"
         return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, _named(look))
     if left < _MARGIN_S:
         return _Found("its time is nearly over, and then it is lifted", Act.WAIT)
-    return _Found(f"nobody writes any more; lifted in {_time(left)} unless promoted before")
+    return _Found(f"nobody writes any more; lifted in {time(left)} unless promoted before")
+
+
+def _is_hidden(place: Place) -> bool:
+    """Whether its leader holds what no reader sees yet."""
+    return place.log_end is not None and place.end is not None and place.log_end > place.end
 
 
 def _is_there(look: Look, topic: str) -> bool:
@@ -237,11 +246,11 @@ def _over(look: Look) -> _Found | None:
 
 
 def _going_on(look: Look) -> str:
-    return f"{_count(len(look.producers), 'producer')} goes on" if look.producers else ""
+    return f"{count(len(look.producers), 'producer')} goes on" if look.producers else ""
 
 
 def _named(look: Look) -> tuple[str, ...]:
-    return _cut(_name(each, look.at_ms) for each in look.producers)
+    return cut(_name(each, look.at_ms) for each in look.producers)
 
 
 def _name(each: Producer, now_ms: int) -> str:
@@ -252,7 +261,7 @@ def _name(each: Producer, now_ms: int) -> str:
     if each.transactional_id is not None:
         who += f", transactional id {each.transactional_id}"
     ago = max(0, now_ms - each.last_ms) / 1000
-    return f"{where}: {who}, newest record dated {_time(ago)} ago"
+    return f"{where}: {who}, newest record dated {time(ago)} ago"
 
 
 def _drain(look: Look, _: Wishes) -> _Found:
@@ -261,13 +270,13 @@ def _drain(look: Look, _: Wishes) -> _Found:
     open_ = [place for place in look.places if _held(place)]
     left = sum(place.left or 0 for place in look.places)
     if open_ and all(place.readable == place.position for place in open_):
-        lines = _cut(f"{place.at} from offset {place.readable} on" for place in open_)
-        many = _count(len(open_), "partition")
+        lines = cut(f"{place.at} from offset {place.readable} on" for place in open_)
+        many = count(len(open_), "partition")
         return _Found(f"open transactions hold records of {many} back", Act.WAIT, lines)
     if left:
         seconds = left / look.per_s if look.per_s and look.per_s > 0 else None
-        return _Found(f"{_count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
-    return _Found(f"all of {_count(len(look.places), 'partition')} is copied")
+        return _Found(f"{count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
+    return _Found(f"all of {count(len(look.places), 'partition')} is copied")
 
 
 def _held(place: Place) -> bool:
@@ -280,7 +289,7 @@ def _groups(look: Look, wishes: Wishes) -> _Found:
     if found is not None:
         return found
     busy = [group for group in _moving(look, wishes) if group.busy_here]
-    text = f"{_count(len(idle), 'group')} placed exactly"
+    text = f"{count(len(idle), 'group')} placed exactly"
     if busy:
         text += f"; {', '.join(group.name for group in busy[:3])} to follow, still at work"
     return _Found(text)
@@ -300,7 +309,7 @@ def _compared(found: Verified) -> _Found:
     if found.bad:
         lines = ("`causeway verify` tells each record that differs",)
         return _Found(found.bad, Act.STOP, lines)
-    text = f"{_count(found.records, 'record')} the same on both sides"
+    text = f"{count(found.records, 'record')} the same on both sides"
     return _Found(text, lines=(found.unsure,) if found.unsure else ())
 
 
@@ -317,19 +326,19 @@ def _verify(look: Look, wishes: Wishes) -> _Found:
 
 def _promote(look: Look) -> _Found:
     if not set(look.topics) <= look.ended.keys():
-        what = _count(len(look.topics), "topic")
+        what = count(len(look.topics), "topic")
         return _Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
     if look.unfinished:
-        what = _count(len(look.unfinished), "topic")
+        what = count(len(look.unfinished), "topic")
         return _Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
     late = [(place, more) for place in look.places if (more := _behind_the_cut(look, place)) > 0]
     if late:
         many = sum(more for _, more in late)
-        lines = _cut(f"{place.at}: {_count(more, 'offset')}" for place, more in late)
-        text = f"{_count(many, 'offset')} written to the source after the cut: nobody copies them"
+        lines = cut(f"{place.at}: {count(more, 'offset')}" for place, more in late)
+        text = f"{count(many, 'offset')} written to the source after the cut: nobody copies them"
         return _Found(text, Act.STOP, (*lines, *_named(look)))
     first = min(look.ended.values(), key=lambda each: each.at)
-    return _Found(f"{_count(len(look.topics), 'topic')} {first.how} {first.by}")
+    return _Found(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
 
 
 def _back(look: Look) -> _Found:
@@ -351,15 +360,15 @@ def _behind_the_cut(look: Look, place: Place) -> int:
 
 
 def _to_come(name: str, look: Look, wishes: Wishes) -> str:
-    topics = _count(len(look.topics), "topic")
+    topics = count(len(look.topics), "topic")
     match name:
         case "lag":
-            return f"wait until at most {_count(wishes.lag, 'record')} is to be copied"
+            return f"wait until at most {count(wishes.lag, 'record')} is to be copied"
         case "consumers":
             names = ", ".join(group.name for group in _moving(look, wishes)) or "no group"
             return f"groups move to the target: {names}"
         case "fence" if wishes.fence:
-            return f"deny WRITE on {topics}, lifted after {_time(wishes.fence_for_s)}"
+            return f"deny WRITE on {topics}, lifted after {time(wishes.fence_for_s)}"
         case "fence":
             return "producers are stopped; wait until nothing is written"
         case "drain":
@@ -376,22 +385,3 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
             return "compare what has come since"
         case _:
             return f"the mirror of {topics} ends, producers start on the target"
-
-
-def _cut(lines: Iterable[str]) -> tuple[str, ...]:
-    found = list(lines)
-    if len(found) <= _MOST_LINES:
-        return tuple(found)
-    return (*found[:_MOST_LINES], f"and {len(found) - _MOST_LINES:,} more")
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
-
-
-def _time(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min" if not rest else f"{minutes} min {rest} s"

@@ -26,8 +26,8 @@ from causeway.operate.cutover.turn import TURN_S, Turn, persist
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import whoever
-from causeway.operate.moves.failback import Step as Back
 from causeway.operate.moves.failback import failback
+from causeway.operate.moves.failed_back import Step as Back
 from causeway.operate.moves.promote import promote
 from causeway.operate.verify import Progress, verify
 
@@ -133,6 +133,7 @@ class _Run:
         self._memory = memory
         self._seen: dict[str, Step] = {}
         self._fenced: set[str] = set()  # topics, by this call
+        self._held: set[str] = set()  # topics whose fence was seen to hold everywhere
         self._promoted_ms: int | None = None  # likewise
         self._in_vain = False  # the last look has changed nothing
 
@@ -191,8 +192,11 @@ class _Run:
         time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
 
     def _is_lifted(self, look: Look) -> bool:
-        """Whether a fence of this call is gone, by whomever: it is not set again unasked."""
-        return bool(self._fenced - look.fences.keys() - look.ended.keys())
+        """Whether a fence of this call is gone, by whomever, or its rule on the source: it is not
+        set again unasked."""
+        self._held |= {topic for topic, fence in look.fences.items() if fence.everywhere}
+        away = {topic for topic in self._held if topic in look.fences and look.fences[topic].gone}
+        return bool(self._fenced - (look.fences.keys() - away) - look.ended.keys())
 
     def _fence(self, look: Look) -> None:
         """Those of the topics that are not fenced."""
@@ -223,7 +227,7 @@ class _Run:
             for topic in lacking
         ]
         with self._turn.writing():
-            persist(lambda: fences.set_up(eyes.source, eyes.target, eyes.link, found))
+            persist(lambda: fences.set_up(eyes.source, eyes.target, eyes.link, found, eyes.sharers))
         self._fenced.update(lacking)
 
     def _promote(self, look: Look) -> None:
@@ -331,7 +335,9 @@ class _Run:
 
     def _lift_all(self, found: Collection[Directive]) -> None:
         eyes = self._eyes
-        errors = persist(lambda: fences.lift(eyes.source, eyes.target, eyes.link, found))
+        errors = persist(
+            lambda: fences.lift(eyes.source, eyes.target, eyes.link, found, eyes.sharers)
+        )
         _raise_first(errors.values())
 
     def _commit(self) -> None:

@@ -14,7 +14,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, 
 from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.operate.clusters import clusters
-from causeway.operate.cutover.chosen import the_one
+from causeway.operate.cutover.chosen import sharers_of, the_one
 from causeway.operate.cutover.turn import Turn, persist
 from causeway.operate.directives import whoever
 
@@ -66,7 +66,8 @@ def undo(
                     go_on = partial(_go_on, names)
                     persist(lambda: directive_log.write(target, chosen, go_on))
                 fenced = list(found.values())
-                errors = persist(lambda: fences.lift(source, target, chosen, fenced))
+                sharers = sharers_of(settings, chosen, connect)
+                errors = persist(lambda: fences.lift(source, target, chosen, fenced, sharers))
         return Lifted(
             link=chosen,
             topics=errors,

@@ -54,8 +54,9 @@ class Check:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Of one source partition; offsets of the source, None where unknown. `readable`: its last
-    stable offset, or the high watermark where what is open is mirrored, too. `had`: the same a
-    moment before. `position`: everything before it is mirrored."""
+    stable offset, or the high watermark where what is open is mirrored, too. `log_end`: where the
+    leader's log ended before that, with what followers have yet to copy, and no reader sees. `had`:
+    `readable` a moment before. `position`: everything before it is mirrored."""
 
     at: TopicPartition
     target: str
@@ -63,6 +64,7 @@ class Place:
     reason: str | None = None
     readable: int | None = None
     end: int | None = None  # the high watermark
+    log_end: int | None = None
     had: int | None = None
     position: int | None = None
 
@@ -83,11 +85,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Of one topic. `everywhere`: each broker that leads one of its partitions goes by it."""
+    """Of one topic. `everywhere`: each broker that leads one of its partitions goes by it; `gone`:
+    none of them does, and none was left out."""
 
     record: Directive
     there: bool
     everywhere: bool
+    gone: bool = False
     over: bool = False
 
 

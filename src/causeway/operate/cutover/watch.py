@@ -39,12 +39,15 @@ class Watch:
         self._names: dict[int, str | None] = {}
         self._fenced: dict[TopicPartition, int] | None = None
 
-    def see(self, ends: Ends, readable: Ends, *, fenced: bool) -> None:
-        """High watermarks and what can be read, by now; whether the fence holds everywhere."""
+    def see(self, ends: Ends, readable: Ends, tails: Ends, *, fenced: bool) -> None:
+        """High watermarks and what can be read, by now, and where leaders' logs ended before;
+        whether the fence holds everywhere. As long as followers have yet to copy something, it does
+        not stand still: that is still to come for readers."""
         now = time.monotonic()
         grown = [at for at, end in ends.items() if self._ends.get(at, end) != end]
         first = [at for at in ends if at not in self._ends]
-        if grown or first:
+        hidden = any(tails.get(at, end) > end for at, end in ends.items())
+        if grown or first or hidden:
             self._changed_at = now
         self._name(grown, first, now)
         self._ends.update(ends)

@@ -10,13 +10,11 @@ goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import ending, topics
+from causeway.control import ending, fences, topics
 from causeway.control.collisions import begun_by
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Kind, Scope
@@ -25,58 +23,15 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
+from causeway.operate.cutover.chosen import sharers_of
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import begun, late, saving, unmirrored, way_back
 from causeway.operate.moves import promote as promoting
 from causeway.operate.moves.ending import Ending, Say
-from causeway.operate.moves.promote import Promoted
+from causeway.operate.moves.failed_back import FailedBack, Keep, Step
 from causeway.operate.moves.unmirrored import Unmirrored
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.offsets import LATEST, OffsetAt
-
-
-class Step(StrEnum):
-    """How far it has come."""
-
-    GOES_ON = "mirrors again"  # there is nothing left to do
-    UNDECIDED = "undecided"  # what is to become of records that were never mirrored?
-    NO_WAY_BACK = "no way back"  # the file has no link the other way
-    BACK = "mirrors back"  # the link the other way; the rest when producers have stopped
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """What is to become of records that were never mirrored: saved, left where they are (`drop`),
-    or that is not said."""
-
-    path: Path | None = None
-    topic: str | None = None
-    drop: bool = False
-
-    def __bool__(self) -> bool:
-        return self.drop or self.path is not None or self.topic is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedBack:
-    """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
-    only the old source has, as long as that can be told; `saved`: where it was saved. `late`: what
-    others have written there since, and nobody has said what is to become of. `lag`: of the
-    reverse link, None while it has not begun. `promoted`: of the reverse link, when it ended."""
-
-    link: str
-    reverse: str | None
-    scope: Scope
-    step: Step
-    changed: bool
-    dry_run: bool
-    unmirrored: tuple[Unmirrored, ...] = ()
-    late: tuple[Unmirrored, ...] = ()
-    lost: tuple[TopicPartition, ...] = ()
-    saved: str | None = None
-    lag: int | None = None
-    lines: tuple[str, ...] = ()
-    promoted: Promoted | None = None
 
 
 def failback(
@@ -190,6 +145,7 @@ class _Failback:
         if way_back.is_begun(back.standing, end, cuts):
             way_back.check_end(self._link, self._reverse, back.end)
             changed, found = self._see_to_late(back, end, keep)
+            found["unfenced"] = self._lift_fences()
             if found.get("late") and turn_round:
                 return self._found(Step.UNDECIDED, changed=False, **found)
         else:
@@ -202,6 +158,7 @@ class _Failback:
                 return self._found(step, changed=False, **found)
             found["saved"] = self._save(sighting.unmirrored, keep)
             self._begin(self._reverse, end, sighting.starts, sighting.ends)
+            found["unfenced"] = self._lift_fences()
             changed = True
         if turn_round:
             return self._turn_round(end, wait_s, keep, **found)
@@ -310,10 +267,10 @@ class _Failback:
     def _mirrored(self) -> dict[str, MirroredTopic]:
         self._say(f"{self._link.name}: looking for what was never mirrored")
         observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        begun = begun_by(self._ending.contents.partitions.values())
+        known = begun_by(self._ending.contents.partitions.values())
         return {
             topic.source: topic
-            for topic in topics.plan(observed, self._link, begun).mirrored
+            for topic in topics.plan(observed, self._link, known).mirrored
             if self._scope.covers(Scope(topic.source))
             and not self._link.policy.is_heartbeats_topic(topic.source)
         }
@@ -339,6 +296,23 @@ class _Failback:
         wish = Directive(kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope)
         begun.begin(self._connect(link.target_admin), link, wish, starts, looked)
 
+    def _lift_fences(self) -> tuple[str, ...]:
+        """Of a cutover: they would keep the way back from writing as well. Which topics these
+        are."""
+        standing = self._ending.standing
+        found = [
+            fence
+            for topic, fence in sorted(fences.fences(standing).items())
+            if self._scope.covers(Scope(topic)) and standing.has_ended(Scope(topic))
+        ]
+        if not self._dry_run:
+            sides, sharers = self._sides, sharers_of(self._settings, self._link, self._connect)
+            errors = fences.lift(sides.source_admin, sides.target_admin, self._link, found, sharers)
+            for error in errors.values():
+                if error is not None:
+                    raise error
+        return tuple(str(fence.scope.topic) for fence in found)
+
     def _await_begun(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> int | None:
         back = self._back()
         source = self._connect(back.link.source_admin)
@@ -360,33 +334,3 @@ class _Failback:
 def _targets(cuts: Mapping[str, Cut]) -> dict[TopicPartition, int]:
     """Where the mirrors ended, by partition of the target."""
     return {at: offset for c in cuts.values() for p in c.points for at, offset in p.targets}
-
-
-def as_json(each: FailedBack) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "reverse": each.reverse,
-        "topic": each.scope.topic,
-        "step": str(each.step),
-        "changed": each.changed,
-        "dry_run": each.dry_run,
-        "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
-        "late": [_unmirrored_json(one) for one in each.late],
-        "lost": [str(at) for at in each.lost],
-        "saved": each.saved,
-        "lag_records": each.lag,
-        "lines": list(each.lines),
-        "promoted": None if each.promoted is None else promoting.as_json(each.promoted),
-    }
-
-
-def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
-    return {
-        "topic": one.at.topic,
-        "partition": one.at.partition,
-        "first": one.first,
-        "end": one.end,
-        "records": one.records,
-        "surely": one.surely,
-    }

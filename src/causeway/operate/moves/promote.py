@@ -30,7 +30,6 @@ from causeway.operate.moves import last_groups
 from causeway.operate.moves.ending import Ending, Guard, Say, wish
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.cluster import AclBinding
-from causeway.wire.offsets import LATEST, OffsetAt
 
 _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal
@@ -246,20 +245,21 @@ class _Promotion:
             for topic in mirrored.values()
             for number in range(topic.partitions)
         ]
-        # All that is there, also what an open transaction still keeps from readers.
-        ends = self._sides.source_admin.list_offsets(places, LATEST)
+        # All that is there, also what an open transaction, or a slow follower, still keeps from
+        # readers.
+        ends = self._sides.source_admin.log_ends(places)
         found = []
         for at in sorted(places):
             end, progress = ends[at], self._ending.contents.partitions.get(at)
-            if not isinstance(end, OffsetAt):
+            if isinstance(end, CausewayError):
                 found.append(Lagging(at=at, position=None, end=None, reason=str(end)))
             elif progress is None or not progress.outlets:
-                found.append(Lagging(at=at, position=None, end=end.offset, reason="not begun"))
+                found.append(Lagging(at=at, position=None, end=end, reason="not begun"))
             elif progress.state is State.STOPPED:
                 why = f"stopped: {progress.reason}"
-                found.append(Lagging(at=at, position=progress.position, end=end.offset, reason=why))
-            elif progress.position != end.offset:
-                found.append(Lagging(at=at, position=progress.position, end=end.offset))
+                found.append(Lagging(at=at, position=progress.position, end=end, reason=why))
+            elif progress.position != end:
+                found.append(Lagging(at=at, position=progress.position, end=end))
         return tuple(found)
 
     def _lifts(self) -> tuple[AclBinding, ...]:

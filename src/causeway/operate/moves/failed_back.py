@@ -1,0 +1,91 @@
+"""What a failback has found and done, as values and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from causeway.control.directives import Scope
+from causeway.model import TopicPartition
+from causeway.operate.moves import promote as promoting
+from causeway.operate.moves.promote import Promoted
+from causeway.operate.moves.unmirrored import Unmirrored
+
+
+class Step(StrEnum):
+    """How far it has come."""
+
+    GOES_ON = "mirrors again"  # there is nothing left to do
+    UNDECIDED = "undecided"  # what is to become of records that were never mirrored?
+    NO_WAY_BACK = "no way back"  # the file has no link the other way
+    BACK = "mirrors back"  # the link the other way; the rest when producers have stopped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What is to become of records that were never mirrored: saved, left where they are (`drop`),
+    or that is not said."""
+
+    path: Path | None = None
+    topic: str | None = None
+    drop: bool = False
+
+    def __bool__(self) -> bool:
+        return self.drop or self.path is not None or self.topic is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedBack:
+    """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
+    only the old source has, as long as that can be told; `saved`: where it was saved. `late`: what
+    others have written there since, and nobody has said what is to become of. `unfenced`: topics of
+    the old source whose fence, of a cutover, was (or would be) lifted. `lag`: of the reverse link,
+    None while it has not begun. `promoted`: of the reverse link, when it ended."""
+
+    link: str
+    reverse: str | None
+    scope: Scope
+    step: Step
+    changed: bool
+    dry_run: bool
+    unmirrored: tuple[Unmirrored, ...] = ()
+    late: tuple[Unmirrored, ...] = ()
+    lost: tuple[TopicPartition, ...] = ()
+    saved: str | None = None
+    unfenced: tuple[str, ...] = ()
+    lag: int | None = None
+    lines: tuple[str, ...] = ()
+    promoted: Promoted | None = None
+
+
+def as_json(each: FailedBack) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "reverse": each.reverse,
+        "topic": each.scope.topic,
+        "step": str(each.step),
+        "changed": each.changed,
+        "dry_run": each.dry_run,
+        "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
+        "late": [_unmirrored_json(one) for one in each.late],
+        "lost": [str(at) for at in each.lost],
+        "saved": each.saved,
+        "unfenced": list(each.unfenced),
+        "lag_records": each.lag,
+        "lines": list(each.lines),
+        "promoted": None if each.promoted is None else promoting.as_json(each.promoted),
+    }
+
+
+def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
+    return {
+        "topic": one.at.topic,
+        "partition": one.at.partition,
+        "first": one.first,
+        "end": one.end,
+        "records": one.records,
+        "surely": one.surely,
+    }
