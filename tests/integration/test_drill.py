@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,31 +53,33 @@ def sites() -> Iterator[tuple[LocalCluster, LocalCluster]]:
 
 class Load(threading.Thread):
     """Numbered records, 200 bytes each, about 1,000 a second, to the one cluster until `end`.
-    `acked`: those that it has surely taken."""
+    `acked`: those that it has surely taken. Its producer has threads of its own that call back into
+    Python: it is gone before the test is, however that ends."""
 
     def __init__(self, bootstrap: str, first: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.acked: list[int] = []
         self.first_at: float | None = None
         self._next = first
         self._over = threading.Event()
-        self._producer = KafkaTools(bootstrap).producer(settings={"message.timeout.ms": 4000})
+        self._bootstrap = bootstrap
 
     def run(self) -> None:
+        producer = KafkaTools(self._bootstrap).producer(settings={"message.timeout.ms": 4000})
         while not self._over.wait(0.02):
             for _ in range(20):
                 number = self._next
                 self._next += 1
-                self._producer.produce(
+                producer.produce(
                     TOPIC,
                     b"%08d" % number + b"." * 192,
                     partition=number % PARTITIONS,
                     on_delivery=partial(self._told, number),
                 )
-            self._producer.poll(0)
-        if self._producer.flush(6):
-            self._producer.purge()  # what its cluster will never take
-            self._producer.flush(6)
+            producer.poll(0)
+        deadline = time.monotonic() + 60
+        while producer.flush(1.0) and time.monotonic() < deadline:
+            pass  # what its cluster will never take is over soon
 
     def _told(self, number: int, error: object, _: object) -> None:
         if error is None:
@@ -89,6 +91,21 @@ class Load(threading.Thread):
         self._over.set()
         self.join()
         return self._next
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[[LocalCluster, int], Load]]:
+    """Puts load on a cluster: from this number on."""
+    running: list[Load] = []
+
+    def load(cluster: LocalCluster, first: int) -> Load:
+        running.append(Load(cluster.bootstrap, first))
+        running[-1].start()
+        return running[-1]
+
+    yield load
+    for each in running:
+        each.end()
 
 
 def between(a: LocalCluster, b: LocalCluster, names: tuple[str, str]) -> LinkSettings:
@@ -134,7 +151,10 @@ def lag(source: KafkaTools, target: KafkaTools) -> int:
 
 
 def test_a_site_is_lost_and_comes_back(
-    sites: tuple[LocalCluster, LocalCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sites: tuple[LocalCluster, LocalCluster],
+    begin: Callable[[LocalCluster, int], Load],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a, b = sites
     at_a, at_b = KafkaTools(a.bootstrap), KafkaTools(b.bootstrap)
@@ -146,8 +166,7 @@ def test_a_site_is_lost_and_comes_back(
 
     # -- load on, and the source dies with records that are not mirrored yet ----------------------
     with RunningDaemon(monkeypatch, there):
-        load = Load(a.bootstrap, 0)
-        load.start()
+        load = begin(a, 0)
         await_until(lambda: len(load.acked) > 3000 and lag(at_a, at_b) < 500, 120, "load mirrored")
         at_a.commit_group(READERS, {(TOPIC, n): 100 for n in range(PARTITIONS)})
         await_until(lambda: at_b.group_offsets(READERS), 60, "the group is brought over")
@@ -165,8 +184,7 @@ def test_a_site_is_lost_and_comes_back(
         assert done.changed
 
         # -- life goes on at B --------------------------------------------------------------------
-        ours = Load(b.bootstrap, 10_000_000)
-        ours.start()
+        ours = begin(b, 10_000_000)
         await_until(lambda: ours.first_at, 60, "writing goes on")
         assert ours.first_at is not None
         rto_s = ours.first_at - killed_at
@@ -206,8 +224,7 @@ def test_a_site_is_lost_and_comes_back(
         turned = failback(after, link="A->B", turn_round=True, wait_s=60, who="drill")
         turned_s = time.monotonic() - turned_at
         assert (turned.step, turned.changed) == (Step.GOES_ON, True)
-        last = Load(a.bootstrap, 20_000_000)
-        last.start()
+        last = begin(a, 20_000_000)
         await_until(lambda: len(last.acked) > 2000, 60, "writing goes on at A")
         last.end()
         await_until(lambda: states(daemon, "A->B") == [State.RUNNING] * PARTITIONS, 60, "mirrors")

@@ -223,9 +223,9 @@ def plan(standing: Standing, wish: Directive) -> Plan:
     """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
     leaves alone what somebody paused of its parts. Raises ConfigError where its mirror has ended:
     then there is nothing to pause, to resume or to restart."""
-    if wish.kind in (Kind.PAUSE, Kind.RESTART):
-        if (end := standing.end_of(wish.scope)) is not None:
-            raise _has_ended(wish, end)
+    asked_of_mirrors = wish.kind in (Kind.PAUSE, Kind.RESTART)
+    if asked_of_mirrors and (end := standing.end_of(wish.scope)) is not None:
+        raise _has_ended(wish, end)
     if wish.kind is Kind.PAUSE:
         return _plan_pause(standing, wish)
     before = standing.by_key.get(wish.key)

@@ -221,6 +221,36 @@ def test_the_source_is_gone(clusters: Clusters) -> None:
     assert "like it: orders; A cannot be asked" in (unknown.note or "")
 
 
+def test_a_target_that_is_down_keeps_no_other_from_answering(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters.progress[B] = contents(progress())
+    real = courses.Book.read
+    down = {"A->C"}
+
+    def read(one: LinkSettings, connect: Any) -> Any:
+        if one.name in down:
+            raise UnreachableError("reach", "C", "no broker answers")
+        return real(one, connect)
+
+    monkeypatch.setattr(courses.Book, "read", read)
+    good, bad = translate(settings(), [asked(40)])
+    assert (good.link, good.exact) == ("A->B", True)
+    assert (bad.link, bad.why, bad.exact) == ("A->C", Why.UNREACHABLE, False)
+    assert "C cannot be asked" in (bad.note or "")
+    (hidden,) = translate(settings(), [asked(40, "secret")])
+    assert hidden.link == "A->B", "the file says that neither mirrors it"
+    (back,) = translate(settings(), [asked(30, "A.orders")], back=True)
+    assert (back.link, back.exact) == ("A->B", True)
+    (lost,) = translate(settings(), [asked(30, "A.bills")], back=True)
+    assert lost.why is Why.UNREACHABLE, "C may have it"
+    with pytest.raises(UnreachableError):
+        translate(settings(), [asked(40)], link="A->C")
+    down.add("A->B")
+    with pytest.raises(UnreachableError):
+        translate(settings(), [asked(40)])
+
+
 def test_nobody_waits_longer_than_he_likes(clusters: Clusters) -> None:
     clusters.progress[B] = contents(progress())
     late = one(clusters, asked(80), patience_s=0.0)

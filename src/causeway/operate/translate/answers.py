@@ -44,8 +44,9 @@ def translate(
     Asks the clusters only, no driver. With the source cluster gone, what the progress topic can
     tell is answered, the rest says so. Takes up to ten seconds for a cluster that does not answer;
     what else takes longer than `patience_s`, as it has to be counted in the logs, is not exact.
-    Raises ConfigError for an unknown link, or a question without an offset or a time; CausewayError
-    where a target cannot be asked.
+    Of several links, one whose target cannot be asked says so in its answers (UNREACHABLE). Raises
+    ConfigError for an unknown link, or a question without an offset or a time; CausewayError where
+    no target can be asked.
     """
     asked = list(questions)
     for question in asked:
@@ -53,13 +54,42 @@ def translate(
     links = _links(settings, link)
     with clusters() as connect:
         limit = _Limit(patience_s)
-        found = [_of_link(each, settings, asked, connect, limit, back=back) for each in links]
+        found: list[_Found] = []
+        errors: dict[str, CausewayError] = {}
+        for each in links:
+            try:
+                found.append(_of_link(each, settings, asked, connect, limit, back=back))
+            except CausewayError as error:
+                errors[each.name] = error
+                found.append(_not_asked(each, asked, error, back=back))
+        if len(errors) == len(links):
+            raise errors[links[0].name]
     answers: list[Answer] = []
     for question in asked:
         of_links = [one[question] for one in found if question in one]
         mirrored = [one for one in of_links if one.why not in _NOTHING_THERE]
+        if back and any(one.link not in errors for one in mirrored):
+            # Which topics a target has, only that tells.
+            mirrored = [one for one in mirrored if one.link not in errors]
         answers += mirrored or [min(of_links, key=_least_told)]
     return tuple(answers)
+
+
+def _not_asked(
+    link: LinkSettings, questions: Iterable[Question], error: CausewayError, *, back: bool
+) -> _Found:
+    """Of a link whose target does not answer: about what it mirrors, as far as the file tells."""
+    return {
+        question: Answer(
+            question=question,
+            link=link.name,
+            offset=question.offset,
+            why=Why.UNREACHABLE,
+            note=f"{link.target.alias} cannot be asked: {error}",
+        )
+        for question in questions
+        if back or link.decide_topic(question.topic).target_name is not None
+    }
 
 
 class _Limit:
