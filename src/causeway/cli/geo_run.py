@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -76,9 +77,14 @@ def _await_destination(found: Remembered) -> Remembered:
         "causeway: no destination yet: causeway geo destination add NAME --bootstrap host:port",
         file=sys.stderr,
     )
-    while not found.destinations:
-        time.sleep(_LOOK_S)
-        found = _again(found)
+    # Nothing is under way yet: to end is to leave.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        while not found.destinations:
+            time.sleep(_LOOK_S)
+            found = _again(found)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return found
 
 
