@@ -26,6 +26,7 @@ from causeway.operate.cutover.turn import TURN_S, Turn, persist
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import whoever
+from causeway.operate.moves.ending import refuse_mingled
 from causeway.operate.moves.failback import failback
 from causeway.operate.moves.failed_back import Step as Back
 from causeway.operate.moves.promote import promote
@@ -62,6 +63,7 @@ def cutover(
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
         chosen, names = the_one(settings, link, topics, connect)
+        refuse_mingled(chosen)
         checking.refuse_unfit(names, chosen)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         planned = checking.chosen(chosen, source, target)

@@ -23,7 +23,12 @@ from causeway.control.directive_log import DirectiveLog, Written
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.rows import place_of
-from causeway.errors import AuthorizationError, CausewayError, NobodyLeadsError
+from causeway.errors import (
+    AuthorizationError,
+    CausewayError,
+    ConfigError,
+    NobodyLeadsError,
+)
 from causeway.model import State, TopicPartition
 from causeway.operate.clusters import Connect
 from causeway.operate.status import driver_of
@@ -41,6 +46,18 @@ Say = Callable[[str], None]
 Guard = Callable[[Standing], None]
 
 
+def refuse_mingled(link: LinkSettings) -> None:
+    """Raises ConfigError where both clusters write the link's topics: groups have no place."""
+    if link.mingles:
+        raise ConfigError(
+            "end the mirror",
+            link.name,
+            "both clusters write its topics, so there is nothing to move: programs go over to the"
+            " other cluster as they are",
+            remedy="docs/provenance.md says where a consumer group goes on",
+        )
+
+
 class Ending:
     """Of one link and scope. `contents`, `standing`: the progress and the directives, as last
     read. Not thread-safe."""
@@ -49,6 +66,7 @@ class Ending:
         self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
     ) -> None:
         """Reads both. Raises CausewayError."""
+        refuse_mingled(link)
         self.link = link
         self.scope = scope
         self.target = connect(link.target_admin)
