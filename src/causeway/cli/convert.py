@@ -1,4 +1,4 @@
-"""`causeway convert FILE`: a property file as causeway.yaml, or the other way round."""
+"""`causeway convert FILE`: a file of settings in another form."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ import typer
 from causeway.cli.guard import warn
 from causeway.errors import ConfigError
 
+_FORMS = {
+    "properties": "a property file",
+    "causeway": "a causeway.yaml",
+    "strimzi": "a resource",
+}
+
 
 def command(
     file: Annotated[
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="A MirrorMaker 2 property file, or a causeway.yaml.",
+            help="A MirrorMaker 2 property file, a causeway.yaml or a KafkaMirrorMaker2 resource.",
             show_default=False,
         ),
     ] = None,
@@ -26,16 +32,27 @@ def command(
         Path | None,
         typer.Option("--out", "-o", metavar="OUT", help="Where to; else it is printed."),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FORM",
+            help="properties, causeway (causeway.yaml) or strimzi (KafkaMirrorMaker2). Default:"
+            " causeway for a property file, else properties.",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over OUT if it is there.")] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of causeway.yaml instead.")
     ] = False,
 ) -> int:
-    """Say FILE in the other form, without loss: a property file as causeway.yaml, or back.
+    """Say FILE in another form, without loss.
 
-    References such as ${env:VAR} stay as they are. Comments are kept at the file's top only."""
+    References such as ${env:VAR} stay as they are. Comments are kept at the file's top only. A
+    resource holds no secret: those to be made for it are named."""
     from causeway.config.convert import convert
-    from causeway.config.load import is_yaml
+    from causeway.config.load import Form, default_form, is_yaml
 
     if schema:
         from causeway.config.causeway_yaml.schema import text
@@ -44,12 +61,16 @@ def command(
         return 0
     if file is None:
         raise ConfigError("convert", cause="name a FILE", remedy="or ask for --schema")
-    if out is not None and is_yaml(out) is is_yaml(file):
-        form = "a property file" if is_yaml(file) else "a causeway.yaml"
+    if to is not None and to not in [*Form]:
+        known = ", ".join(Form)
+        raise ConfigError("read option", f"--to {to}", f"it must be one of {known}")
+    form = default_form(file) if to is None else Form(to)
+    if out is not None and is_yaml(out) is (form is Form.PROPERTIES):
         raise ConfigError(
-            "convert", str(file), f"it becomes {form}, and {out} would be read as the other"
+            "convert", str(file), f"it becomes {_FORMS[form]}, and {out} would be read as another"
         )
-    found = convert(file)
+    found = convert(file, form)
+    warn(found.notes)
     if found.carried:
         warn([f"carried along as they are, under properties: {', '.join(found.carried)}"])
     if out is None:

@@ -93,7 +93,7 @@ def control_settings(own: Entries, problems: Problems) -> ControlSettings:
         read_only_mirrors=keys.read_only_mirrors,
         principal=keys.principal,
         mm2_offsets=keys.mm2_offsets,
-        mm2_offsets_topic=keys.mm2_offsets_topic,
+        mm2_offsets_topic=keys.mm2_offsets_topic or None,
         mm2_connector=keys.mm2_connector,
     )
 

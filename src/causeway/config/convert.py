@@ -1,4 +1,4 @@
-"""One form of a file of settings into the other, without loss.
+"""One form of a file of settings into another, without loss.
 
 No reference is followed and nothing is judged but the form: what a file says, the other says too.
 Of comments only those before the first line that says something come along.
@@ -6,6 +6,7 @@ Of comments only those before the first line that says something come along.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -18,44 +19,84 @@ from causeway.config.causeway_yaml.document import Fields, parse, read_document
 from causeway.config.causeway_yaml.read import read_entries
 from causeway.config.causeway_yaml.to_properties import to_properties
 from causeway.config.causeway_yaml.write import said, to_yaml
-from causeway.config.load import is_yaml
+from causeway.config.load import Form, default_form, is_yaml
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, parse_properties, read_properties
+from causeway.config.strimzi import logins, same, write
+from causeway.config.strimzi.read import is_resource, read_resource
+from causeway.config.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 from causeway.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
     """`carried`: keys that causeway.yaml has no place for, so that they stand under `properties`
-    there as they are. `files`: keys whose value is a path from the file's own directory."""
+    there as they are. `files`: keys whose value is a path from the file's own directory. `notes`:
+    what the other form does not say, or needs beside it, for people."""
 
     text: str
     carried: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def convert(path: Path) -> Converted:
-    """The file at `path` in the other form. Raises ConfigError where it cannot be read, and where
-    the other form would not say the same."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    form: Form
+    entries: Mapping[str, Entry]
+    notes: tuple[str, ...] = ()
+
+
+def convert(path: Path, to: Form | None = None) -> Converted:
+    """The file at `path` in form `to`. Raises ConfigError where it cannot be read, and where the
+    other form would not say the same."""
     problems = Problems(str(path))
-    if is_yaml(path):
-        entries = login.settle(read_entries(read_document(path, problems), problems), problems)
-        problems.raise_if_any()
+    found = _read(path, problems)
+    to = to or default_form(path)
+    if to is found.form:
+        raise ConfigError("convert", str(path), "it has that form already")
+    entries, notes = found.entries, found.notes
+    carried: tuple[str, ...] = ()
+    if to is Form.STRIMZI:
+        name = write.resource_name(path.stem)
+        resource = write.to_resource(entries, name=name, comments=_comments(path))
+        text = resource.text
+        same.check(path, entries, resource)
+        notes += write.notes(resource)
+    elif to is Form.PROPERTIES:
         text = to_properties(entries, comments=_comments(path))
-        back: Mapping[str, Entry] = parse_properties(path, text.encode()).entries
-        carried: tuple[str, ...] = ()
+        _check(path, entries, parse_properties(path, text.encode()).entries)
     else:
-        entries = dict(read_properties(path).entries)
         text = to_yaml(entries, comments=_comments(path))
         document = parse(text, str(path), problems)
         back = login.settle(read_entries(document, problems), problems)
         beside = document.values.get("properties")
         carried = tuple(beside.values) if isinstance(beside, Fields) else ()
         problems.raise_if_any()
-    _check(path, entries, back)
+        _check(path, entries, back)
     named = (key for key in entries if key.endswith((".sql.file", ".rules.file")))
     files = tuple(key for key in named if not Path(entries[key].value.strip()).is_absolute())
-    return Converted(text=text, carried=carried, files=files)
+    return Converted(text=text, carried=carried, files=files, notes=notes)
+
+
+def _read(path: Path, problems: Problems) -> _Read:
+    if not is_yaml(path):
+        return _Read(form=Form.PROPERTIES, entries=dict(read_properties(path).entries))
+    document = read_document(path, problems)
+    if not is_resource(document):
+        entries = login.settle(read_entries(document, problems), problems)
+        problems.raise_if_any()
+        return _Read(form=Form.CAUSEWAY, entries=entries)
+    where = os.environ.get(VARIABLE)
+    directory = Path(where) if where else Path(MOUNTED)
+    secrets = Secrets(directory=directory, problems=problems, unseen=not where)
+    resource = read_resource(document, problems, secrets, carry=True)
+    settled = logins.settle(resource.entries, problems, resolved=False)
+    problems.raise_if_any()
+    notes = resource.warnings
+    if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
+        notes += (f"Secrets are looked for in {MOUNTED}: --secrets DIR names another place",)
+    return _Read(form=Form.STRIMZI, entries=settled, notes=notes)
 
 
 def _comments(path: Path) -> Iterator[str]:
@@ -74,13 +115,14 @@ def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) 
     lost = [
         key
         for key, text in one.items()
-        if key not in other or not _same(audit.split_key(key, aliases)[1], text, other[key])
+        if key not in other or not same_text(audit.split_key(key, aliases)[1], text, other[key])
     ]
     if lost:
         raise ConfigError("convert", str(path), f"the other form cannot say {', '.join(lost)}")
 
 
-def _same(name: str, text: str, other: str) -> bool:
+def same_text(name: str, text: str, other: str) -> bool:
+    """Whether two texts of the key `name` mean the same."""
     if text == other:
         return True
     if name == login.JAAS:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 
 from causeway.config.settings import Settings
 
 
+class Form(StrEnum):
+    PROPERTIES = "properties"
+    CAUSEWAY = "causeway"
+    STRIMZI = "strimzi"
+
+
 def is_yaml(path: Path) -> bool:
     """Whether `path` is read as YAML: by the end of its name."""
     return path.suffix.lower() in (".yaml", ".yml")
+
+
+def default_form(path: Path) -> Form:
+    """What `causeway convert` makes of the file at `path` if nobody says what: of YAML a property
+    file, of that a causeway.yaml."""
+    return Form.PROPERTIES if is_yaml(path) else Form.CAUSEWAY
 
 
 def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:

@@ -40,6 +40,7 @@ TEXTS = {
     "replication.policy.separator": ["_", "-"],
     "source.cluster.alias": ["eu", "${env:WORD}"],
     "causeway.principal": ["User:me"],
+    "causeway.paused": ["records", "heartbeats, checkpoints"],
     "causeway.metrics.host": ["0.0.0.0", "${env:WORD}"],
     "causeway.http.host": ["localhost", "::1"],
     "causeway.http.token": ["0123456789abcdef", "fedcba9876543210"],

@@ -24,16 +24,18 @@ def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ())
     declared, which MirrorMaker 2 wants. `comments` go before all."""
     texts = {key: entry.value for key, entry in entries.items()}
     if "config.providers" not in texts:
-        used = {name for text in texts.values() for name in _REFERENCE.findall(text)}
-        declared = {f"config.providers.{name}.class": _PACKAGE + _PROVIDERS[name] for name in used}
-        if used:
-            declared = {
-                "config.providers": ", ".join(sorted(used)),
-                **dict(sorted(declared.items())),
-            }
-        texts.update(declared)
+        texts.update(providers_of(texts))
     first = {"clusters": texts.pop("clusters")} if "clusters" in texts else {}
     return "".join(_lines({**first, **texts}, comments))
+
+
+def providers_of(texts: Mapping[str, str]) -> dict[str, str]:
+    """The keys that declare the providers of references in `texts`."""
+    used = sorted({name for text in texts.values() for name in _REFERENCE.findall(text)})
+    if not used:
+        return {}
+    classes = {f"config.providers.{name}.class": _PACKAGE + _PROVIDERS[name] for name in used}
+    return {"config.providers": ", ".join(used), **classes}
 
 
 def _lines(texts: Mapping[str, str], comments: Iterable[str]) -> Iterator[str]:

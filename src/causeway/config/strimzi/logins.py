@@ -33,6 +33,7 @@ def settle(entries: Mapping[str, Entry], problems: Problems, *, resolved: bool) 
         if not slash or not name.endswith(JAAS):
             settled[key] = entry
         elif name not in entries:
+            settled.setdefault(name, entry)  # its place among the others
             modules.setdefault(f"{name}/{rest.rpartition('/')[0]}", {})[key] = entry
     for place, options in modules.items():
         name, _, module = place.partition("/")

@@ -28,13 +28,9 @@ _ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("heartbeats.topic.", CONNECTORS[2:]),
 )
 # One flow has one of each.
-_ALIKE = (
-    "replication.policy.",
-    "offset-syncs.topic.location",
-    "source.cluster.alias",
-    "target.cluster.alias",
-)
-_SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
+ALIASES = ("source.cluster.alias", "target.cluster.alias")
+_ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
+SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
 _PATTERNS = (
     ("topicsPattern", "topics"),
     ("topicsBlacklistPattern", "topics.exclude"),
@@ -107,7 +103,7 @@ def _configs(reader: Reader, flow: str, connectors: dict[str, Tree]) -> None:
                 continue
             if key == "enabled":
                 reader.problems.add(f"{given.where} has no meaning here: write state: stopped")
-            elif key.startswith(_SHARED) and key in first:
+            elif key.startswith(SHARED) and key in first:
                 before = first[key]
                 if before.text.strip() != given.text.strip() and key.startswith(_ALIKE):
                     reader.problems.add(
@@ -115,7 +111,7 @@ def _configs(reader: Reader, flow: str, connectors: dict[str, Tree]) -> None:
                     )
                 elif before.text != given.text:
                     reader.ignored.append(given.path)
-            elif key.startswith(_SHARED):
+            elif key.startswith(SHARED):
                 first[key] = given
                 reader.add(f"{flow}.{key}", given)
             elif key.startswith(_CLIENT):
@@ -125,13 +121,14 @@ def _configs(reader: Reader, flow: str, connectors: dict[str, Tree]) -> None:
                         reader.add(f"{flow}.{place}", given)
                 elif connectors[next(iter(connectors))].keys.get("config", {}).get(key) is None:
                     reader.ignored.append(given.path)
-            elif name in _who_acts(key):
+            elif name in who_acts(key):
                 reader.add(f"{flow}.{key}", given)
             else:
                 reader.ignored.append(given.path)
 
 
-def _who_acts(key: str) -> tuple[str, ...]:
+def who_acts(key: str) -> tuple[str, ...]:
+    """The connector that acts on a flow's key, if it is of one alone."""
     return next((names for start, names in _ACTS if key.startswith(start)), CONNECTORS[:1])
 
 

@@ -16,6 +16,7 @@ from causeway.config.problems import Problems
 from causeway.config.strimzi.fields import Given
 
 VARIABLE = "CAUSEWAY_SECRETS"
+MOUNTED = "/etc/causeway/secrets"  # where deploy/kubernetes has them
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
 
