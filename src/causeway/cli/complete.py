@@ -7,10 +7,14 @@ import os
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from causeway.errors import CausewayError
+
+if TYPE_CHECKING:
+    from causeway.config.properties import Entry
 
 _VARIABLE = "_CAUSEWAY_COMPLETE"
 
@@ -38,9 +42,17 @@ def _links(file: Path) -> Iterator[str]:
         from causeway.config.causeway_yaml.document import read_document
         from causeway.config.causeway_yaml.read import read_entries
         from causeway.config.problems import Problems
+        from causeway.config.strimzi.read import is_resource, read_resource
+        from causeway.config.strimzi.secrets import Secrets
 
         problems = Problems(str(file))
-        entries = read_entries(read_document(file, problems), problems)
+        document = read_document(file, problems)
+        entries: dict[str, Entry]
+        if is_resource(document):
+            unseen = Secrets(directory=file.parent, problems=problems, unseen=True)
+            entries = dict(read_resource(document, problems, unseen).entries)
+        else:
+            entries = read_entries(document, problems)
     else:
         from causeway.config.properties import read_properties
 

@@ -24,6 +24,19 @@ links:
   - {from: A, to: B}
 """
 
+RESOURCE = """apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+spec:
+  connectCluster: B
+  clusters:
+    - {alias: A, bootstrapServers: "a:1"}
+    - alias: B
+      bootstrapServers: b:1
+      tls: {trustedCertificates: [{secretName: ca, pattern: "*.crt"}]}
+  mirrors:
+    - {sourceCluster: A, targetCluster: B, sourceConnector: {}}
+"""
+
 
 def offered(*words: str, shell: str = "bash") -> list[str]:
     environment = {
@@ -56,6 +69,7 @@ def test_commands_and_options_have_their_names() -> None:
     [
         ("mm2.properties", PROPERTIES, [r"A-\>B", r"B-\>A"]),
         ("causeway.yaml", YAML, [r"A-\>B"]),
+        ("mirror.yaml", RESOURCE, [r"A-\>B"]),
         ("broken.yaml", "clusters: [", []),
     ],
 )

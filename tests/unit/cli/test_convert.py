@@ -84,7 +84,7 @@ def test_a_name_that_would_be_read_as_the_other_form_is_refused(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert convert(str(file), "-o", "causeway.conf") == 2
-    assert "it becomes a causeway.yaml, and causeway.conf would be read as the other" in (
+    assert "it becomes a causeway.yaml, and causeway.conf would be read as another" in (
         capsys.readouterr().err
     )
 
@@ -117,3 +117,12 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert convert() == 2
     assert "name a FILE" in capsys.readouterr().err
+
+
+def test_a_resource_is_made_if_asked_for(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert convert(str(file), "--to", "strimzi", "-o", "mirror.yaml") == 0
+    assert "kind: KafkaMirrorMaker2" in Path("mirror.yaml").read_text()
+    assert convert("mirror.yaml") == 0
+    assert "A->B.enabled = true" in capsys.readouterr().out
+    assert convert(str(file), "--to", "helm") == 2
+    assert "must be one of properties, causeway, strimzi" in capsys.readouterr().err
