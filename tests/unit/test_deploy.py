@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 import shutil
@@ -79,15 +80,20 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert ours == [], done.stderr
 
 
-@pytest.mark.parametrize("kind", sorted(OBJECTS))
-def test_kubernetes_takes_it(kind: str) -> None:
+@pytest.mark.parametrize(
+    "each",
+    [
+        pytest.param(each, id=f"{file.name} {each['kind']}")
+        for file in sorted(KUBERNETES.glob("*.yaml"))
+        for each in yaml.safe_load_all(file.read_text())
+    ],
+)
+def test_kubernetes_takes_it(each: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the schemas' library, of its own imports
         import kubernetes_validate
 
-        kubernetes_validate.validate(
-            OBJECTS[kind], kubernetes_validate.latest_version(), strict=True
-        )
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
 
 
 def test_its_file_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +132,45 @@ def test_its_parts_belong_together() -> None:
     assert name in OBJECTS["ConfigMap"]["data"]
 
 
+def image() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile, with what follows each on one line."""
+    from dockerfile_parse import DockerfileParser
+
+    found = DockerfileParser(path=str(KUBERNETES / "Dockerfile"), cache_content=True).structure
+    return [(each["instruction"], each["value"]) for each in found]
+
+
+def of_image(instruction: str) -> list[str]:
+    return [value for name, value in image() if name == instruction]
+
+
 def test_the_image_is_made_of_what_is_here() -> None:
-    text = (KUBERNETES / "Dockerfile").read_text().replace("\\\n", " ")
-    sources = [name for line in re.findall(r"(?m)^COPY (.*)$", text) for name in line.split()[:-1]]
+    sources = [name for line in of_image("COPY") for name in line.split()[:-1]]
     assert sources
     assert [name for name in sources if not (ROOT / name).exists()] == []
-    assert "tools/install.py" in text
+    assert any("tools/install.py" in line for line in of_image("RUN"))
+    ignored = (KUBERNETES / "Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    assert {each[1:] for each in ignored if each.startswith("!")} == set(sources)
+
+
+def test_the_image_keeps_to_the_rules() -> None:
+    """Those of linters that matter for one of this kind."""
+    (base,) = of_image("FROM")
+    assert re.fullmatch(r"[a-z0-9./-]+:[a-z0-9.-]*\d[a-z0-9.-]*", base), "a version, not the newest"
+    for line in of_image("RUN"):
+        if "apt-get install" in line:
+            assert line.startswith("apt-get update "), "else it takes an older list from the cache"
+            assert "-y --no-install-recommends" in line
+            assert "rm -rf /var/lib/apt/lists/*" in line
+        assert not re.search(r"\b(sudo|curl|wget)\b|\bcd /", line)
+    assert of_image("ADD") == []
+    assert all(each.startswith("/") for each in of_image("WORKDIR"))
+    names = [name for name, _ in image() if name != "COMMENT"]
+    assert names.index("USER") > max(at for at, name in enumerate(names) if name == "RUN")
+    pod = OBJECTS["Deployment"]["spec"]["template"]["spec"]
+    assert of_image("USER") == [str(pod["securityContext"]["runAsUser"])]
+    (entry,) = of_image("ENTRYPOINT")
+    assert json.loads(entry) == ["causeway"], "as a list, so that signals reach it and no shell"
+    for line in of_image("ENV") + of_image("ARG"):
+        assert not re.search("password|secret|token|key", line, re.IGNORECASE)

@@ -58,7 +58,8 @@ convert --schema` prints too; with the YAML language server, by this line at the
 `# yaml-language-server: $schema=causeway.schema.json`.
 
 **Conversion.** `causeway convert mm2.properties -o causeway.yaml` says a property file in this
-form, `causeway convert causeway.yaml -o mm2.properties` the other way round. Both files then have
+form, `causeway convert causeway.yaml -o mm2.properties` the other way round; `--to strimzi` makes
+[a resource](strimzi.md). Both files then have
 the same settings, and MirrorMaker 2 reads the second (but for `causeway.*`, which it does not
 know). References stay references, what has no place in this form stands under `properties`, and
 nothing is dropped. Comments are kept only where they are at the file's top. A file that is there is

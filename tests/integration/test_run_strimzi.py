@@ -1,0 +1,172 @@
+"""`causeway run` on a KafkaMirrorMaker2 resource of Strimzi, as it is, against real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from causeway.dev.cluster import LocalCluster
+from tests.harness.command import causeway
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, status_of
+from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
+    cluster = SecuredCluster("S", tmp_path / "certificates")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.destroy()
+
+
+def mount(folder: Path, files: dict[str, str]) -> None:
+    """As Kubernetes mounts a Secret."""
+    data = folder / "..data"
+    data.mkdir(parents=True)
+    for name, text in files.items():
+        (data / name).write_text(text)
+        (folder / name).symlink_to(Path("..data") / name)
+
+
+def written(
+    file: Path, secured: SecuredCluster, target: LocalCluster, prefix: str, *, paused: bool
+) -> Path:
+    once = {"replication.policy.class": "IdentityReplicationPolicy"}
+    resource = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaMirrorMaker2",
+        "metadata": {"name": "mirror"},
+        "spec": {
+            "version": "4.3.1",
+            "replicas": 1,
+            "target": {
+                "alias": "lake",
+                "bootstrapServers": target.bootstrap,
+                "groupId": "mirror-group",
+                "configStorageTopic": "__mirror-config",
+                "offsetStorageTopic": "__mirror-offset",
+                "statusStorageTopic": "__mirror-status",
+                "config": {
+                    "config.storage.replication.factor": -1,
+                    "spark.master": "local[2]",
+                    "causeway.http.port": -1,
+                },
+            },
+            "mirrors": [
+                {
+                    "source": {
+                        "alias": "shop",
+                        "bootstrapServers": f"localhost:{secured.port('SASLTLS')}",
+                        "tls": {
+                            "trustedCertificates": [
+                                {"secretName": "shop-cluster-ca-cert", "pattern": "*.crt"}
+                            ]
+                        },
+                        "authentication": {
+                            "type": "scram-sha-512",
+                            "username": ADMIN,
+                            "passwordSecret": {"secretName": "shop-user", "password": "password"},
+                        },
+                    },
+                    "sourceConnector": {
+                        "tasksMax": 1,
+                        "state": "paused" if paused else "running",
+                        "config": {
+                            **once,
+                            "replication.factor": -1,
+                            "offset-syncs.topic.replication.factor": -1,
+                            "sync.topic.acls.enabled": "false",
+                            "refresh.topics.interval.seconds": 1,
+                        },
+                    },
+                    "checkpointConnector": {
+                        "tasksMax": 1,
+                        "config": {
+                            **once,
+                            "checkpoints.topic.replication.factor": -1,
+                            "sync.group.offsets.enabled": "true",
+                            "emit.checkpoints.interval.seconds": 1,
+                            "sync.group.offsets.interval.seconds": 1,
+                            "refresh.groups.interval.seconds": 1,
+                        },
+                    },
+                    "topicsPattern": f"{prefix}.*",
+                    "groupsPattern": f"{prefix}.*",
+                }
+            ],
+        },
+    }
+    file.write_text(yaml.safe_dump(resource))
+    return file
+
+
+@pytest.mark.timeout(900)
+def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
+    secured: SecuredCluster,
+    target: KafkaTools,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Out of a cluster behind TLS and SCRAM, its Secrets mounted; topics and groups arrive. Paused
+    in the resource, nothing more does, whoever resumes it; running again, it goes on there."""
+    inside = KafkaTools(secured.bootstrap)
+    topic, group = prefix + "orders", prefix + "billing"
+    secrets = tmp_path / "secrets"
+    mount(secrets / "shop-user", {"password": PASSWORD})
+    mount(secrets / "shop-cluster-ca-cert", {"ca.crt": secured.certificates.ca.read_text()})
+    monkeypatch.setenv("CAUSEWAY_SECRETS", str(secrets))  # for looks from inside this process
+    inside.create_topics([topic])
+    inside.produce(topic, [b"%d" % n for n in range(1000)])
+    inside.commit_group(group, {(topic, 0): 600})
+
+    file = written(tmp_path / "mirror.yaml", secured, target_cluster, prefix, paused=False)
+    line = ("run", "--secrets", secrets, file)
+    with Running(*line, directory=tmp_path) as run:
+        await_copied(inside, topic, target, topic)
+        assert_same(inside, topic, target, topic)
+        await_until(
+            lambda: target.group_offsets(group).get((topic, 0)) == 600,
+            PATIENCE_S,
+            f"{group} at 600",
+        )
+        assert run.stop() == 0
+        assert PASSWORD not in run.log
+
+    written(file, secured, target_cluster, prefix, paused=True)
+    with Running(*line, directory=tmp_path) as run:
+        await_until(lambda: states(file) == {"paused"}, PATIENCE_S, "all is paused")
+        inside.produce(topic, [b"later %d" % n for n in range(500)])
+        resumed = causeway("resume", "--secrets", secrets, file)
+        assert resumed.code == 2
+        assert "spec.mirrors[0].sourceConnector.state" in resumed.err
+        # The lag is known, so that nobody takes it for an end.
+        await_until(lambda: lag(file) == 500, PATIENCE_S, "a lag of 500")
+        assert target.offsets(topic) == {0: 1000}
+        assert states(file) == {"paused"}
+        assert run.stop() == 0
+
+    written(file, secured, target_cluster, prefix, paused=False)
+    with Running(*line, directory=tmp_path) as run:
+        await_copied(inside, topic, target, topic)
+        assert run.stop() == 0
+    assert_same(inside, topic, target, topic)
+
+
+def states(file: Path) -> set[str]:
+    return {one["state"] for one in status_of(file).get("shop->lake", {}).get("partitions", ())}
+
+
+def lag(file: Path) -> int:
+    found = status_of(file)["shop->lake"]["partitions"]
+    return sum((one["source_end"] or 0) - one["mirrored_to"] for one in found)
