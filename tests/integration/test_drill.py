@@ -62,10 +62,10 @@ class Load(threading.Thread):
         self.first_at: float | None = None
         self._next = first
         self._over = threading.Event()
-        self._bootstrap = bootstrap
+        self._servers = bootstrap
 
     def run(self) -> None:
-        producer = KafkaTools(self._bootstrap).producer(settings={"message.timeout.ms": 4000})
+        producer = KafkaTools(self._servers).producer(settings={"message.timeout.ms": 4000})
         while not self._over.wait(0.02):
             for _ in range(20):
                 number = self._next

@@ -9,15 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import ClientSettings
+from causeway.config.settings import ClientSettings, TransformSettings, TreatmentSettings
 from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directives import Directive, Kind
+from causeway.control.directives import THE_LINK, Directive, Kind, Standing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.moves import unmirrored, way_back
+from causeway.operate.moves.failback import _Failback
 from causeway.operate.moves.unmirrored import Sighting
 from causeway.relay import walk
 from causeway.wire.offsets import EARLIEST
@@ -114,3 +115,48 @@ def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
         way_back.check_end(LINK, BACK, end)
     way_back.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
     way_back.check_end(LINK, BACK, None)
+
+
+def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
+    way_back.check_places(LINK, {"orders": cut()})
+    led = CutPoint(
+        partition=0, source=70, targets=((TopicPartition("orders-eu", 0), 5),), exact=True
+    )
+    with pytest.raises(ConfigError, match="led records of it to orders-eu"):
+        way_back.check_places(LINK, {"orders": cut(points=(led,))})
+
+
+def test_what_a_link_keeps_from_its_target_is_not_saved_there() -> None:
+    way_back.check_keep(LINK, ["orders"])
+    pii = TransformSettings(name="pii", topics=compile_patterns("orders"), sql="SELECT 1")
+    skip = TreatmentSettings(kind="skip", decides={"header": "secret"}, text="")
+    way_back.check_keep(replace(LINK, transforms=(pii,)), ["bills"])
+    for more in ({"transforms": (pii,)}, {"treatments": (skip,)}):
+        with pytest.raises(ConfigError, match=r"--save-topic for orders of A->B.*--save PATH"):
+            way_back.check_keep(replace(LINK, **cast(Any, more)), ["orders"])
+
+
+@pytest.mark.parametrize("mingles", [True, False])
+def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, mingles: bool) -> None:
+    """The way back ran all the time: told to begin at the cut it would double what it has sent."""
+    provenance = TreatmentSettings(kind="provenance", decides={}, text="")
+    link = replace(LINK, policy=ReplicationPolicy(kind="identity", source_alias="A"))
+    link = replace(link, treatments=(provenance,) if mingles else ())
+    assert link.mingles is mingles
+    end = Directive(kind=Kind.END, who="anna@ops", at=1, how=State.FAILED_OVER, done=True)
+    standing = Standing().with_all([(end.key, end)])
+    move: Any = _Failback.__new__(_Failback)
+    fields = {
+        "_link": link,
+        "_scope": THE_LINK,
+        "_ending": SimpleNamespace(standing=standing),
+        "_reverse": None,
+        "_dry_run": False,
+        "_cuts": lambda: {"orders": cut()},
+        "_go_on": lambda *_: "goes on",
+        "_lines": lambda _: (),
+    }
+    for name, value in fields.items():
+        setattr(move, name, value)
+    found = move.run(None, None, drop=False, turn_round=False, wait_s=0)
+    assert (found == "goes on") is mingles

@@ -3,8 +3,8 @@
     A->B ended at its cut ─► what only A has: saved, or left ─► B->A begins at the cut
       ─► nothing lags ─► B->A promoted (its own cut) ─► A->B begins behind that cut
 
-Where the mirror has another name than its topic, B's records are not its own to give back: A->B
-goes on where it was.
+Where the mirror has another name than its topic, B's records are not its own to give back, and
+where records of both lie in one topic, B->A takes them anyway: A->B goes on where it was.
 """
 
 from __future__ import annotations
@@ -135,11 +135,14 @@ class _Failback:
             )
         cuts = self._cuts()
         renamed = [name for name, cut in cuts.items() if cut.target != name]
-        if renamed:
+        if renamed or self._link.mingles:
             return self._go_on(end, cuts, wait_s)
         if self._reverse is None:
             return self._found(Step.NO_WAY_BACK, changed=False, lines=self._lines(cuts))
         way_back.check(self._link, self._reverse, cuts)
+        way_back.check_places(self._link, cuts)
+        if save_topic is not None:
+            way_back.check_keep(self._link, cuts)
         back = self._back()
         keep = Keep(path=save, topic=save_topic, drop=drop)
         if way_back.is_begun(back.standing, end, cuts):
@@ -225,7 +228,8 @@ class _Failback:
         return True, {"unmirrored": found, "saved": saved}
 
     def _go_on(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> FailedBack:
-        """Of mirrors with other names than their topics: the link itself, where it was."""
+        """Of mirrors with other names than their topics, or with records of both sides: the link
+        itself, where it was."""
         places = {at: t for c in cuts.values() for p in c.points for at, t in p.targets}
         ends = self._sides.target.list_offsets(sorted(places), LATEST)
         written = sorted(

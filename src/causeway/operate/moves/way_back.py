@@ -35,6 +35,37 @@ def check(link: LinkSettings, reverse: LinkSettings, topics: Collection[str]) ->
             )
 
 
+def check_places(link: LinkSettings, cuts: Mapping[str, Cut]) -> None:
+    """That each topic was mirrored to the one of its name alone. Raises ConfigError where a
+    transform led records of it elsewhere: a topic there, which may be fed by several, has no one
+    place to go back to."""
+    for name, cut in sorted(cuts.items()):
+        led = {at.topic for point in cut.points for at, _ in point.targets} - {name}
+        if led:
+            raise ConfigError(
+                "fail back",
+                f"{name} of {link.name}",
+                f"a transform led records of it to {min(led)}, and no link can bring these back to "
+                "where they were",
+                remedy="mirror what you want back by a link of its own, with --from; the other "
+                "topics go back one by one, with --topic, where only topics have ended",
+            )
+
+
+def check_keep(link: LinkSettings, topics: Collection[str]) -> None:
+    """That records of `topics` may be written to the target as they are. Raises ConfigError where
+    the link changes them on the way, or leaves some out: that is what nobody may see there."""
+    changed = sorted(name for name in topics if link.transform_of(name) or link.treatments_of(name))
+    if changed:
+        raise ConfigError(
+            "fail back",
+            f"--save-topic for {changed[0]} of {link.name}",
+            f"{link.target.alias} would get records as they are, and the link changes them on the "
+            "way, or leaves some out",
+            remedy="--save PATH keeps them here",
+        )
+
+
 def check_end(link: LinkSettings, reverse: LinkSettings, end: Directive | None) -> None:
     """`end`: of `reverse`, which had begun. Raises ConfigError where that ended with records that
     it had not brought back."""
