@@ -24,7 +24,8 @@ class LogDir:
 
 
 def log_dirs(cluster: Client) -> tuple[LogDir, ...]:
-    """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster."""
+    """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster (before
+    Kafka 3.2 brokers tell of none then); CausewayError, also for a disk that has failed."""
     found = []
     for node in sorted(cluster.metadata([]).brokers):
         answer = cluster.call(DescribeLogDirsRequest(topics=None, max_version=4), node)
@@ -34,7 +35,8 @@ def log_dirs(cluster: Client) -> tuple[LogDir, ...]:
             )
         for each in answer.results:
             if each.error_code:
-                raise broker_error(each.error_code, "ask for the disks of", str(cluster))
+                where = f"broker {node} of {cluster} for its disk {each.log_dir}"
+                raise broker_error(each.error_code, "ask", where)
             sizes = (part.partition_size for topic in each.topics for part in topic.partitions)
             usable = getattr(each, "usable_bytes", None)
             found.append(

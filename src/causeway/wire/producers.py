@@ -172,17 +172,25 @@ def active_producers(
 
 
 def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[int, str]:
-    """Those of the producer ids that have one, as far as we may DESCRIBE it; Kafka 3.0 and later
-    tell. Raises CausewayError."""
+    """Those of the producer ids that have one, as far as we may DESCRIBE it, and the brokers that
+    coordinate them answer; Kafka 3.0 and later tell. Raises CausewayError where none does."""
     found: dict[int, str] = {}
-    for node in cluster.metadata([]).brokers:
-        request = ListTransactionsRequest(
-            state_filters=[], producer_id_filters=list(producer_ids), max_version=0
-        )
-        answer = cluster.call(request, node)
-        if answer.error_code:
-            raise broker_error(answer.error_code, "list the transactions of", str(cluster))
-        found |= {each.producer_id: each.transactional_id for each in answer.transaction_states}
+    failures: list[CausewayError] = []
+    nodes = cluster.metadata([]).brokers
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=list(producer_ids), max_version=0
+    )
+    for node in nodes:
+        try:
+            answer = cluster.call(request, node)
+            if answer.error_code:
+                raise broker_error(answer.error_code, "list the transactions of", str(cluster))
+        except CausewayError as error:
+            failures.append(error)
+        else:
+            found |= {each.producer_id: each.transactional_id for each in answer.transaction_states}
+    if failures and len(failures) == len(nodes):
+        raise failures[0]
     return found
 
 

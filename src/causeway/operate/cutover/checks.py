@@ -219,7 +219,9 @@ def _disks(target: Cluster) -> Iterator[Check]:
             text = f"broker {each.broker} of {target} has {each.usable / 1e9:.1f} GB left"
             yield Check(name="disk", mark=Mark.BAD, text=text)
     known = [each.usable for each in found if each.usable >= 0]
-    if known:
+    if not known:
+        yield Check(name="disk", mark=Mark.NOTE, text=f"{target} does not tell how much is free")
+    else:
         text = f"at least {min(known) / 1e9:,.0f} GB free on {target}"
         yield Check(name="disk", mark=Mark.GOOD, text=text)
 
