@@ -12,13 +12,20 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from causeway.errors import ConfigError
-from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, ReplicationPolicy, is_legal_name
+from causeway.naming import (
+    MAX_TOPIC_LENGTH,
+    NoNameError,
+    PolicyFailedError,
+    ReplicationPolicy,
+    is_legal_name,
+)
 from causeway.patterns import TIME_LIMIT_S, Pattern, compile_pattern
 from causeway.renames import KEY as RENAME
 
 HEARTBEATS_REPLICATION = "heartbeats.replication.enabled"
 CHOSEN = "chosen with `causeway geo`"
 INTERNAL_TOPICS = "causeway.internal.topics"
+POLICY = "replication.policy.class"
 _SEPARATOR = re.compile(r"\s*,\s*")
 
 
@@ -34,6 +41,7 @@ class Verdict(StrEnum):
     CYCLE = "cycle"
     DEAD_LETTERS = "dead-letters"
     NAME_TOO_LONG = "name-too-long"
+    POLICY_FAILED = "policy-failed"
     NAME_UNFIT = "name-unfit"
     NAME_TAKEN = "name-taken"  # told by the clusters, not by the name alone
 
@@ -218,14 +226,14 @@ def decide_topic(
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     What people have `chosen` counts as named by `topics`; what is to be left out stays so.
     """
-    heartbeats = policy.is_heartbeats_topic(name)
     rule: Rule | None
     verdict, reason, rule = by_name(
         name, () if name in chosen else topics, topics_exclude, "topics"
     )
     if verdict is Verdict.NOT_INCLUDED and name in chosen:
         verdict, reason, rule = Verdict.MIRRORED, CHOSEN, None
-    if verdict is not Verdict.MIRRORED and heartbeats:
+    heartbeats = verdict is not Verdict.MIRRORED and _is_heartbeats(name, policy)
+    if heartbeats:
         rule = Rule(HEARTBEATS_REPLICATION)
         if not heartbeats_replication_enabled:
             return _left_out(Verdict.HEARTBEATS_OFF, f"{rule.key} is false", rule)
@@ -236,47 +244,73 @@ def decide_topic(
         return _left_out(Verdict.DEAD_LETTERS, "holds what a transform refused")
     if policy.is_internal_topic(name):
         return _internal(name, policy)
-    original = cycle_source(
-        name,
-        source_alias=source_alias,
-        target_alias=target_alias,
-        policy=policy,
-        renaming=renaming,
-    )
-    if original is not None:
-        how = "renamed" if original == name else f"as {original}"
-        return _left_out(
-            Verdict.CYCLE,
-            f"its name says it came from {target_alias} ({how}): it would go in a circle",
-        )
     try:
-        renamed = policy.renamed(name)
-        target_name = policy.format_remote_topic(source_alias, name)
+        original = cycle_source(
+            name,
+            source_alias=source_alias,
+            target_alias=target_alias,
+            policy=policy,
+            renaming=renaming,
+        )
+        if original is not None:
+            how = "renamed" if original == name else f"as {original}"
+            return _left_out(
+                Verdict.CYCLE,
+                f"its name says it came from {target_alias} ({how}): it would go in a circle",
+            )
+        if policy.leaves_out(name):
+            by = Rule(POLICY)
+            return _left_out(Verdict.INTERNAL, f"internal, says {policy.class_name}", by)
+        return _named(name, source_alias, target_alias, policy, reason, rule)
+    except PolicyFailedError as error:
+        return _left_out(Verdict.POLICY_FAILED, error.cause, Rule(POLICY))
     except NoNameError as error:
         return _left_out(Verdict.UNDECIDED, f"{error.cause} ({error.remedy})", Rule(RENAME))
-    by = None if renamed is None else renamed[1].rule
+
+
+def _is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
+    """Of a topic that nobody asks for: why its name cannot be read is of no interest."""
+    try:
+        return policy.is_heartbeats_topic(name)
+    except PolicyFailedError:
+        return False
+
+
+def _named(
+    name: str,
+    source_alias: str,
+    target_alias: str,
+    policy: ReplicationPolicy,
+    reason: str,
+    rule: Rule | None,
+) -> TopicDecision:
+    """Of a topic that is to be mirrored. Raises NoNameError."""
+    renamed = policy.renamed(name)
+    target_name = policy.format_remote_topic(source_alias, name)
+    text = None if renamed is None else renamed[1].rule
+    by = Rule(RENAME, text) if text else Rule(POLICY) if policy.custom else None
     if len(target_name) > MAX_TOPIC_LENGTH:
         return _left_out(
             Verdict.NAME_TOO_LONG,
             f"its name on {target_alias} would have {len(target_name)} characters,"
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
-            None if by is None else Rule(RENAME, by),
+            by,
         )
-    if by is not None and (why := unfit(target_name, policy)):
+    if by is not None and (why := _unfit(name, target_name, policy)):
         reason = f"its name on {target_alias} would be {target_name!r}, {why}"
-        return _left_out(Verdict.NAME_UNFIT, reason, Rule(RENAME, by))
+        return _left_out(Verdict.NAME_UNFIT, reason, by)
     return TopicDecision(
-        verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule, renamed=by
+        verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule, renamed=text
     )
 
 
-def unfit(target_name: str, policy: ReplicationPolicy) -> str:
-    """Why no topic can be mirrored under a name that somebody chose; empty where it can."""
+def _unfit(name: str, target_name: str, policy: ReplicationPolicy) -> str:
+    """Why nothing can be mirrored under a name that somebody chose; empty where it can."""
     if not is_legal_name(target_name) or target_name in (".", ".."):
         return "which is no topic's name"
     if policy.is_internal_topic(target_name):
         return "an internal topic of Kafka, Connect or a mirror"
-    if policy.is_heartbeats_topic(target_name):
+    if policy.is_heartbeats_topic(target_name) and not policy.is_heartbeats_topic(name):
         return "which is for heartbeats"
     return ""
 

@@ -6,6 +6,7 @@ programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the s
     default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
     identity   orders on A  ->  orders on B                             (only heartbeats get one)
     unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
+    custom     as a class of one's own says                             (config/policies.py)
 
 Rules of a flow (`renames`) come before its policy, for the topics that they match. Heartbeats and
 internal topics keep the names that those programs look for.
@@ -15,23 +16,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from causeway.errors import ConfigError
 from causeway.renames import KEY, Rename
 
 MAX_TOPIC_LENGTH = 249  # characters; the broker's limit
 HEARTBEATS = "heartbeats"
+T = TypeVar("T")
 InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _OWN = re.compile(r"__causeway\..*\.(progress|directives|dead-letters)")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_PACKAGE = "org.apache.kafka.connect.mirror."
-_CLASSES: dict[str, Literal["default", "identity"]] = {
+PACKAGE = "org.apache.kafka.connect.mirror."
+KAFKAS: dict[str, Literal["default", "identity"]] = {
     "DefaultReplicationPolicy": "default",
     "IdentityReplicationPolicy": "identity",
 }
+
+
+_SAMPLES = ("orders", "orders.eu_1-x")
 
 
 def is_legal_name(text: str) -> bool:
@@ -43,6 +48,31 @@ class NoNameError(ConfigError):
     """It cannot be told under which name a topic is to be mirrored."""
 
 
+class PolicyFailedError(NoNameError):
+    """A policy of one's own raised something, or gave an answer that is none."""
+
+
+class CustomPolicy(Protocol):
+    """A replication policy of one's own: MirrorMaker 2's `ReplicationPolicy`, as far as it is about
+    names of mirrored topics. Made once a flow, without arguments; asked by several threads at once.
+    It must give the same answers for ever.
+
+    Optional: `configure(config: dict[str, str])`, called once with `source.cluster.alias`,
+    `target.cluster.alias` and `replication.policy.separator`; `is_internal_topic(topic: str) ->
+    bool`, true for topics never to be mirrored, besides those of Kafka and of mirrors.
+    """
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """The name that `topic` of cluster `source_alias` gets on the target."""
+
+    def topic_source(self, topic: str) -> str | None:
+        """The alias of the cluster that `topic` was mirrored from, None where it was not. Loops
+        are seen by this alone."""
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """What `topic` is called on that cluster, None where it was not mirrored."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPolicy:
     """A naming rule for one flow.
@@ -52,12 +82,14 @@ class ReplicationPolicy:
     MirrorMaker 1's, which knew neither heartbeats nor internal topics but Kafka's own.
     """
 
-    kind: Literal["default", "identity", "unchanged"] = "default"
+    kind: Literal["default", "identity", "unchanged", "custom"] = "default"
     separator: str = "."
     internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
     internal_topics: InternalTopics = "kafka-4"  # whose rule tells them
     source_alias: str | None = None
     renames: tuple[Rename, ...] = ()
+    custom: CustomPolicy | None = None  # where it is of kind custom; `class_name` is what it is
+    class_name: str = ""
 
     @classmethod
     def from_class(
@@ -69,51 +101,42 @@ class ReplicationPolicy:
         internal_topics: InternalTopics = "kafka-4",
         source_alias: str | None = None,
         renames: tuple[Rename, ...] = (),
+        custom: CustomPolicy | None = None,
     ) -> ReplicationPolicy:
-        """The policy for a Java class name, with or without its package.
+        """The policy for the name of one of Kafka's two classes, with or without its package, or
+        `custom`, which has that name.
 
-        Raises ConfigError for a class that is not one of Kafka's two, and for a separator that
-        cannot be part of a topic name.
+        Raises ConfigError for a separator that cannot be part of a topic name.
         """
-        kind = _CLASSES.get(class_name.removeprefix(_PACKAGE))
-        if kind is None:
-            raise ConfigError(
-                "use replication.policy.class",
-                class_name,
-                "a policy class of one's own cannot be loaded",
-                remedy=f"supported are {' and '.join(_PACKAGE + name for name in _CLASSES)}",
-            )
         if not is_legal_name(separator):
             raise ConfigError(
                 "use replication.policy.separator",
                 repr(separator),
                 "topic names can only hold letters, digits, '.', '_' and '-'",
-                remedy=f"for unchanged names: replication.policy.class={_PACKAGE}"
+                remedy=f"for unchanged names: replication.policy.class={PACKAGE}"
                 "IdentityReplicationPolicy",
             )
         return cls(
-            kind=kind,
+            kind="custom" if custom is not None else KAFKAS[class_name.removeprefix(PACKAGE)],
             separator=separator,
             internal_separator_enabled=internal_separator_enabled,
             internal_topics=internal_topics,
             source_alias=source_alias,
             renames=renames,
+            custom=custom,
+            class_name=class_name,
         )
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         """The name that `topic` of cluster `source_alias` gets on the target. Raises
         NoNameError."""
         renamed = self.renamed(topic)
-        if renamed is not None:
-            return renamed[0]
-        if self._keeps(topic):
-            return topic
-        return f"{source_alias}{self.separator}{topic}"
+        return self._by_policy(source_alias, topic) if renamed is None else renamed[0]
 
     @property
     def chooses_names(self) -> bool:
         """Whether two topics may get one name, or one that somebody else's topic has."""
-        return bool(self.renames)
+        return bool(self.renames) or self.custom is not None
 
     def renamed(self, topic: str) -> tuple[str, Rename] | None:
         """The name that one of the rules gives to `topic` on the target, and that rule. Raises
@@ -139,8 +162,11 @@ class ReplicationPolicy:
         """The cluster `topic` was mirrored from, None where its name says nothing.
 
         The default policy takes the text before the first separator, so a local topic `x.y` counts
-        as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it.
+        as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it. Raises
+        PolicyFailedError, as all do that ask a policy of one's own.
         """
+        if self.custom is not None:
+            return self._asked_or_none("topic_source", topic)
         if self._keeps(topic):
             return self.source_alias
         head, separator, tail = topic.partition(self.separator)
@@ -151,6 +177,8 @@ class ReplicationPolicy:
 
     def upstream_topic(self, topic: str) -> str | None:
         """The name on the cluster one hop up, None where `topic` is not a mirrored one."""
+        if self.custom is not None:
+            return self._asked_or_none("upstream_topic", topic)
         if self._keeps(topic):
             return topic
         source = self.topic_source(topic)
@@ -158,8 +186,9 @@ class ReplicationPolicy:
 
     def original_topic(self, topic: str) -> str:
         """The name on the cluster where the records were first written, all hops taken off."""
-        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
-            topic = upstream
+        seen = {topic}  # a policy of one's own may go in a circle
+        while (upstream := self.upstream_topic(topic)) is not None and upstream not in seen:
+            seen.add(topic := upstream)
         return topic
 
     def hop(self, topic: str) -> tuple[str, str] | None:
@@ -169,6 +198,19 @@ class ReplicationPolicy:
         if source is None or upstream is None or upstream == topic:
             return None
         return source, upstream
+
+    def tells_source(self, source_alias: str) -> bool:
+        """Whether the names that it gives say where topics came from."""
+        if self.custom is None:
+            return self.kind == "default"
+        named = {self._by_policy(source_alias, sample): sample for sample in _SAMPLES}
+        return all(self.hop(name) == (source_alias, sample) for name, sample in named.items())
+
+    def leaves_out(self, topic: str) -> bool:
+        """Whether a policy of one's own calls `topic` internal."""
+        if not callable(getattr(self.custom, "is_internal_topic", None)):
+            return False
+        return self._asked(bool, "is_internal_topic", topic, topic)
 
     def is_internal_topic(self, topic: str) -> bool:
         """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
@@ -206,6 +248,36 @@ class ReplicationPolicy:
     def checkpoints_topic(self, alias: str) -> str:
         """On the target; `alias` is the source."""
         return f"{alias}{self._internal_separator}checkpoints{self._internal_suffix}"
+
+    def _by_policy(self, source_alias: str, topic: str) -> str:
+        if self.custom is not None:
+            return self._asked(str, "format_remote_topic", topic, source_alias, topic)
+        if self._keeps(topic):
+            return topic
+        return f"{source_alias}{self.separator}{topic}"
+
+    def _asked(self, kind: type[T], method: str, about: str, *given: str) -> T:
+        """What the policy of one's own answers."""
+        answer = self._answer(method, about, *given)
+        if isinstance(answer, kind):
+            return answer
+        raise self._failed(f"{method} returned {type(answer).__name__}, not {kind.__name__}", about)
+
+    def _asked_or_none(self, method: str, topic: str) -> str | None:
+        answer = self._answer(method, topic, topic)
+        if answer is None or isinstance(answer, str):
+            return answer
+        raise self._failed(f"{method} returned {type(answer).__name__}, not str or None", topic)
+
+    def _answer(self, method: str, about: str, *given: str) -> object:
+        try:
+            return getattr(self.custom, method)(*given)
+        except Exception as error:  # it is the user's code
+            raise self._failed(f"{method} raised {type(error).__name__}: {error}", about) from None
+
+    def _failed(self, what: str, topic: str) -> PolicyFailedError:
+        cause = f"{self.class_name}.{what}"
+        return PolicyFailedError("name topic", topic, cause, remedy="mend the class")
 
     def _keeps(self, topic: str) -> bool:
         """Whether `topic` keeps its name. Heartbeats get a prefix even under `identity`, else

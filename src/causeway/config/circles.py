@@ -50,8 +50,10 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
 def _why_blind(link: LinkSettings) -> str:
     if link.policy.kind == "identity":
         return f"{link.name} has the identity policy, which cannot see where a topic came from"
+    if not link.policy.tells_source(link.source.alias):
+        return f"{link.name}: by {link.policy.class_name}, names do not show where they came from"
     for alias in (link.source.alias, link.target.alias):
-        if link.policy.separator in alias:
+        if link.policy.kind == "default" and link.policy.separator in alias:
             return (
                 f"the alias {alias} holds the separator '{link.policy.separator}',"
                 " so that topic names do not show where they came from"

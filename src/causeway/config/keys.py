@@ -148,7 +148,8 @@ class FlowKeys(Keys):
     policy_class: Text = key(
         "replication.policy.class",
         "DefaultReplicationPolicy",
-        "DefaultReplicationPolicy (`A.topic`) or IdentityReplicationPolicy (`topic`).",
+        "DefaultReplicationPolicy (`A.topic`), IdentityReplicationPolicy (`topic`), or"
+        " one of your own (docs/names.md).",
     )
     source_alias: Text | None = key(
         "source.cluster.alias", None, "Another alias for the source, in names of mirrored topics."

@@ -37,7 +37,7 @@ from causeway.config.transforms import apart, check_listed, family, listed, tran
 from causeway.config.treatments import treatments
 from causeway.config.typed import read
 from causeway.errors import ConfigError
-from causeway.naming import ReplicationPolicy, is_legal_name
+from causeway.naming import KAFKAS, PACKAGE, ReplicationPolicy, is_legal_name
 
 Entries = Mapping[str, Entry]
 _FILTERS = {
@@ -211,7 +211,7 @@ def _link(
         )
     ]
     _check_classes(own, problems)
-    policy = _policy(own, keys, here, problems)
+    policy = _policy(own, keys, here, there, problems)
     selected = {
         name: patterns(own, name, value, problems)
         for name, value in (
@@ -260,8 +260,8 @@ def _link(
         heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
         fetch=fetch,
         delivery=keys.delivery,
-        # Under the identity policy, a topic's name is everybody's: others may write to it as well.
-        sole_writer=policy.kind == "default" if keys.sole_writer is None else keys.sole_writer,
+        # A name that does not say where it came from is everybody's: others may write to it, too.
+        sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
         joins=keys.sole_writer is False,
         control=control,
@@ -304,23 +304,37 @@ def _check_classes(own: Entries, problems: Problems) -> None:
 
 
 def _policy(
-    own: Entries, keys: FlowKeys, source: str, problems: Problems
+    own: Entries, keys: FlowKeys, source: str, target: str, problems: Problems
 ) -> ReplicationPolicy | None:
+    custom = None
     try:
-        return ReplicationPolicy.from_class(
+        if keys.policy_class.removeprefix(PACKAGE) not in KAFKAS:
+            from causeway.config.policies import load
+
+            config = {
+                "source.cluster.alias": source,
+                "target.cluster.alias": target,
+                "replication.policy.separator": keys.policy_separator,
+            }
+            custom = load(keys.policy_class.strip(), config)
+        policy = ReplicationPolicy.from_class(
             keys.policy_class,
             separator=keys.policy_separator,
             internal_separator_enabled=keys.policy_internal_separator,
             internal_topics=keys.internal_topics,
             source_alias=source,
             renames=renames.parse(keys.rename),
+            custom=custom,
         )
+        policy.tells_source(source)  # which asks it for names, as all will
     except ConfigError as error:
-        at_rename = error.operation == "read the pattern"
-        entry = own.get(renames.KEY if at_rename else error.operation.removeprefix("use "))
+        said = error.operation.removeprefix("use ")
+        key = {"read the pattern": renames.KEY, "name topic": "replication.policy.class"}
+        entry = own.get(key.get(said, said))
         text = entry.told(error) if entry else str(error)
         problems.add(f"line {entry.line}: {text}" if entry and entry.line else text)
         return None
+    return policy
 
 
 def _old_names(entries: Entries) -> list[str]:

@@ -16,7 +16,6 @@ from causeway.filters import (
     Renaming,
     TopicDecision,
     compile_patterns,
-    cycle_source,
     decide_topic,
     excludes,
 )
@@ -369,26 +368,6 @@ class LinkSettings:
             heartbeats_replication_enabled=self.heartbeats_replication_enabled,
             renaming=self.renaming,
         )
-
-    def cycle_source(self, topic: str) -> str | None:
-        """What the target called `topic` of the source, where that came from there; else None."""
-        return cycle_source(
-            topic,
-            source_alias=self.source.alias,
-            target_alias=self.target.alias,
-            policy=self.policy,
-            renaming=self.renaming,
-        )
-
-    def upstream(self, name: str) -> str | None:
-        """What the source calls the topic that this link would mirror to `name` of the target, as
-        far as names tell; None where they don't, or it would not."""
-        own = [flow.origin(name) for flow in self.renaming if flow.target == self.target.alias]
-        by_policy = self.policy.topic_source(name) == self.source.alias
-        for upstream in (*own, self.policy.upstream_topic(name) if by_policy else None):
-            if upstream is not None and self.decide_topic(upstream).target_name == name:
-                return upstream
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,8 +117,8 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
         return ""
     if _is_of_many(acl):
         why = "only LITERAL ACLs on a topic are copied"
-        if link.policy.renames:
-            return why  # rules are about whole names: no prefix has all of them
+        if link.policy.chooses_names:
+            return why  # these are about whole names: no prefix has all of them
         prefix = link.policy.format_remote_topic(link.source.alias, acl.name.removesuffix("*"))
         return f"{why}; on {link.target.alias} it would be PREFIXED {prefix!r}"
     if _is_allowed_write(acl):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from causeway.config import origins
 from causeway.config.settings import LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.errors import CausewayError
@@ -168,7 +169,7 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
     B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
-        return link.cycle_source(topic) is not None
+        return origins.cycle_source(link, topic) is not None
     return decision.target_name is not None
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from causeway.config import origins
 from causeway.config.settings import LinkSettings
 from causeway.control import limits, topics
 from causeway.control.topics import Change, Observed
@@ -48,21 +49,22 @@ def target_of(name: str, link: LinkSettings) -> str:
     """The name on the target of what a transform calls `name`, as on the source. Raises
     ForbiddenError where records may not go there."""
     policy, alias = link.policy, link.target.alias
-    try:
-        target = policy.format_remote_topic(link.source.alias, name)
-    except NoNameError as error:
-        raise _refused(name, error.cause) from None
     if not is_legal_name(name) or name in (".", ".."):
         raise _refused(name, "that is no topic's name: letters, digits, '.', '_' and '-' make one")
+    try:
+        target = policy.format_remote_topic(link.source.alias, name)
+        original = origins.cycle_source(link, name)
+        mirrors_own = any(map(policy.is_heartbeats_topic, (name, target)))
+    except NoNameError as error:
+        raise _refused(name, error.cause) from None
+    if not is_legal_name(target) or target in (".", ".."):
+        raise _refused(name, f"on {alias} it would be {target!r}, which is no topic's name")
     if len(target) > MAX_TOPIC_LENGTH:
         cause = f"on {alias} its name would have {len(target)} characters"
         raise _refused(name, f"{cause}, and Kafka allows {MAX_TOPIC_LENGTH}")
-    if any(
-        policy.is_internal_topic(each) or policy.is_heartbeats_topic(each)
-        for each in (name, target)
-    ):
+    if mirrors_own or any(map(policy.is_internal_topic, (name, target))):
         raise _refused(name, "it is an internal topic of Kafka, Connect or a mirror")
-    if (original := link.cycle_source(name)) is not None:
+    if original is not None:
         cause = f"its name says it came from {alias} (as {original})"
         raise _refused(name, f"{cause}: it would go in a circle")
     return target

@@ -154,7 +154,7 @@ def plan(
         verdict = link.decide_topic(name)
         if verdict.target_name is None:
             left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
-            if verdict.verdict is Verdict.UNDECIDED:
+            if verdict.verdict in (Verdict.UNDECIDED, Verdict.POLICY_FAILED):
                 error = ConfigError("decide on topic", name, verdict.reason)
                 problems.append(Problem(topic=name, error=error))
             continue

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from causeway.config.settings import LinkSettings
 from causeway.http import shapes
 from causeway.http.view import View
-from causeway.naming import ReplicationPolicy
+from causeway.naming import NoNameError, ReplicationPolicy
 
 
 def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggregate]:
@@ -68,6 +68,9 @@ def _original(
     while (cluster, topic) in fed and (cluster, topic) not in seen:
         seen.add((cluster, topic))
         cluster, topic = fed[cluster, topic]
-    while (hop := policy.hop(topic)) is not None and hop[0] in aliases:
-        topic = hop[1]
+    try:
+        while (hop := policy.hop(topic)) is not None and hop[0] in aliases:
+            topic = hop[1]
+    except NoNameError:
+        pass  # as far as it is known
     return topic

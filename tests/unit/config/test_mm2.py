@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from causeway.config import origins
 from causeway.config.mm2 import load_mm2
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
@@ -228,7 +229,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "topic.filter.class=com.x.F", r"'com\.x\.F' cannot be loaded"),
         (PLAIN + "group.filter.class=com.x.G", "cannot be loaded, only DefaultGroupFilter"),
         (PLAIN + "A->B.transforms=mask", "transforms cannot run here"),
-        (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*supported are"),
+        (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*there are"),
         (PLAIN + "replication.policy.separator=:", "replication.policy.separator"),
         (PLAIN + "source.cluster.alias=", r"source.cluster.alias \(line 6\) must be an alias"),
         (PLAIN + "replication.policy.separator=", "for unchanged names: replication.policy.class"),
@@ -433,10 +434,10 @@ def test_a_flow_back_knows_what_the_other_one_renamed(tmp_path: Path) -> None:
     assert back.decide_topic("sales.eu").verdict is Verdict.CYCLE
     assert "as orders.eu" in back.decide_topic("sales.eu").reason
     assert back.decide_topic("purchases").target_name == "B.purchases"
-    assert there.upstream("sales.eu") == "orders.eu"
-    assert there.upstream("A.payments") == "payments"
-    assert there.upstream("A.orders.eu") is None  # it would have another name
-    assert back.upstream("sales.eu") is None
+    assert origins.upstream(there, "sales.eu") == "orders.eu"
+    assert origins.upstream(there, "A.payments") == "payments"
+    assert origins.upstream(there, "A.orders.eu") is None  # it would have another name
+    assert origins.upstream(back, "sales.eu") is None
 
 
 def test_a_rule_that_hides_origins_is_refused_where_a_long_way_leads_back(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from causeway.config import origins
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import visible
 from causeway.control.directives import Directive, Standing
@@ -100,11 +101,10 @@ class Known:
             for at, progress in self.contents.partitions.items()
             if any(outlet.topic == name and outlet.routed is None for outlet in progress.outlets)
         )
-        upstream = next(claimed, None) or self.link.upstream(name)
-        policy = self.link.policy
-        if upstream is None and policy.topic_source(name) == self._source:
-            upstream = policy.upstream_topic(name)  # that it is left out, it will be told
-        return upstream
+        found = next(claimed, None) or origins.upstream(self.link, name)
+        return found or origins.upstream_by_policy(
+            self.link, name
+        )  # that it is left out, it will be told
 
     @property
     def contents(self) -> Contents:

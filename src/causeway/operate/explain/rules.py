@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from causeway.config import origins
 from causeway.config.settings import LinkSettings, TransformSettings
 from causeway.config.treatments import PROVENANCE, SKIP
 from causeway.errors import ConfigError
-from causeway.filters import Rule, TopicDecision, Verdict, compile_patterns, excludes
+from causeway.filters import POLICY, Rule, TopicDecision, Verdict, compile_patterns, excludes
 from causeway.operate.explain.values import Fact, FileRule
 from causeway.patterns import Pattern
 from causeway.renames import KEY as RENAME
@@ -36,10 +37,14 @@ def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | Non
                 yield f"to have it mirrored, set {rule.key} without that pattern"
             else:
                 yield f"to have it mirrored, take that pattern out of {rule.place}"
+        case Verdict.POLICY_FAILED if rule is not None:
+            yield f"mend the class of {_named(rule)}"
         case Verdict.UNDECIDED if rule is not None:
             yield f"write that pattern of {_named(rule)} without look-around or back-references"
         case Verdict.HEARTBEATS_OFF if rule is not None:
             yield f"set {rule.key} = true, or add it to topics"
+        case Verdict.INTERNAL if rule is not None and rule.key == POLICY:
+            yield f"have the class of {_named(rule)} say otherwise, if it is a topic of yours"
         case Verdict.INTERNAL if rule is not None:
             yield f"set {rule.key} = kafka-4, if it is a topic of yours"
         case Verdict.INTERNAL | Verdict.DEAD_LETTERS:
@@ -78,6 +83,9 @@ def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
     if decision.renamed is not None:
         place = link.places.get(RENAME, RENAME)
         return Fact("name", f"{decision.target_name} ({place}: {decision.renamed})")
+    if policy.kind == "custom":
+        text = f"{decision.target_name} ({link.places.get(POLICY, POLICY)}: {policy.class_name})"
+        return Fact("name", text)
     if policy.kind != "default":
         return Fact("name", f"{decision.target_name}, as on {link.source.alias} ({policy.kind})")
     how = f"alias {link.source.alias}, separator '{policy.separator}'"
@@ -117,7 +125,7 @@ def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) 
     for other in links:
         if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
             continue
-        upstream = other.upstream(target)
+        upstream = origins.upstream(other, target)
         if upstream is not None:
             text = f"{other.name} writes to {target}, too, if {other.source.alias} has {upstream}"
             yield Fact("same name", text)
