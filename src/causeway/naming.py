@@ -15,7 +15,7 @@ internal topics keep the names that those programs look for.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
 from causeway.errors import ConfigError
@@ -88,8 +88,8 @@ class ReplicationPolicy:
     internal_topics: InternalTopics = "kafka-4"  # whose rule tells them
     source_alias: str | None = None
     renames: tuple[Rename, ...] = ()
-    custom: CustomPolicy | None = None  # where it is of kind custom; `class_name` is what it is
-    class_name: str = ""
+    custom: CustomPolicy | None = field(default=None, compare=False, repr=False)
+    class_name: str = ""  # of the custom one
 
     @classmethod
     def from_class(
@@ -104,7 +104,7 @@ class ReplicationPolicy:
         custom: CustomPolicy | None = None,
     ) -> ReplicationPolicy:
         """The policy for the name of one of Kafka's two classes, with or without its package, or
-        `custom`, which has that name.
+        `custom`, as which people know it by that name.
 
         Raises ConfigError for a separator that cannot be part of a topic name.
         """
@@ -124,7 +124,7 @@ class ReplicationPolicy:
             source_alias=source_alias,
             renames=renames,
             custom=custom,
-            class_name=class_name,
+            class_name="" if custom is None else class_name,
         )
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:

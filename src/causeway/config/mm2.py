@@ -37,7 +37,8 @@ from causeway.config.transforms import apart, check_listed, family, listed, tran
 from causeway.config.treatments import treatments
 from causeway.config.typed import read
 from causeway.errors import ConfigError
-from causeway.naming import KAFKAS, PACKAGE, ReplicationPolicy, is_legal_name
+from causeway.filters import POLICY
+from causeway.naming import KAFKAS, PACKAGE, CustomPolicy, ReplicationPolicy, is_legal_name
 
 Entries = Mapping[str, Entry]
 _FILTERS = {
@@ -306,19 +307,20 @@ def _check_classes(own: Entries, problems: Problems) -> None:
 def _policy(
     own: Entries, keys: FlowKeys, source: str, target: str, problems: Problems
 ) -> ReplicationPolicy | None:
-    custom = None
+    named = own.get(POLICY)
+    class_name, custom = keys.policy_class, None
     try:
-        if keys.policy_class.removeprefix(PACKAGE) not in KAFKAS:
-            from causeway.config.policies import load
-
+        if class_name.removeprefix(PACKAGE) not in KAFKAS:
             config = {
                 "source.cluster.alias": source,
                 "target.cluster.alias": target,
                 "replication.policy.separator": keys.policy_separator,
             }
-            custom = load(keys.policy_class.strip(), config)
+            custom = _custom(class_name.strip(), config)
+            if named is not None and named.secret:
+                class_name = "the policy"
         policy = ReplicationPolicy.from_class(
-            keys.policy_class,
+            class_name,
             separator=keys.policy_separator,
             internal_separator_enabled=keys.policy_internal_separator,
             internal_topics=keys.internal_topics,
@@ -329,12 +331,19 @@ def _policy(
         policy.tells_source(source)  # which asks it for names, as all will
     except ConfigError as error:
         said = error.operation.removeprefix("use ")
-        key = {"read the pattern": renames.KEY, "name topic": "replication.policy.class"}
-        entry = own.get(key.get(said, said))
+        entry = own.get({"read the pattern": renames.KEY, "name topic": POLICY}.get(said, said))
         text = entry.told(error) if entry else str(error)
+        if said == POLICY and named is not None and named.secret:
+            text = f"{POLICY}: what it names cannot be used"  # the cause quotes it
         problems.add(f"line {entry.line}: {text}" if entry and entry.line else text)
         return None
     return policy
+
+
+def _custom(name: str, config: Mapping[str, str]) -> CustomPolicy:
+    from causeway.config.policies import load  # looks through all installed packages
+
+    return load(name, config)
 
 
 def _old_names(entries: Entries) -> list[str]:

@@ -192,3 +192,14 @@ def test_names_that_do_not_tell_their_source_are_refused_in_a_circle(tmp_path: P
         refusal(tmp_path, "team_names:Same", back),
     )
     assert len(load(tmp_path, "team_names:Suffix", back).links) == 2
+
+
+def test_a_class_that_is_named_elsewhere_is_named_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text(f"{PLAIN}replication.policy.class = ${{env:POLICY}}\n")
+    (flow,) = load_mm2(path, environment={"POLICY": "team_names:Odd"}).links
+    assert "team_names" not in repr(flow)
+    assert "team_names" not in flow.decide_topic("bad").reason
+    with pytest.raises(ConfigError, match=r"line 5: .*what it names cannot be used") as raised:
+        load_mm2(path, environment={"POLICY": "tem_names:Odd"})
+    assert "tem_names" not in str(raised.value)
