@@ -99,7 +99,7 @@ def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
         found = pair.standing()
         assert (found[one].by.who, found[one].by.why) == ("anna@ops", "Lyon")
         assert (found[other].state, found[other].lag_records) == ("paused", 100)
-        assert topics.pause(pair.link, [other], paused=False, wait_s=PATIENCE_S).acted
+        assert topics.resume(pair.link, [other], wait_s=PATIENCE_S).acted
         pair.await_same(other)
 
         assert topics.remove(pair.link, [one], wait_s=PATIENCE_S).acted

@@ -13,6 +13,8 @@ from causeway.config.settings import HttpSettings, RunSettings, Settings
 from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.status import GroupStatus, Trouble
 from causeway.dev.cluster import LocalCluster
+from causeway.errors import ConfigError
+from causeway.http import geo as http_geo
 from causeway.http.server import served
 from causeway.model import State
 from causeway.relay.progress import TaskRecord
@@ -21,6 +23,8 @@ from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
 from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
+from tests.unit.http.test_geo import GEO, Clusters
+from tests.unit.http.test_geo import look as chosen_ones
 from tests.unit.metrics.snapshots import full, link, partition
 
 pytestmark = pytest.mark.integration
@@ -107,6 +111,45 @@ def test_what_comes_together_is_shown_and_who_leads_can_step_down() -> None:
         seen.page.get_by_text("lets go of the lead").wait_for(timeout=_MS)
         seen.assert_fits(390)
         assert seen.complaints == []
+
+
+def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = Clusters()
+    monkeypatch.setattr(http_geo, "GeoDoors", clusters.doors)
+    run = Settings(links=(GEO,), run=RunSettings(http=HttpSettings(port=0)), spark={})
+    with served(run) as serving, chromium() as browser:
+        serving.take(chosen_ones)
+        seen = Watched(browser, str(serving.address))
+        seen.open()
+        page = seen.page
+        page.get_by_role("link", name="Geo", exact=True).click()
+        page.get_by_text("A.orders on B").wait_for(timeout=_MS)
+        page.get_by_text("anna@ops").first.wait_for(timeout=_MS)
+        card = page.get_by_role("region", name="Add to B")
+        card.get_by_label("Topic of A").fill("ite")
+        card.locator("datalist option[value=items]").wait_for(state="attached", timeout=_MS)
+        card.get_by_label("Topic of A").fill("items")
+        card.get_by_label("Who you are").fill("ben")
+        card.get_by_role("button", name="Copy it to B").click()
+        card.get_by_text("items is copied to B.").wait_for(timeout=_MS)
+        for action, topic in (("resume", "orders"), ("pause", "bills"), ("remove", "orders")):
+            page.get_by_role("button", name=f"{action} topic {topic}").click()
+            page.get_by_role("dialog").get_by_role("button", name=action).click()
+            page.get_by_role("dialog").wait_for(state="detached", timeout=_MS)
+        assert [(each["action"], each["names"]) for each in clusters.asked] == [
+            ("add", ["items"]),
+            ("resume", ["orders"]),
+            ("pause", ["bills"]),
+            ("remove", ["orders"]),
+        ]
+        clusters.error = ConfigError("add", "topic item", "there is no topic of that name")
+        card.get_by_label("Topic of A").fill("item")
+        card.get_by_role("button", name="Copy it to B").click()
+        card.get_by_text("there is no topic of that name").wait_for(timeout=_MS)
+        for width in (390, 1400):
+            seen.assert_fits(width)
+        # The browser itself tells of answers that refuse.
+        assert [each for each in seen.complaints if "Failed to load resource" not in each] == []
 
 
 EVIL = "<img src=x onerror=alert(1)>\"'`${alert(2)}</script><script>window.had = 1</script>"

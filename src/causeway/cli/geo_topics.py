@@ -112,7 +112,7 @@ def resume_topics(
     from causeway.geo import topics as choosing
 
     wait_s = None if no_wait else timeout
-    act = partial(choosing.pause, paused=False, reason=reason, wait_s=wait_s)
+    act = partial(choosing.resume, reason=reason, wait_s=wait_s)
     return _act(context, name, topics, act, "waiting until they go on", as_json)
 
 

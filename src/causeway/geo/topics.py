@@ -7,7 +7,7 @@ process leads acts on it, or will. All that is asked for at once is written, or 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -111,23 +111,38 @@ def pause(
     link: LinkSettings,
     names: Sequence[str],
     *,
-    paused: bool = True,
     who: str | None = None,
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Has chosen topics copied no more until they are resumed (`paused` false), which go on where
-    they were. Otherwise as `remove`."""
-    action = "pause" if paused else "resume"
+    """Has chosen topics copied no more until they are resumed. Otherwise as `remove`."""
+    return _each(link, names, "pause", partial(directives.pause, who=who, reason=reason), wait_s)
+
+
+def resume(
+    link: LinkSettings,
+    names: Sequence[str],
+    *,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
+) -> Done:
+    """Has paused topics go on where they were. Otherwise as `remove`."""
+    return _each(link, names, "resume", partial(directives.resume, who=who, reason=reason), wait_s)
+
+
+def _each(
+    link: LinkSettings,
+    names: Sequence[str],
+    action: str,
+    ask: Callable[..., tuple[Outcome, ...]],
+    wait_s: float | None,
+) -> Done:
     names = _checked(names, action)
     with clusters() as connect:
         _refuse_unchosen(action, chosen.learn(connect(link.target_admin), link), names)
     settings = Settings(links=(link,), run=RunSettings(), spark={})
-    ask = directives.pause if paused else directives.resume
-    outcomes = [
-        ask(settings, link=link.name, topic=name, who=who, reason=reason, wait_s=wait_s)[0]
-        for name in names
-    ]
+    outcomes = [ask(settings, link=link.name, topic=name, wait_s=wait_s)[0] for name in names]
     waited = [each.acted for each in outcomes if each.acted is not None]
     return Done(
         destination=link.target.alias,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Body, HTTPException, Request
 from fastapi.responses import Response
@@ -40,6 +40,7 @@ _STATUS: Final[tuple[tuple[type[CausewayError], int], ...]] = (
     (UnreachableError, 503),
 )
 Door = Callable[..., tuple[Outcome, ...]]
+T = TypeVar("T")
 
 
 class Wish(Shape):
@@ -93,21 +94,36 @@ class Actions:
     ) -> tuple[Outcome, ...]:
         """Waits as long for the leading driver to have acted; None: not. Raises HTTPException with
         why not."""
+        door: Door = getattr(self._doors, action)
+        call = partial(door, self._settings, wait_s=wait_s, **scope)
+        return await self.act(action, request, wish, call, scope)
+
+    async def act(
+        self,
+        action: str,
+        request: Request,
+        wish: Wish,
+        call: Callable[..., T],
+        about: Mapping[str, Any],
+        *,
+        misnamed: int = 404,
+    ) -> T:
+        """What `call` returns, which is told who asks and for what `reason`. Raises HTTPException
+        with why not; `misnamed`: the status where that is what was asked for."""
         client = request.client.host if request.client else "?"
         who = f"{wish.who or 'http'}@{client}"
-        _log.info("asked for", extra={"action": action, "who": who, **_said(scope)})
-        door: Door = getattr(self._doors, action)
-        call = partial(door, self._settings, who=who, reason=wish.reason, wait_s=wait_s, **scope)
+        _log.info("asked for", extra={"action": action, "who": who, **_said(about)})
         try:
             async with self._turn:
-                return await in_thread(call, "act")
+                return await in_thread(partial(call, who=who, reason=wish.reason), "act")
         except CausewayError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 502)
+            status = misnamed if isinstance(error, ConfigError) else status
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
             raise HTTPException(status, str(error)) from error
 
 
-def _said(scope: dict[str, Any]) -> dict[str, Any]:
+def _said(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in scope.items() if value is not None}
 
 

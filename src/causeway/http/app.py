@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from causeway.config.settings import Secret, Settings
-from causeway.http import api, connect, health, shapes
+from causeway.http import api, connect, geo, health, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
 from causeway.http.answers import refused
@@ -55,6 +55,7 @@ def main_app(
     worker: str,
     actions: Actions,
     translating: Translating | None = None,
+    geo_doors: geo.GeoDoors | None = None,
 ) -> Guard:
     """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
     links, http = settings.links, settings.run.http
@@ -64,6 +65,7 @@ def main_app(
     _add_metrics(app, sight)
     names = tuple(each.name for each in links)
     app.include_router(act_routes(actions, names))
+    app.include_router(geo.router(sight.views, links, actions, geo_doors))
     app.include_router(translate_routes(translating or Translating(settings), names))
     app.include_router(connect.router(sight.views, links, worker, actions))
 

@@ -3,7 +3,7 @@ is not known (yet)."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -202,6 +202,43 @@ class Directive(Shape):
     paused: bool | None = Field(None, description="Of a pause; false: not though a wider one is.")
     bytes_per_s: int | None = Field(None, description="Of a throttle; null: no limit.")
     until_ms: int | None = Field(None, description="Of a fence or a cutover: when it is over.")
+
+
+class GeoDestination(Shape):
+    """A cluster that chosen topics are copied to, see `causeway geo`."""
+
+    destination: str
+    link: str
+    origin: str
+    role: str = Field(description="This process's: leading, standby, …")
+    topics: int = Field(description="Chosen ones, as far as a leading process knows.")
+
+
+class GeoTopic(Shape):
+    """A topic that somebody has chosen. `state` is the worst of its partitions."""
+
+    destination: str
+    link: str
+    topic: str
+    target_topic: str
+    state: str
+    partitions: int
+    lag_records: int | None
+    lag_ms: int | None
+    who: str
+    why: str | None
+    at_ms: int
+
+
+class GeoAsked(Shape):
+    """What became of it. `acted`: the leading driver has carried it out; `refused`: why not."""
+
+    destination: str
+    action: str
+    driver: str | None
+    acted: bool | None
+    refused: str | None
+    topics: list[dict[str, Any]]
 
 
 class Transform(Shape):

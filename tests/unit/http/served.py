@@ -22,6 +22,7 @@ from causeway.filters import compile_patterns
 from causeway.http.actions import Actions, Doors
 from causeway.http.app import main_app
 from causeway.http.events import Events
+from causeway.http.geo import GeoDoors
 from causeway.http.history import Memory
 from causeway.http.sight import Sight
 from causeway.http.translating import Translating
@@ -61,6 +62,7 @@ def client(
     doors: Doors | None = None,
     events: Events | None = None,
     translating: Translating | None = None,
+    geo_doors: GeoDoors | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
@@ -78,6 +80,7 @@ def client(
         "127.0.0.1:8490",
         actions,
         translating,
+        geo_doors,
     )
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:

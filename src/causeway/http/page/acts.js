@@ -8,11 +8,16 @@ const MEANING = {
   resume: "The pause is taken back: it goes on where it stood.",
   restart: "What is stopped or failed is tried again now, with all checks. What runs is left alone.",
   throttle: "Limits what is read from the source.",
+  remove: "Nothing more of it is copied. On the destination it stays, with all that it has.",
   "step-down": "This process lets go of the lead. A process on standby takes it within a second; where there is none, this one takes it again.",
 };
 
-/** `scope`: `{ link, topic, partition }`, the latter two or the last left out. */
+/** `scope`: `{ link, topic, partition }`, the latter two or the last left out; or, of a chosen topic,
+ * `{ destination, topic }`. */
 export function pathOf(scope) {
+  if (scope.destination != null) {
+    return `/geo/destinations/${encodeURIComponent(scope.destination)}/topics/${encodeURIComponent(scope.topic)}`;
+  }
   let path = `/links/${encodeURIComponent(scope.link)}`;
   if (scope.topic != null) path += `/topics/${encodeURIComponent(scope.topic)}`;
   if (scope.partition != null) path += `/partitions/${scope.partition}`;
@@ -26,7 +31,7 @@ function nameOf(scope) {
 
 export function Acts({ scope, paused, stopped, leads }) {
   const [action, setAction] = useState(null);
-  const actions = [
+  const actions = scope.destination != null ? [paused ? "resume" : "pause", "remove"] : [
     paused ? "resume" : "pause",
     ...(stopped ? ["restart"] : []),
     ...(scope.partition == null ? ["throttle"] : []),
@@ -58,7 +63,7 @@ function Ask({ action, scope, onDone }) {
     try {
       const found = await ask(`${pathOf(scope)}/${action}`, { method: "POST", body });
       if (found.acted) dialog.current.close();
-      else setSaid("It is written down; whoever leads the link will act on it.");
+      else setSaid(found.refused ?? "It is written down; whoever leads the link will act on it.");
     } catch (error) {
       setSaid(error.message);
     }

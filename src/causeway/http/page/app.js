@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { useToken } from "./api.js";
 import { clock, span } from "./format.js";
+import { Geo } from "./geo.js";
 import { useHealth, useLive } from "./live.js";
 import { Events, Groups, Lanes, Partitions, Problems, Tasks, Topics, Transforms } from "./lists.js";
 import { Overview } from "./overview.js";
@@ -18,7 +19,9 @@ const PAGES = [
   ["problems", "Problems", Problems],
   ["events", "Events", Events],
 ];
+const GEO = ["geo", "Geo", Geo]; // where people choose topics
 const STALE_MS = 8000;
+const SELDOM_MS = 60000;
 
 function usePlace() {
   const read = () => {
@@ -76,8 +79,10 @@ function App() {
   const place = usePlace();
   const health = useHealth();
   const [overview, error, refresh] = useLive("/overview");
-  const [, _, Page] = PAGES.find(([name]) => name === place.name) ?? PAGES[0];
-  const title = PAGES.find(([name]) => name === place.name)?.[1] ?? "Overview";
+  const [geo] = useLive("/geo?limit=1", SELDOM_MS);
+  const pages = geo?.total ? [PAGES[0], GEO, ...PAGES.slice(1)] : PAGES;
+  const [, _, Page] = pages.find(([name]) => name === place.name) ?? pages[0];
+  const title = pages.find(([name]) => name === place.name)?.[1] ?? "Overview";
   useEffect(() => {
     document.title = `${title} – Causeway`;
     // On a phone the pages' names are wider than the screen.
@@ -94,7 +99,7 @@ function App() {
       <div class="brand"><img src="icon.svg" alt="" width="28" height="28" /><b>Causeway</b>
         ${overview && html`<span class="faint wide">${overview.version} · up
           ${" "}${span(overview.taken_at_ms - overview.started_at_ms)}</span>`}</div>
-      <nav aria-label="Pages">${PAGES.map(
+      <nav aria-label="Pages">${pages.map(
         ([name, text]) => html`<a href=${`#/${name}`}
           aria-current=${place.name === name ? "page" : undefined}>${text}</a>`,
       )}</nav>

@@ -1,0 +1,201 @@
+"""/api/v1/geo: topics that people choose, of links that let them; the same as `causeway geo`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from causeway.config.settings import LinkSettings
+from causeway.control import chosen
+from causeway.control.directives import Directive, Standing
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.geo import topics
+from causeway.geo.topics import Done
+from causeway.http import shapes
+from causeway.http.actions import Actions, Body_, Wish
+from causeway.http.answers import AnyJSONResponse, paged
+from causeway.http.api import Limit, Offset, Search
+from causeway.http.paced import Paced
+from causeway.http.shapes import Page
+from causeway.http.threads import in_thread
+from causeway.http.view import LinkView, View
+from causeway.model import State
+
+_WAIT_S: Final = 10.0  # for the leading driver's word
+_FRESH_S: Final = 5.0  # so long it is remembered what could be chosen
+
+Door = Callable[..., Done]
+DestinationName = Annotated[str | None, Query(description="Of this destination alone.")]
+
+
+class Choice(Wish):
+    topics: list[str] = Field(min_length=1, max_length=topics.MOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeoDoors:
+    """The functions that ask clusters."""
+
+    add: Door = topics.add
+    remove: Door = topics.remove
+    pause: Door = topics.pause
+    resume: Door = topics.resume
+    available: Callable[[LinkSettings], Sequence[str]] = topics.available
+
+
+class Available:
+    """What could be chosen, asked of the clusters once for all who type at the same time. Belongs
+    to one event loop."""
+
+    def __init__(self, ask: Callable[[LinkSettings], Sequence[str]]) -> None:
+        self._ask = ask
+        self._turn = asyncio.Lock()
+        self._known: dict[str, tuple[float, Sequence[str]]] = {}
+
+    async def of(self, link: LinkSettings) -> Sequence[str]:
+        """Raises HTTPException where a cluster cannot be asked."""
+        async with self._turn:
+            at, found = self._known.get(link.name, (0.0, ()))
+            if time.monotonic() - at > _FRESH_S or not at:
+                try:
+                    found = await in_thread(partial(self._ask, link), "available")
+                except CausewayError as error:
+                    status = 403 if isinstance(error, AuthorizationError) else 503
+                    raise HTTPException(status, str(error)) from error
+                self._known[link.name] = time.monotonic(), found
+            return found
+
+    def forget(self, link: LinkSettings) -> None:
+        self._known.pop(link.name, None)
+
+
+def router(
+    views: Paced[View],
+    links: Sequence[LinkSettings],
+    actions: Actions,
+    doors: GeoDoors | None = None,
+) -> APIRouter:
+    """Where no link lets people choose, there are no destinations."""
+    own = doors or GeoDoors()
+    by_name = {each.target.alias: each for each in links if each.geo}
+    available = Available(own.available)
+    api = APIRouter(prefix="/api/v1/geo", tags=["geo"])
+
+    def link_to(name: str) -> LinkSettings:
+        if name not in by_name:
+            names = ", ".join(by_name) or "none"
+            raise HTTPException(404, f"there is no destination {name}: there is {names}")
+        return by_name[name]
+
+    @api.get("", response_model=Page[shapes.GeoDestination])
+    async def destinations(offset: Offset = 0, limit: Limit = 100) -> Response:
+        """The destinations of this process; none where it is no `causeway geo run`."""
+        view = await views.newest()
+        found = [_destination(each, view.links.get(each.name)) for each in by_name.values()]
+        return paged(found[offset : offset + limit], len(found), offset, limit, view.now_ms)
+
+    @api.get("/topics", response_model=Page[shapes.GeoTopic])
+    async def chosen_topics(
+        destination: DestinationName = None,
+        search: Search = "",
+        offset: Offset = 0,
+        limit: Limit = 100,
+    ) -> Response:
+        """The topics that people have chosen, with who did, and how far they are."""
+        view = await views.newest()
+        some = by_name.values() if destination is None else [link_to(destination)]
+        every = [
+            (each, found, directive)
+            for each in some
+            if (found := view.links.get(each.name)) is not None
+            for directive in _chosen(found, search)
+        ]
+        items = [_topic(*each) for each in every[offset : offset + limit]]
+        return paged(items, len(every), offset, limit, view.now_ms)
+
+    @api.get("/destinations/{destination}/available", response_model=list[str])
+    async def could_be_chosen(destination: str, search: Search = "", limit: Limit = 50) -> Response:
+        """Topics of the origin that could be chosen, and are not. Asks the clusters."""
+        wanted = search.casefold()
+        found = [n for n in await available.of(link_to(destination)) if wanted in n.casefold()]
+        return AnyJSONResponse(found[:limit])
+
+    async def done(
+        action: str, door: Door, request: Request, name: str, wish: Wish, names: Sequence[str]
+    ) -> Response:
+        link = link_to(name)
+        call = partial(door, link, names, wait_s=_WAIT_S)
+        about: Mapping[str, Any] = {"link": link.name, "topics": ", ".join(names)}
+        outcome = await actions.act(action, request, wish, call, about, misnamed=400)
+        available.forget(link)
+        # 202: it is written, and whoever leads, or will, acts on it.
+        settled = outcome.acted and outcome.refused is None
+        return AnyJSONResponse(topics.as_json(outcome), 200 if settled else 202)
+
+    @api.post("/destinations/{destination}/topics", response_model=shapes.GeoAsked)
+    async def add(request: Request, destination: str, choice: Choice) -> Response:
+        """Has topics copied, from their first record on, or from where they were: all, or none."""
+        return await done("add", own.add, request, destination, choice, choice.topics)
+
+    def of_topic(action: str, door: Door, meaning: str) -> None:
+        async def on_topic(
+            request: Request, destination: str, topic: str, wish: Body_ = None
+        ) -> Response:
+            return await done(action, door, request, destination, wish or Wish(), [topic])
+
+        api.add_api_route(
+            f"/destinations/{{destination}}/topics/{{topic}}/{action}",
+            on_topic,
+            methods=["POST"],
+            response_model=shapes.GeoAsked,
+            description=meaning,
+            operation_id=f"geo_{action}",
+        )
+
+    of_topic("pause", own.pause, "Copies nothing more of it until it is resumed.")
+    of_topic("resume", own.resume, "Goes on with it where it was.")
+    of_topic("remove", own.remove, "Copies it no more; on the destination it stays.")
+    return api
+
+
+def _chosen(view: LinkView, search: str = "") -> list[Directive]:
+    standing = Standing({each.key: each for each in view.status.directives})
+    wanted = search.casefold()
+    found = sorted(chosen.chosen(standing).items())
+    return [each for name, each in found if wanted in name.casefold()]
+
+
+def _destination(link: LinkSettings, view: LinkView | None) -> shapes.GeoDestination:
+    return shapes.GeoDestination(
+        destination=link.target.alias,
+        link=link.name,
+        origin=link.source.alias,
+        role="starting" if view is None else view.status.role,
+        topics=0 if view is None else len(_chosen(view)),
+    )
+
+
+def _topic(link: LinkSettings, view: LinkView, directive: Directive) -> shapes.GeoTopic:
+    name = str(directive.scope.topic)
+    row = view.topic(name)
+    return shapes.GeoTopic(
+        destination=link.target.alias,
+        link=link.name,
+        topic=name,
+        target_topic=topics.target_of(link, name) if row is None else row.target_topic,
+        state=State.WAITING if row is None else row.state,
+        partitions=0 if row is None else row.partitions,
+        lag_records=None if row is None else row.lag_records,
+        lag_ms=None if row is None else row.lag_ms,
+        who=directive.who,
+        why=directive.why,
+        at_ms=directive.at,
+    )

@@ -1,0 +1,176 @@
+"""Chosen topics over HTTP: what is shown of them, and that what is asked for is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from causeway.config.chosen import Chosen
+from causeway.config.settings import LinkSettings
+from causeway.control.directives import Directive, Kind, Scope
+from causeway.daemon.status import Snapshot
+from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
+from causeway.geo.topics import Done, Topic
+from causeway.http.geo import GeoDoors
+from causeway.model import State
+from tests.unit.http.served import TOKEN, client, settings
+from tests.unit.metrics.snapshots import full, link, partition
+
+API = "/api/v1/geo"
+GEO = replace(settings(), geo=True, chosen=Chosen(), topics=())
+
+
+def chosen(topic: str, kind: Kind = Kind.MIRROR) -> Directive:
+    return Directive(kind=kind, scope=Scope(topic), who="anna@ops", why="Lyon", at=5)
+
+
+def look() -> Snapshot:
+    orders = replace(partition(0, State.PAUSED), topic="orders", target_topic="A.orders")
+    said = (chosen("orders"), chosen("orders", Kind.PAUSE), chosen("bills"))
+    return full(replace(link(orders), directives=said))
+
+
+class Clusters:
+    """Stand in for the functions that ask them."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.error: CausewayError | None = None
+        self.refused: str | None = None
+        self.looks = 0
+
+    def doors(self) -> GeoDoors:
+        names = ("add", "remove", "pause", "resume")
+        doors = {name: self._door(name) for name in names}
+        return GeoDoors(**doors, available=self.available)
+
+    def available(self, link: LinkSettings) -> Sequence[str]:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return ("bills", "items", "users")
+
+    def _door(self, action: str) -> Any:
+        def ask(link: LinkSettings, names: Sequence[str], **said: Any) -> Done:
+            assert link == GEO
+            if self.error is not None:
+                raise self.error
+            self.asked.append({"action": action, "names": list(names), **said})
+            return Done(
+                destination="B",
+                action=action,
+                topics=tuple(Topic(topic=n, target=f"A.{n}", changed=True) for n in names),
+                driver="ops1",
+                acted=True,
+                refused=self.refused,
+            )
+
+        return ask
+
+
+@pytest.fixture
+def clusters() -> Clusters:
+    return Clusters()
+
+
+@pytest.fixture
+def api(clusters: Clusters) -> Iterator[TestClient]:
+    with client(look, GEO, geo_doors=clusters.doors()) as found:
+        yield found
+
+
+def test_chosen_topics_are_shown_with_who_chose_them_and_how_far_they_are(api: TestClient) -> None:
+    (to,) = api.get(API).json()["items"]
+    assert to == {
+        "destination": "B",
+        "link": "A->B",
+        "origin": "A",
+        "role": "leading",
+        "topics": 2,
+    }
+    bills, orders = api.get(f"{API}/topics").json()["items"]
+    assert (orders["state"], orders["target_topic"], orders["who"]) == (
+        "paused",
+        "A.orders",
+        "anna@ops",
+    )
+    assert (bills["state"], bills["partitions"], bills["target_topic"]) == ("waiting", 0, "A.bills")
+    (found,) = api.get(f"{API}/topics?search=ORD&destination=B").json()["items"]
+    assert found["topic"] == "orders"
+    assert api.get(f"{API}/topics?destination=C").status_code == 404
+    told = api.get("/api/v1/directives").json()
+    assert [each["do"] for each in told["items"]] == ["pause"], "what is chosen is not asked for"
+
+
+def test_a_run_of_a_file_has_no_destinations(clusters: Clusters) -> None:
+    with client(geo_doors=clusters.doors()) as api:
+        assert api.get(API).json()["total"] == 0
+        assert api.get(f"{API}/topics").json()["items"] == []
+        answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["orders"]})
+        assert answer.status_code == 404
+    assert clusters.asked == []
+
+
+def test_what_is_asked_for_is_done(api: TestClient, clusters: Clusters) -> None:
+    wish = {"who": "anna", "reason": "Lyon"}
+    said = {"who": "anna@testclient", "reason": "Lyon", "wait_s": 10.0}
+    answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a", "b"], **wish})
+    assert answer.status_code == 200, answer.text
+    assert [each["topic"] for each in answer.json()["topics"]] == ["a", "b"]
+    assert clusters.asked.pop() == {"action": "add", "names": ["a", "b"], **said}
+    for action in ("pause", "resume", "remove"):
+        answer = api.post(f"{API}/destinations/B/topics/a/{action}", json=wish)
+        assert answer.status_code == 200, answer.text
+        assert clusters.asked.pop() == {"action": action, "names": ["a"], **said}
+    clusters.refused = "its file lets nobody choose"
+    answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
+    assert (answer.status_code, answer.json()["refused"]) == (202, clusters.refused)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConfigError("add", "topic a", "there is no topic of that name"), 400),
+        (ConflictError("write directives", "A->B", "somebody else"), 409),
+        (UnreachableError("connect", "B", "no broker answered"), 503),
+    ],
+)
+def test_what_is_not_done_says_why(
+    api: TestClient, clusters: Clusters, error: CausewayError, status: int
+) -> None:
+    clusters.error = error
+    answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
+    assert answer.status_code == status
+    assert answer.json()["message"] == str(error)
+
+
+@pytest.mark.parametrize("body", [{}, {"topics": []}, {"topics": "a"}, {"topics": ["a"] * 1001}])
+def test_what_cannot_be_meant_is_refused(api: TestClient, clusters: Clusters, body: Any) -> None:
+    assert api.post(f"{API}/destinations/B/topics", json=body).status_code == 400
+    assert clusters.asked == []
+
+
+def test_what_could_be_chosen_is_asked_for_once_for_all_who_type(
+    api: TestClient, clusters: Clusters
+) -> None:
+    for search, found in (("", ["bills", "items", "users"]), ("ITE", ["items"]), ("x", [])):
+        assert api.get(f"{API}/destinations/B/available?search={search}").json() == found
+    assert clusters.looks == 1
+    api.post(f"{API}/destinations/B/topics", json={"topics": ["items"]})
+    api.get(f"{API}/destinations/B/available")
+    assert clusters.looks == 2
+    clusters.error = UnreachableError("connect", "A", "no broker answered")
+    api.post(f"{API}/destinations/B/topics", json={"topics": ["items"]})
+    assert api.get(f"{API}/destinations/C/available").status_code == 404
+
+
+def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
+    with client(look, GEO, token=TOKEN, geo_doors=clusters.doors()) as api:
+        answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
+        assert answer.status_code == 401
+        assert api.get(f"{API}/topics").status_code == 401
+    assert clusters.asked == []
