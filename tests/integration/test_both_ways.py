@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from causeway.relay.provenance import ORIGIN
+from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file
 from tests.harness.waiting import await_until
@@ -101,6 +103,14 @@ def test_each_record_comes_to_the_other_side_once_and_no_further(
                 assert (source.offsets(topic), target.offsets(topic)) == counts
             assert run.stop() == 0
 
+    seen = causeway("verify", file, "--json")
+    assert seen.code == 0, seen.err
+    compared = json.loads(seen.out)["partitions"]
+    left = {why["why"] for one in compared for why in one["not_compared"]}
+    assert left <= {"before-the-mirror", "written-by-others"}, seen.out
+    assert sum(one["records"] for one in compared) == sum(
+        len(records) for each in (source, target) for records in _own(each, topic).values()
+    )
     assert here.written > 100
     assert there.written > 100
     _assert_each_once(source, "A", target, topic)

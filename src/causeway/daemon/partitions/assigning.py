@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from causeway.config.settings import LinkSettings
+from causeway.config.settings import LinkSettings, TreatmentSettings
 from causeway.control.topics import MirroredTopic
 from causeway.relay.messages import Assignment, TreatmentStep
 from causeway.relay.progress import Progress
@@ -48,11 +48,16 @@ def assignment(
 
 def treatments_of(links: Iterable[LinkSettings]) -> Mapping[str, tuple[TreatmentStep, ...]]:
     """By link, those that have one."""
-    return {
-        link.name: tuple(
-            TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
-            for each in link.treatments
-        )
-        for link in links
-        if link.treatments
-    }
+    return {link.name: _steps(link.treatments) for link in links if link.treatments}
+
+
+def steps_of(link: LinkSettings, topic: str) -> tuple[TreatmentStep, ...]:
+    """What becomes of each record of `topic`, with what is needed for it."""
+    return _steps(link.treatments_of(topic))
+
+
+def _steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
+    return tuple(
+        TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
+        for each in treatments
+    )

@@ -72,7 +72,7 @@ class Transforms:
         transform = self.of(topic)
         identity = None if transform is None else transform.identity
         treatments = self._link.treatments_of(topic) if self._link.treatments else ()
-        return _with_treatments(identity, treatments) if treatments else identity
+        return with_treatments(identity, treatments) if treatments else identity
 
     def may_multiply(self, topic: str) -> bool:
         """Whether several records may come of one. Rules keep each record, and only it."""
@@ -80,7 +80,8 @@ class Transforms:
         return transform is not None and transform.settings.rules is None
 
 
-def _with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings]) -> str:
+def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings]) -> str:
+    """Of what is treated before it goes through a transform of that `identity`, or none."""
     decides = [identity, *([each.kind, dict(each.decides)] for each in treatments)]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 

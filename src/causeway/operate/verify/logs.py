@@ -13,6 +13,7 @@ from causeway.operate.verify.fetching import Fetching, Spent
 from causeway.operate.verify.ranges import Feed
 from causeway.relay.shares import shares
 from causeway.relay.source import keep
+from causeway.relay.treatment import Topics, treat_batch, treatment_of
 from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import (
     CODEC_MASK,
@@ -118,6 +119,8 @@ def _relayed(
     cluster: Cluster, feed: Feed, position: int, end: int, offset_bytes: float, spent: Spent
 ) -> Iterator[Batch]:
     at = feed.source
+    treatment = treatment_of(feed.steps) if feed.steps else None
+    topics = Topics(at.topic, feed.target.topic)
     with Fetching(
         cluster, at, end, offset_bytes, spent, read_committed=feed.read_committed
     ) as fetching:
@@ -128,7 +131,10 @@ def _relayed(
             if kept.position == position:
                 raise _behind(at, end, position)
             position = kept.position
-            for batch in kept.batches:
+            for relayed in kept.batches:
+                batch = relayed if treatment is None else treat_batch(relayed, treatment, topics)
+                if batch is None:
+                    continue
                 if feed.split is None:
                     yield batch
                 elif (share := shares(batch, feed.split)[feed.outlet]) is not None:

@@ -16,8 +16,9 @@ from causeway.control import topics as planning
 from causeway.control.collisions import begun_by
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import claims, routing
-from causeway.daemon.partitions.assigning import assignment
+from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
+from causeway.daemon.partitions.transforms import with_treatments
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect
@@ -25,7 +26,7 @@ from causeway.operate.scopes import unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.stretches import Logs, cut
+from causeway.operate.verify.stretches import Logs, behind_all, cut, earlier
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.admin import ConfigEntry
@@ -178,7 +179,7 @@ class _Link:
             yield self._nothing(at, topic.target, Why.TOPIC, text)
             return
         behind = _behind(progress, logs)
-        if progress.transform is not None:
+        if progress.transform is not None and not self._can_treat(progress):
             left = Left(why=Why.TRANSFORMED, text=self._tally(topic))
             yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
             return
@@ -235,11 +236,19 @@ class _Link:
         )
         yield _with(share, feed=feed, ranges=(part,))
 
+    def _can_treat(self, progress: Progress) -> bool:
+        """Whether what the file says of each record is what became of them, and needs nothing but
+        the file."""
+        steps = self._link.treatments_of(progress.topic)
+        if self._link.transform_of(progress.topic) or any(step.needs for step in steps):
+            return False
+        return bool(steps) and with_treatments(None, steps) == progress.transform
+
     def _tally(self, topic: MirroredTopic) -> str:
         transform = self._link.transform_of(topic.source)
         if transform is None and (steps := self._link.treatments_of(topic.source)):
             does = "; ".join(step.text for step in steps)
-            return f"its records are not the source's byte for byte: each is {does}"
+            return f"its records are not the source's, and cannot be made anew here: each is {does}"
         if transform is None:
             return "it went through a transform or treatment that the file no longer has"
         record = self._contents.transforms.get(transform.name)
@@ -279,6 +288,7 @@ class _Link:
             if several
             else None,
             outlet=index,
+            steps=() if progress.transform is None else steps_of(link, at.topic),
         )
         share = Share(link=link, source=at, target_topic=target.topic, target=target, feed=feed)
         ends = logs.of(at, target)
@@ -295,11 +305,11 @@ class _Link:
         ranges = cut(feed, points, ends, from_first=begun, done=done, range_bytes=self._range_bytes)
         last = points[-1]
         if alone and progress.state not in ENDED and ends.target_end > last.target:
-            ranges.append(_behind_all(feed, last, ends))
+            ranges.append(behind_all(feed, last, ends))
         return _with(
             share,
             ranges=tuple(ranges),
-            earlier=_earlier(feed, first, ends) if begun and not several else None,
+            earlier=earlier(feed, first, ends) if begun and not (several or feed.steps) else None,
             compacted=self._compacts(topic),
             left=(*_before(first, ends, begun=begun), *behind),
         )
@@ -307,7 +317,7 @@ class _Link:
     def _points(self, progress: Progress, outlet: Outlet) -> tuple[list[Pair], int | None]:
         """What is known of where its records went, up to where all of them are there."""
         records = self._contents.maps.get(progress.source, {})
-        known = offset_maps_of(progress, records).get(place_of(outlet))
+        known = offset_maps_of(progress, records, multiplied=False).get(place_of(outlet))
         if known is None:
             return [outlet.pair], None
         return list(known.points), known.since
@@ -324,34 +334,6 @@ class _Link:
             and "compact" in (entry.value or "")
             for configs in found
         )
-
-
-def _earlier(feed: Feed, first: Pair, logs: Logs) -> Range | None:
-    """What another tool has mirrored before may be the same, if it lies there without gaps."""
-    if first.source <= logs.source_start or first.target <= logs.target_start:
-        return None
-    return Range(
-        feed=replace(feed, earlier=True),
-        start=None,
-        end=first,
-        source_from=logs.source_start,
-        target_from=logs.target_start,
-        target_to=min(first.target, logs.target_end),
-        offset_bytes=logs.offset_bytes,
-    )
-
-
-def _behind_all(feed: Feed, last: Pair, logs: Logs) -> Range:
-    """Nothing to compare: who else wrote to the target, behind what is mirrored?"""
-    return Range(
-        feed=feed,
-        start=last,
-        end=last,
-        source_from=last.source,
-        target_from=last.target,
-        target_to=last.target,
-        others_to=logs.target_end,
-    )
 
 
 def _with(share: Share, **more: Any) -> Share:

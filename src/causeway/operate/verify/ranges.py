@@ -6,15 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Assignment
+from causeway.relay.messages import Assignment, TreatmentStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
     """One source partition and one target partition that it feeds. `alone`: nobody else may write
     there. `split`: where keys decide, how the series is divided, and `outlet`, which part of it is
-    meant. `earlier`: what lies before the mirror's beginning, whoever wrote it to the target. Ids
-    are the topics': what was compared is not taken for that of a topic made anew."""
+    meant. `steps`: what becomes of each record on the way, without secrets. `earlier`: what lies
+    before the mirror's beginning, whoever wrote it to the target. Ids are the topics': what was
+    compared is not taken for that of a topic made anew."""
 
     link: str
     source: TopicPartition
@@ -26,6 +27,7 @@ class Feed:
     alone: bool = True
     split: Assignment | None = None
     outlet: int = 0
+    steps: tuple[TreatmentStep, ...] = ()
     earlier: bool = False
 
 

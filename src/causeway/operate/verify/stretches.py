@@ -10,7 +10,7 @@ it; elsewhere only the points of the map can.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from causeway.model import Pair
@@ -117,4 +117,32 @@ def _range(feed: Feed, start: Pair | None, end: Pair, logs: Logs) -> Iterator[Ra
         target_to=min(end.target, logs.target_end),
         cut=logs.target_start > begin.target,
         offset_bytes=logs.offset_bytes,
+    )
+
+
+def earlier(feed: Feed, first: Pair, logs: Logs) -> Range | None:
+    """What another tool has mirrored before may be the same, if it lies there without gaps."""
+    if first.source <= logs.source_start or first.target <= logs.target_start:
+        return None
+    return Range(
+        feed=replace(feed, earlier=True),
+        start=None,
+        end=first,
+        source_from=logs.source_start,
+        target_from=logs.target_start,
+        target_to=min(first.target, logs.target_end),
+        offset_bytes=logs.offset_bytes,
+    )
+
+
+def behind_all(feed: Feed, last: Pair, logs: Logs) -> Range:
+    """Nothing to compare: who else wrote to the target, behind what is mirrored?"""
+    return Range(
+        feed=feed,
+        start=last,
+        end=last,
+        source_from=last.source,
+        target_from=last.target,
+        target_to=last.target,
+        others_to=logs.target_end,
     )

@@ -14,7 +14,7 @@ from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Feed, Range
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment, Outlet, TreatmentStep
 from causeway.relay.shares import partition_of
 from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
@@ -114,6 +114,35 @@ def test_records_from_before_the_mirror_are_counted() -> None:
 
 def _kinds(found: Outcome) -> list[tuple[Kind, int, int]]:
     return [(one.kind, one.source, one.target) for one in found.differences]
+
+
+PROVENANCE = TreatmentStep(kind="provenance", settings={"source": "A", "target": "B"})
+
+
+@pytest.mark.parametrize("flaw", [None, 17])
+def test_what_is_marked_on_the_way_is_compared_as_it_should_be(flaw: int | None) -> None:
+    """Every third came from the target, and is not there."""
+    source, copied = Log(), []
+    for place in range(0, COUNT, 5):
+        records = [_record(place + i) for i in range(5)]
+        for at in range(0, 5, 3):
+            records[at] = replace(records[at], headers=[("causeway.origin", b"B/t")])
+        source.append(records)
+        copied += [
+            replace(one, headers=[("causeway.origin", f"A/{TARGET}".encode())])
+            for one in records
+            if not one.headers
+        ]
+    if flaw is not None:
+        copied[flaw] = replace(copied[flaw], headers=[])
+    target = _target(copied, [4])
+    feed = replace(_range(source, target).feed, steps=(PROVENANCE,))
+    found = _compare(source, target, feed=feed)
+    assert found.differs == (flaw is not None)
+    if flaw is None:
+        assert (found.records, found.differences) == (len(copied), ())
+    else:
+        assert [one.kind for one in found.differences] == [Kind.CHANGED]
 
 
 @pytest.mark.parametrize(("sizes", "cut"), [((5,), (5,)), ((1, 5, 3), (4,)), ((1,), (60,))])
