@@ -9,6 +9,7 @@ What is found is asked in the driver and by commands only: lanes are told names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
@@ -19,6 +20,7 @@ from causeway.naming import KAFKAS, PACKAGE, CustomPolicy
 
 GROUP = "causeway.replication_policies"
 KEY = "replication.policy.class"
+_PATH = re.compile(r"[\w.]+:[\w.]+")
 _METHODS = ("format_remote_topic", "topic_source", "upstream_topic")
 _IDENTITY = f"{PACKAGE}IdentityReplicationPolicy"
 # By others: what of Kafka's does the same, but that heartbeats get a prefix by it.
@@ -51,6 +53,8 @@ def _class(name: str) -> Any:
         raise _refused(name, f"several packages have one: {', '.join(sorted(chosen))}")
     if not chosen and ":" not in name:
         raise _unknown(name, {point.name for point in installed})
+    if not chosen and not _PATH.fullmatch(name):
+        raise _refused(name, "a class is named module:Class, by Python's names")
     point = next(iter(chosen.values()), EntryPoint(name=name, value=name, group=GROUP))
     try:
         found = point.load()
