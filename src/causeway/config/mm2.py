@@ -25,7 +25,7 @@ from causeway.config.precedence import client_entries, flow_entries
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, PropertyFile, load_properties
 from causeway.config.schema_keys import SchemaKeys
-from causeway.config.schemas import schema_settings
+from causeway.config.schemas import schema_settings, translation
 from causeway.config.security import client_settings
 from causeway.config.settings import (
     ClientSettings,
@@ -267,7 +267,7 @@ def _link(
         joins=keys.sole_writer is False,
         control=control,
         transforms=found,
-        treatments=treated,
+        treatments=(*treated, *translation(schemas, found, problems)),
         schemas=schemas,
         throttle_bytes_per_s=keys.throttle,
         geo=keys.geo,

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from causeway.config.build import patterns
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.schema_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
 from causeway.config.security import is_endpoint, trusted_certificates
-from causeway.config.settings import RegistrySettings, SchemaSettings, Secret
+from causeway.config.settings import (
+    RegistrySettings,
+    SchemaSettings,
+    Secret,
+    TransformSettings,
+    TreatmentSettings,
+)
 from causeway.config.typed import read
 
 Entries = Mapping[str, Entry]
@@ -56,6 +62,36 @@ def schema_settings(
         context=context,
         unknown=keys.unknown,
         parts=("key", "value") if keys.parts == "both" else (keys.parts,),
+    )
+
+
+def translation(
+    schemas: SchemaSettings | None, transforms: Iterable[TransformSettings], problems: Problems
+) -> Iterator[TreatmentSettings]:
+    """The step that writes the target's ids into records. Transforms come after it, so those that
+    look schemas up have to do so on the target."""
+    if schemas is None or schemas.mode != "translate":
+        return
+    for each in transforms:
+        if each.registry is not None and each.registry.url == schemas.source.url:
+            problems.add(
+                f"{each.registry.place}: records have the ids of the target's registry before they"
+                f" come to transform {each.name} (causeway.schemas = translate): name"
+                f" {schemas.target.url}"
+            )
+    registries = {"source": schemas.source.as_json(), "target": schemas.target.as_json()}
+    yield TreatmentSettings(
+        kind="schema-ids",
+        decides={
+            "source": schemas.source.url,
+            "target": schemas.target.url,
+            "context": schemas.context,
+            "names": schemas.names,
+            "parts": list(schemas.parts),
+            "unknown": schemas.unknown,
+        },
+        needs={"registries": registries},
+        text="its schema's id is written as the target's registry has it",
     )
 
 

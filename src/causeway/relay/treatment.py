@@ -78,6 +78,7 @@ def topics_of(assignment: Assignment) -> Topics:
 _KINDS = {
     "skip-header": "causeway.relay.provenance",
     "provenance": "causeway.relay.provenance",
+    "schema-ids": "causeway.relay.schema_ids",
 }
 
 

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from causeway.config.settings import SchemaSettings
-from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.errors import CausewayError
 from causeway.schemas.copier import Copier, Round
 from causeway.schemas.copying import Delete, Import, Register, SetLevel
 from causeway.schemas.registry import RefusedError, Registry, UnansweredError
 from causeway.schemas.selection import Pair, chosen
+from causeway.schemas.told import unanswered
 from causeway.schemas.translating import Translator
 
 TASK = "schemas"
@@ -99,11 +100,3 @@ def _told(mode: str) -> Iterator[None]:
         raise unanswered(f"{mode} schemas", error) from None
     except RefusedError as error:
         raise CausewayError(f"{mode} schemas", "", error.reason) from None
-
-
-def unanswered(operation: str, error: UnansweredError) -> CausewayError:
-    """`error` as people are told of it."""
-    kind = AuthenticationError if error.denied else UnreachableError
-    remedy = "see causeway.registry.username, .password and .token" if error.denied else ""
-    subject = f"by the registry {error.url}"
-    return kind(operation, subject, error.reason, remedy=remedy, retriable=not error.denied)

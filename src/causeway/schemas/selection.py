@@ -42,7 +42,7 @@ def chosen(
             if subject in known:
                 found |= {
                     Pair(source=subject, target=name)
-                    for name in names(settings, subject, subject_of(target, part))
+                    for name in names(settings.names, subject, subject_of(target, part))
                 }
     of_topics = {pair.source for pair in found}
     for subject in known - of_topics:
@@ -51,10 +51,10 @@ def chosen(
     return sorted(found)
 
 
-def names(settings: SchemaSettings, own: str, mirrors: str) -> Iterator[str]:
-    """What a topic's subject `own` is called on the target, where its mirror's is `mirrors`; the
-    first is the one that records are translated by."""
-    if settings.names in ("mirror", "both"):
+def names(kind: str, own: str, mirrors: str) -> Iterator[str]:
+    """What a topic's subject `own` is called on the target, where its mirror's is `mirrors`, by
+    `SchemaSettings.names`; the first is the one that records are translated by."""
+    if kind in ("mirror", "both"):
         yield mirrors
-    if settings.names == "source" or (settings.names == "both" and own != mirrors):
+    if kind == "source" or (kind == "both" and own != mirrors):
         yield own

@@ -42,6 +42,12 @@ class Translator:
             self._there[pair, number] = found
         return found
 
+    def of(self, subject: str, schema: Schema) -> Version:
+        """The version of the target's `subject` that says what `schema` of the source does,
+        registered if it is not there."""
+        schema = self._moved(schema)
+        return self._target.find(subject, schema) or self._register(subject, schema)
+
     def run(self, pairs: Iterable[Pair]) -> Round:
         """Registers all versions of `pairs` that are not there. What is deleted there, or has a
         level of compatibility, is the business of those who register there."""
@@ -101,10 +107,14 @@ class Translator:
         for each in earlier:
             self.there(pair, each)
         is_new = not self._target.versions(pair.target, deleted=True)
-        self._target.register(pair.target, schema)
-        found = self._target.find(pair.target, schema)
-        if found is None:
-            raise UnansweredError("it does not find what was just registered", passing=True)
+        found = self._register(pair.target, schema)
         if is_new and (level := self._source.level(pair.source)) is not None:
             self._target.set_level(pair.target, level)
+        return found
+
+    def _register(self, subject: str, schema: Schema) -> Version:
+        self._target.register(subject, schema)
+        found = self._target.find(subject, schema)
+        if found is None:
+            raise UnansweredError("it does not find what was just registered", passing=True)
         return found

@@ -142,3 +142,26 @@ links:
     assert found is not None
     assert (found.mode, found.interval_s, len(found.subjects)) == ("copy", 10, 1)
     assert found.source.username == "ann"
+
+
+def test_a_translation_is_a_step_of_the_records_way(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text(BASE + REGISTRIES + "causeway.schemas = translate\n")
+    (step,) = load_mm2(path).links[0].treatments
+    assert step.kind == "schema-ids"
+    assert step.decides["target"] == "http://b:8081"
+    assert "hunter22" not in f"{step!r} {step.decides}"
+    path.write_text(BASE + REGISTRIES + "causeway.schemas = copy\n")
+    assert load_mm2(path).links[0].treatments == ()
+
+
+def test_a_transform_behind_a_translation_asks_the_target(tmp_path: Path) -> None:
+    transform = """causeway.schemas = translate
+A->B.causeway.transforms = pii
+A->B.causeway.transform.pii.topics = orders
+A->B.causeway.transform.pii.rules = drop value.$.mail
+A->B.causeway.transform.pii.value.format = avro
+A->B.causeway.transform.pii.registry.url = """
+    told = refusal(tmp_path, f"{REGISTRIES}{transform}https://a:8081")
+    assert "name http://b:8081" in told
+    assert read(tmp_path, f"{REGISTRIES}{transform}http://b:8081") is not None

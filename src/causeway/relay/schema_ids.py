@@ -1,0 +1,115 @@
+"""Records whose schemas have other ids on the target: written with those, on the way.
+
+    0 | id, 4 bytes | data                  key or value: the id is rewritten
+    header __value_schema_id: id or GUID    the header is
+
+An id on the target is what the target's registry calls the same schema, for ever (see
+causeway.schemas.translating): so what becomes of a record follows from it, on every lane and after
+any crash. What looks otherwise passes as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from causeway.errors import CausewayError
+from causeway.relay.treatment import Changed, NotYetError, Records, Topics, Treatment
+from causeway.schemas import wire_format
+from causeway.schemas.ids import Asked, Ids, Unknown
+from causeway.schemas.registry import Registry
+from causeway.wire.records import Record
+
+_E = TypeVar("_E", bound=CausewayError)
+_OPERATION = "translate the id of the schema of"
+_ASKING = "the registries are asked for it"
+
+
+def build(kind: str, settings: Mapping[str, Any]) -> Treatment:
+    registries = settings["registries"]
+    source = Registry(registries["source"])
+    target = Registry(registries["target"], settings["context"])
+    return SchemaIds(
+        Ids(source, target, settings["names"]),
+        parts=settings["parts"],
+        pass_unknown=settings["unknown"] == "pass",
+    )
+
+
+class SchemaIds:
+    def __init__(self, ids: Ids, *, parts: Sequence[str], pass_unknown: bool) -> None:
+        self._ids = ids
+        self._parts = tuple(parts)
+        self._pass_unknown = pass_unknown
+        self._mine = threading.local()
+
+    def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
+        """What a batch lacks is noted together, so that it is asked for together."""
+        self._mine.lacking = None
+        met: dict[tuple[str, int | str], int] = {}  # and at which offset first
+        for record in records:
+            for part, found in self._found(record):
+                met.setdefault((part, found.name), record.offset)
+        names: dict[tuple[str, int | str], int | str] = {}
+        lacking: NotYetError | None = None
+        for (part, name), offset in met.items():
+            asked = Asked(topics.source, topics.target, part, name)
+            there = self._ids.get(asked, settled=self._pass_unknown)
+            if isinstance(there, Unknown) and self._passes(there):
+                continue
+            if there is None or isinstance(there, Unknown):
+                if lacking is None:
+                    self._mine.lacking = asked, offset
+                    reason = _ASKING if there is None else there.reason
+                    lacking = _told(NotYetError, asked, offset, reason)
+            elif there != name:
+                names[part, name] = there
+        if lacking is not None:
+            raise lacking
+        return [self._written(record, names) for record in records] if names else records
+
+    def prepare(self) -> None:
+        """Where it is called for other flows as well, one whose schema nobody knows must not hold
+        them up: it is told to the thread alone that met it."""
+        lacking: tuple[Asked, int] | None = getattr(self._mine, "lacking", None)
+        self._mine.lacking = None
+        self._ids.find_out()
+        if lacking is not None:
+            asked, offset = lacking
+            found = self._ids.get(asked)
+            if isinstance(found, Unknown) and not self._passes(found):
+                raise _told(CausewayError, asked, offset, found.reason)
+
+    def _found(self, record: Record) -> Iterator[tuple[str, wire_format.Found]]:
+        for part in self._parts:
+            data = record.key if part == "key" else record.value
+            found = wire_format.find(part, data, record.headers)
+            if found is not None:
+                yield part, found
+
+    def _written(self, record: Record, names: Mapping[tuple[str, int | str], int | str]) -> Record:
+        parts, headers = {"key": record.key, "value": record.value}, record.headers
+        changed = False
+        for part, found in self._found(record):
+            name = names.get((part, found.name))
+            if name is None:
+                continue
+            changed = True
+            if found.header is not None:
+                key, told = headers[found.header]
+                headers = list(headers)
+                headers[found.header] = key, wire_format.written(told or b"", name)
+            else:
+                parts[part] = wire_format.written(parts[part] or b"", name)
+        if not changed:
+            return record
+        return Changed(record.offset, record.timestamp, parts["key"], parts["value"], headers)
+
+    def _passes(self, unknown: Unknown) -> bool:
+        return self._pass_unknown and unknown.nowhere
+
+
+def _told(kind: type[_E], asked: Asked, offset: int, reason: str) -> _E:
+    """Without the id: what looks like one may be a part of the record."""
+    return kind(_OPERATION, f"the {asked.part} at offset {offset} of {asked.source}", reason)

@@ -1,0 +1,248 @@
+"""The ids of schemas in records, on the way: what is written anew, what waits, what passes."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from causeway.errors import CausewayError, UnreachableError
+from causeway.relay.messages import TreatmentStep
+from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
+from causeway.schemas import ids
+from causeway.schemas.registry import Registry
+from causeway.wire.plain_records import PlainRecord
+from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
+
+TOPICS = Topics("orders", "A.orders")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "LATE_S", ())
+
+
+@pytest.fixture
+def source() -> Iterator[RegistryStandIn]:
+    with registry_stand_in() as registry:
+        yield registry
+
+
+@pytest.fixture
+def target() -> Iterator[RegistryStandIn]:
+    """Its ids 1, 2 and 3 are other schemas."""
+    with registry_stand_in() as registry:
+        for number in range(3):
+            registry.register("taken-value", f'"{number}"')
+        yield registry
+
+
+def made(source: RegistryStandIn, target: RegistryStandIn, **more: Any) -> Treatment:
+    registries = {"source": source.settings.as_json(), "target": target.settings.as_json()}
+    settings = {
+        "registries": registries,
+        "context": "",
+        "names": "mirror",
+        "parts": ["key", "value"],
+        "unknown": "stop",
+    }
+    return treatment_of([TreatmentStep(kind="schema-ids", settings=settings | more)])
+
+
+def framed(id: int, data: bytes = b"data") -> bytes:
+    return struct.pack(">bI", 0, id) + data
+
+
+def record(value: bytes | None, key: bytes | None = None, *headers: Any) -> PlainRecord:
+    return PlainRecord(17, 1_000, key, value, list(headers))
+
+
+def through(treatment: Treatment, *records: PlainRecord) -> list[Any]:
+    """As a lane does it: what lacks is found out, once."""
+    try:
+        return list(treatment.treat(TOPICS, records))
+    except NotYetError:
+        treatment.prepare()
+        return list(treatment.treat(TOPICS, records))
+
+
+def test_ids_that_clash_become_the_targets_and_the_rest_stays(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    key = source.register("orders-key", '"string"')
+    value = source.register("orders-value", '"long"')
+    assert (key, value) == (1, 2)
+    before = record(framed(value, b"v"), framed(key, b"k"), ("h", b"\0"), ("n", None))
+    (after,) = through(made(source, target), before)
+    there = {part: target.ids(f"A.orders-{part}")[1] for part in ("key", "value")}
+    assert set(there.values()) == {4, 5}
+    assert after.value == framed(there["value"], b"v")
+    assert after.key == framed(there["key"], b"k")
+    assert (after.offset, after.timestamp, after.headers) == (17, 1_000, before.headers)
+
+
+def test_another_lane_comes_to_the_same(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    old, new = (source.register("orders-value", f'"{kind}"') for kind in ("int", "long"))
+    one = through(made(source, target), record(framed(new)), record(framed(old)))
+    other = through(made(source, target), record(framed(new)), record(framed(old)))
+    assert [each.value for each in one] == [each.value for each in other]
+    assert list(target.ids("A.orders-value").values()) == [4, 5]
+
+
+def test_what_has_no_id_or_the_same_is_the_same_object(source: RegistryStandIn) -> None:
+    with registry_stand_in() as alike:
+        id = source.register("orders-value", '"long"')
+        records = [record(None), record(b""), record(b"\1abcdefgh"), record(framed(id))]
+        after = through(made(source, alike), *records)
+        assert all(one is other for one, other in zip(records, after, strict=True))
+
+
+def test_once_known_nobody_is_asked(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    id = source.register("orders-value", '"long"')
+    treatment = made(source, target)
+    through(treatment, record(framed(id)))
+    source.down = target.down = True
+    (after,) = treatment.treat(TOPICS, [record(framed(id, b"more"))])
+    assert after is not None
+    assert after.value == framed(4, b"more")
+
+
+def test_ids_and_guids_in_headers(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    reference = {"name": "m", "subject": "money", "version": 1}
+    source.register("money", "money")
+    target.register("money", "older")  # so it has another number there
+    id = source.register("orders-value", "order", "PROTOBUF", [reference])
+    version = Registry(source.settings).version("orders-value", 1)
+    assert version is not None
+    assert version.guid is not None
+    guid = b"\1" + uuid.UUID(version.guid).bytes + b"\2\1"
+    name = "__value_schema_id"
+    by_guid = record(b"\0no id", None, ("a", b"1"), (name, b"earlier"), (name, guid))
+    by_id = record(b"data", None, (name, framed(id, b"\0")))
+    by_null = record(framed(id), None, (name, None))
+    one, two, three = through(made(source, target), by_guid, by_id, by_null)
+    there = Registry(target.settings).version("A.orders-value", 1)
+    assert there is not None
+    assert there.guid not in (None, version.guid)
+    expected = b"\1" + uuid.UUID(there.guid).bytes + b"\2\1"
+    assert one.headers == [("a", b"1"), (name, b"earlier"), (name, expected)]
+    assert one.value == b"\0no id"
+    assert (two.headers, two.value) == ([(name, framed(there.id, b"\0"))], b"data")
+    assert (three.headers, three.value) == ([(name, None)], framed(there.id))
+
+
+def test_an_unknown_id_waits_and_says_why_without_quoting_it(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    treatment = made(source, target)
+    for _ in range(2):
+        with pytest.raises(NotYetError, match="the value at offset 17 of orders") as caught:
+            treatment.treat(TOPICS, [record(framed(77777))])
+        with pytest.raises(CausewayError, match="does not know its schema"):
+            treatment.prepare()
+        assert "77777" not in str(caught.value)
+    with pytest.raises(NotYetError, match="does not know its schema"):
+        treatment.treat(TOPICS, [record(framed(77777))])
+
+
+def test_one_that_waits_holds_up_no_other(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    """`prepare` is called for all flows of a link at once, by another thread than met them."""
+    id = source.register("orders-value", '"long"')
+    treatment = made(source, target)
+
+    def meet() -> None:
+        for value in (framed(77777), framed(id)):
+            with pytest.raises(NotYetError):
+                treatment.treat(TOPICS, [record(value)])
+
+    lane = threading.Thread(target=meet)
+    lane.start()
+    lane.join()
+    treatment.prepare()
+    (after,) = treatment.treat(TOPICS, [record(framed(id))])
+    assert after is not None
+    assert after.value == framed(4)
+
+
+def test_an_id_that_becomes_known_goes_on(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    treatment = made(source, target)
+    with pytest.raises(CausewayError, match="does not know"):
+        through(treatment, record(framed(1)))
+    source.register("orders-value", '"long"')
+    (after,) = through(treatment, record(framed(1)))
+    assert after.value == framed(4)
+
+
+def test_unknown_ids_pass_if_that_is_wanted_others_do_not_suffer(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    id = source.register("orders-value", '"long"')
+    treatment = made(source, target, unknown="pass")
+    odd = record(framed(77777))
+    with pytest.raises(NotYetError):
+        treatment.treat(TOPICS, [odd])
+    treatment.prepare()
+    assert treatment.treat(TOPICS, [odd])[0] is odd
+    (after,) = through(treatment, record(framed(id)))
+    assert after.value == framed(4)
+
+
+def test_keys_that_are_numbers_are_left_alone_by_parts(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    id = source.register("orders-value", '"long"')
+    number = struct.pack(">q", 77777)
+    (after,) = through(made(source, target, parts=["value"]), record(framed(id), number))
+    assert (after.key, after.value) == (number, framed(4))
+
+
+@pytest.mark.parametrize("unknown", ["stop", "pass"])
+def test_a_registry_that_is_down_is_waited_for(
+    source: RegistryStandIn, target: RegistryStandIn, unknown: str
+) -> None:
+    id = source.register("orders-value", '"long"')
+    treatment = made(source, target, unknown=unknown)
+    for registry in (source, target):
+        registry.down = True
+        with pytest.raises(UnreachableError, match=f"by the registry {registry.url}"):
+            through(treatment, record(framed(id)))
+        registry.down = False
+    (after,) = through(treatment, record(framed(id)))
+    assert after.value == framed(4)
+
+
+@pytest.mark.parametrize("unknown", ["stop", "pass"])
+def test_a_schema_that_the_target_refuses_never_passes(
+    source: RegistryStandIn, target: RegistryStandIn, unknown: str
+) -> None:
+    id = source.register("orders-value", "odd")
+    target.incompatible.add("odd")
+    with pytest.raises(CausewayError, match=r"refuses the schema: .*incompatible"):
+        through(made(source, target, unknown=unknown), record(framed(id)))
+
+
+def test_the_subject_of_the_topic_comes_first_others_keep_their_names(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    """The same schema has one id, whatever subjects it is in."""
+    id = source.register("a.Order", '"long"')
+    assert source.register("orders-value", '"long"') == id
+    other = source.register("b.Order", '"int"')
+    through(made(source, target), record(framed(id)), record(framed(other)))
+    assert target.ids("A.orders-value") == {1: 4}
+    assert target.ids("a.Order") == {}
+    assert target.ids("b.Order") == {1: 5}
+
+
+def test_ids_of_versions_that_were_deleted_are_still_known(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    id = source.register("orders-value", '"long"')
+    source.register("orders-value", '"int"')
+    source.delete("orders-value", 1)
+    (after,) = through(made(source, target), record(framed(id)))
+    assert after.value == framed(4)
