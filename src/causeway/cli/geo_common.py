@@ -9,18 +9,41 @@ import typer
 from causeway.cli import geo_show as show
 from causeway.cli.common import console, print_json
 from causeway.cli.guard import warn
-from causeway.errors import ConfigError, NobodyLeadsError
+from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
     from causeway.geo.remembered import Remembered
     from causeway.geo.topics import Done
 
+
+def _names(incomplete: str) -> list[str]:
+    """What a shell offers: the destinations that this machine knows."""
+    from causeway.geo import remembered
+
+    try:
+        found = remembered.read(remembered.default_path()).destinations
+    except CausewayError:
+        return []
+    return [each.name for each in found if each.name.startswith(incomplete)]
+
+
 NameArgument = Annotated[
-    str, typer.Argument(metavar="DEST", help="The destination's name.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="DEST",
+        help="The destination's name.",
+        show_default=False,
+        autocompletion=_names,
+    ),
 ]
 SomeArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[DEST]", help="One destination. Default: all.", show_default=False),
+    typer.Argument(
+        metavar="[DEST]",
+        help="One destination. Default: all.",
+        show_default=False,
+        autocompletion=_names,
+    ),
 ]
 TopicsArgument = Annotated[
     list[str],

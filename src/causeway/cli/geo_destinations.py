@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -57,10 +58,15 @@ def add_destination(
         raise ConfigError("geo", f"destination {name}", "where is it?", remedy="--bootstrap")
     found: Remembered = context.obj
     found.known_origin()
-    found = found.with_destination(memory.place(name, bootstrap, command_config, "destination"))
+    place, known = (
+        memory.place(name, bootstrap, command_config, "destination"),
+        found.cluster_of(name),
+    )
+    link = settings.link_to(found.with_destination(place), name)
     with waiting() as told:
         told(f"asking {name}")
-        added = destinations.add(settings.link_to(found, name), reason=reason)
+        added = destinations.add(link, known=known, reason=reason)
+    found = found.with_destination(replace(place, cluster=added.cluster))
     memory.write(found)
     if as_json:
         print_json(destinations.as_json(added))

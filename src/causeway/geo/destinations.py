@@ -30,16 +30,31 @@ class Added:
     topics: Sequence[str]
 
 
-def add(link: LinkSettings, *, who: str | None = None, reason: str | None = None) -> Added:
+def add(
+    link: LinkSettings,
+    *,
+    known: str | None = None,
+    who: str | None = None,
+    reason: str | None = None,
+) -> Added:
     """Makes the link's target a destination of its source: writes there whose cluster the origin's
     name stands for.
 
-    Raises ConfigError where it is the origin itself, or one of both names is taken there;
+    `known`: the id of the cluster that had the destination's name until now. Raises ConfigError
+    where this is another, where it is the origin itself, or one of both names is taken there;
     ConflictError where somebody else does so at the same time; CausewayError.
     """
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
         source_id, target_id = claims.id_of(source), claims.id_of(target)
+        if known is not None and known != target_id:
+            raise ConfigError(
+                "add",
+                f"destination {link.target.alias}",
+                f"that is the cluster {known} until now, and this is {target_id}",
+                remedy=f"take another name, or first: causeway geo destination remove"
+                f" {link.target.alias}",
+            )
         claims.check(link, target, source_id, target_id)
         wish = replace(wish_of(Kind.ORIGIN, reason, who), cluster=source_id)
         before = chosen.learn(target, link)

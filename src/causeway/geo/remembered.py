@@ -27,17 +27,20 @@ _RESERVED: Final = frozenset({"spark", "causeway", "clusters", "config"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A cluster: what it is called, where it is, and the client.properties to reach it with."""
+    """A cluster: what it is called, where it is, and the client.properties to reach it with;
+    `cluster`: the id of a destination, once it was asked."""
 
     name: str
     bootstrap: str
     config: Path | None = None
+    cluster: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "bootstrap": self.bootstrap,
             "config": None if self.config is None else str(self.config),
+            "cluster_id": self.cluster,
         }
 
 
@@ -48,6 +51,10 @@ class Remembered:
     path: Path
     origin: Place | None = None
     destinations: tuple[Place, ...] = ()
+
+    def cluster_of(self, name: str) -> str | None:
+        """The id of the destination of that name, where there is one and it was asked."""
+        return next((each.cluster for each in self.destinations if each.name == name), None)
 
     def known_origin(self) -> Place:
         """Raises ConfigError where nobody has named one."""
@@ -62,6 +69,7 @@ class Remembered:
 
     def destination(self, name: str) -> Place:
         """Raises ConfigError with the names that there are."""
+        self.known_origin()  # the first step first
         for each in self.destinations:
             if each.name == name:
                 return each
@@ -208,10 +216,12 @@ def check_name(name: str, kind: str) -> None:
 
 def _place(found: Mapping[str, Any], kind: str) -> Place:
     name, bootstrap, config = found["name"], found["bootstrap"], found["config"]
-    if not isinstance(name, str) or not isinstance(bootstrap, str):
+    cluster = found.get("cluster_id")
+    if not all(isinstance(each, str) for each in (name, bootstrap, cluster or "")):
         raise TypeError(kind)
     check_name(name, kind)
-    return Place(name=name, bootstrap=bootstrap, config=None if config is None else Path(config))
+    config = None if config is None else Path(config)
+    return Place(name=name, bootstrap=bootstrap, config=config, cluster=cluster)
 
 
 def _sorted(places: Iterable[Place]) -> tuple[Place, ...]:

@@ -225,6 +225,15 @@ def test_names_that_are_taken_are_refused(world: World, claim: Claim, why: str) 
     assert world.standing == Standing()
 
 
+def test_a_name_that_was_another_cluster_s_is_not_taken_from_it_in_silence(world: World) -> None:
+    """What is chosen there would be copied no more, and nobody would know."""
+    world.standing = Standing()
+    with pytest.raises(ConfigError, match=r"that is the cluster old until now.*remove dc2"):
+        destinations.add(world.link, known="old")
+    assert world.standing == Standing()
+    destinations.add(world.link, known=DC2_ID)
+
+
 def test_the_origin_is_no_destination_of_its_own(world: World) -> None:
     world.dc2.cluster_id = SHOP_ID
     with pytest.raises(ConfigError, match="it is the origin shop itself"):

@@ -12,7 +12,9 @@ from causeway.geo import remembered
 from causeway.geo.remembered import Place, Remembered, default_path, parse_origin, place
 
 SHOP = Place(name="shop", bootstrap="one:9092,two:9092")
-DC2 = Place(name="dc2", bootstrap="three:9092", config=Path("/etc/dc2.properties"))
+DC2 = Place(
+    name="dc2", bootstrap="three:9092", config=Path("/etc/dc2.properties"), cluster="dc2's id"
+)
 
 
 def test_what_is_written_is_read_and_nobody_else_may(tmp_path: Path) -> None:
@@ -40,8 +42,10 @@ def test_nothing_is_remembered_at_first(tmp_path: Path) -> None:
     assert (found.origin, found.destinations) == (None, ())
     with pytest.raises(ConfigError, match=r"causeway geo --origin NAME=host:port"):
         found.known_origin()
-    with pytest.raises(ConfigError, match=r"there is none .*destination add dc2"):
+    with pytest.raises(ConfigError, match=r"causeway geo --origin NAME=host:port"):
         found.destination("dc2")
+    with pytest.raises(ConfigError, match=r"there is none .*destination add dc2"):
+        found.with_origin(SHOP).destination("dc2")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,7 @@ def test_one_file_is_about_one_origin_and_no_name_means_two_things(tmp_path: Pat
     moved = Place(name="dc2", bootstrap="elsewhere:9092")
     assert found.with_destination(moved).destinations == (moved,)
     assert found.without_destination("dc2").destinations == ()
+    assert (found.cluster_of("dc2"), found.cluster_of("dc3")) == ("dc2's id", None)
 
 
 @pytest.mark.parametrize("text", ["shop", "shop=", "=one:9092", "a.b=one:9092"])
