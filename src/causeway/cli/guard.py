@@ -22,8 +22,9 @@ EXIT_CODES = (
     "7 some partitions stopped or failed (status --check: or wait for a lane), a place is not "
     "exact (translate), or a person has to act first (cutover) · "
     "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
-    "time (pause, resume, restart, throttle, step-down) · 10 somebody else gave directives at the "
-    "same time · 11 more lag than asked for (status --check --lag-above), or not there in time "
+    "time (pause, resume, restart, throttle, step-down), or came for 10 minutes (wait) · "
+    "10 somebody else gave directives at the same time · "
+    "11 more lag than asked for (status --check --lag-above), or not there in time "
     "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
     "--strict) · 130 interrupted"
 )

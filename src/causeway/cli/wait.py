@@ -51,14 +51,15 @@ def command(
             "--timeout",
             metavar="SECONDS",
             min=0,
-            help="Wait no longer than this, and exit with 11.",
+            help="Wait no longer than this, and exit with 11. Without, it waits as long as a "
+            "driver runs, and 10 minutes for one to come.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Wait until all is mirrored: exit 0 then, 7 where something stopped or failed, 11 if not in
-    time.
+    """Wait until all is mirrored: exit 0 then, 7 where something stopped or failed, 9 where no
+    driver runs, 11 if not in time.
 
     The clusters alone are asked. The lag is against the source's ends at the moment of each look.
     """

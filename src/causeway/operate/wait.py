@@ -14,7 +14,13 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.daemon.states import MIRRORING, SOURCE_UNAVAILABLE, word
-from causeway.errors import CausewayError, ConfigError, PartitionsFailedError, UnreachableError
+from causeway.errors import (
+    CausewayError,
+    ConfigError,
+    NobodyLeadsError,
+    PartitionsFailedError,
+    UnreachableError,
+)
 from causeway.model import ENDED, State
 from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
@@ -23,6 +29,7 @@ from causeway.operate.scopes import Wanted
 from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus, status_of
 
 _PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
+UNDRIVEN_S: Final = 600.0  # for a driver, where nobody says how long to wait
 _LOOK_S: Final = 0.5  # between two looks, at the least
 _REST: Final = 2.0  # times what a look took, so that waiting costs the brokers little
 _RATE_S: Final = 30.0  # over which the pace is measured
@@ -60,8 +67,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """How it ended. `code`: 0 reached, 7 stopped or failed, 11 not in time; `last`: the last
-    look; `reason`: why it was not reached."""
+    """How it ended. `code`: 0 reached, 7 stopped or failed, 9 no driver came, 11 not in time;
+    `last`: the last look; `reason`: why it was not reached."""
 
     code: int
     last: Waiting
@@ -79,7 +86,8 @@ def wait(
     told: Callable[[Waiting | CausewayError], None] = lambda _: None,
 ) -> Waited:
     """Looks until all partitions (of `link`, `topic`) are as wanted, one of them does not go on by
-    itself, or `timeout_s` are over. `told` hears each look, and each that failed.
+    itself, or `timeout_s` are over; without, until no driver has run for UNDRIVEN_S. `told` hears
+    each look, and each that failed.
 
     What fails is waited for a minute: it is tried again by itself. Raises ConfigError for a name
     that is unknown, or where nothing is mirrored; CausewayError where a cluster cannot be asked at
@@ -91,6 +99,7 @@ def wait(
     deadline = None if timeout_s is None else begun + timeout_s
     last: Waiting | None = None
     troubled_since: float | None = None
+    undriven_since: float | None = None
     pace = _Pace()
     with clusters() as connect:
         links = scopes.choose(settings, Wanted(link, topic, None, ahead=False), connect, "wait")
@@ -108,6 +117,9 @@ def wait(
                 return Waited(code=0, last=last, waited_s=now - begun)
             told(failure or last)
             troubled_since = (troubled_since or now) if last.stuck else None
+            undriven_since = None if last.driven else undriven_since or now
+            if deadline is None and now - (undriven_since or now) >= UNDRIVEN_S:
+                return _not_reached(last, now - begun, undriven=True)
             late = deadline is not None and now >= deadline
             if late and failure is not None:
                 raise failure
@@ -117,8 +129,11 @@ def wait(
             time.sleep(rest if deadline is None else min(rest, deadline - now))
 
 
-def _not_reached(last: Waiting, waited_s: float) -> Waited:
-    if last.stuck:
+def _not_reached(last: Waiting, waited_s: float, *, undriven: bool = False) -> Waited:
+    if undriven:
+        code = NobodyLeadsError.exit_code
+        reason = f"no driver has run for {UNDRIVEN_S / 60:.0f} minutes, so nothing is mirrored"
+    elif last.stuck:
         code, reason = PartitionsFailedError.exit_code, last.stuck[0]
     else:
         code, reason = LAGS, f"{len(last.behind)} of {last.partitions} partitions are not there yet"

@@ -144,6 +144,20 @@ def test_it_ends_in_time_with_a_code_of_its_own(
     assert (found["reached"], found["behind"][0]["lag_records"]) == (False, 3)
 
 
+def test_without_a_limit_it_waits_for_a_driver_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    idle, driven = of(partition(lag_records=3), driver=None), of(partition(lag_records=3))
+
+    waited, _ = run(monkeypatch, idle)
+    assert (waited.code, waited.waited_s) == (9, waits.UNDRIVEN_S)
+    assert "no driver has run for 10 minutes" in str(waited.reason)
+    waited, _ = run(monkeypatch, idle, *[driven] * 5000, of(partition()))
+    assert waited.code == 0, "one has come, and takes its time"
+    waited, _ = run(monkeypatch, idle, timeout_s=2 * waits.UNDRIVEN_S)
+    assert (waited.code, waited.waited_s) == (11, 2 * waits.UNDRIVEN_S)
+
+
 def test_no_time_at_all_is_one_look(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     waited, told = run(monkeypatch, of(partition(lag_records=3)), timeout_s=0)
     assert (waited.code, len(told)) == (11, 1)
