@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
@@ -23,7 +23,7 @@ from causeway.control.topics import (
 from causeway.daemon.partitions.claims import ACT, transform_change
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
-from causeway.errors import AuthorizationError, CausewayError, DivergedError
+from causeway.errors import AuthorizationError, CausewayError, ConfigError, DivergedError
 from causeway.model import TopicPartition
 from causeway.operate import own, starts, transforms
 from causeway.operate.clusters import Connect, clusters
@@ -85,7 +85,45 @@ def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
             told(f"asking the clusters of {link.name}")
             known = Transforms(link, settings.spark)
             links.append(_plan_link(link, known, connect, checks))
-        return Plan(links=tuple(links), own=own.plan(settings, connect))
+        return Plan(links=not_alone(links), own=own.plan(settings, connect))
+
+
+def not_alone(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
+    """With a problem for each topic to which another link would write as well, where a link is to
+    be alone there: a foreign record would stop it."""
+    writers: defaultdict[tuple[Any, str], list[tuple[LinkSettings, str]]] = defaultdict(list)
+    for each in links:
+        for topic in each.topics.mirrored:
+            place = each.link.target.bootstrap, topic.target
+            writers[place].append((each.link, topic.source))
+    return tuple(
+        replace(each, topics=replace(each.topics, problems=(*each.topics.problems, *found)))
+        if each.link.sole_writer and (found := tuple(_shared(each, writers)))
+        else each
+        for each in links
+    )
+
+
+def _shared(
+    each: LinkPlan, writers: Mapping[tuple[Any, str], Sequence[tuple[LinkSettings, str]]]
+) -> Iterator[Problem]:
+    link = each.link
+    for topic in each.topics.mirrored:
+        others = [
+            f"{source} by {other.name}"
+            for other, source in writers[link.target.bootstrap, topic.target]
+            if other.name != link.name
+        ]
+        if others:
+            error = ConfigError(
+                "mirror",
+                f"{topic.source} of {link.source.alias}",
+                f"{topic.target} on {link.target.alias} would be the mirror of "
+                f"{', '.join(others)}, too, and a record of others stops a partition",
+                remedy="give one of them another name (causeway.rename), or set "
+                f"{link.name}.causeway.sole.writer = false",
+            )
+            yield Problem(topic=topic.source, error=error)
 
 
 def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:

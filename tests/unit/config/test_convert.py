@@ -46,6 +46,7 @@ TEXTS = {
     "causeway.http.token": ["0123456789abcdef", "fedcba9876543210"],
     "sql": ["SELECT 1", "SELECT 'ä: #' -- all\n  FROM records\n", " SELECT\n\tkey", "yes", "\\"],
     "rules": ["drop $.a", "drop $.a\ndrop $.b", "drop $.a\n\n drop $.b"],
+    "causeway.rename": ["o\\.(.{1,3}) => s.$1", "a => b; c => d", "a => b\n(c|d) => e$1", ""],
     "value.schema": ["id BIGINT, name STRING"],
 }
 

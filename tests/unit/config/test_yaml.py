@@ -369,3 +369,9 @@ def test_what_has_no_effect_is_a_warning_with_its_place(tmp_path: Path) -> None:
         " (did you mean A.consumer.client.id?)",
     )
     assert replace(found, warnings=()) == settings(tmp_path, HEAD + LINK)
+
+
+def test_rules_that_rename_topics_are_a_list(tmp_path: Path) -> None:
+    text = LINK + "    naming:\n      rename:\n        - 'o(.{1,3}) => s.$1'\n        - a => b\n"
+    (link,) = settings(tmp_path, HEAD + text).links
+    assert [each.rule for each in link.policy.renames] == ["o(.{1,3}) => s.$1", "a => b"]
