@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.command import causeway
-from tests.harness.kafka_tools import KafkaTools
+from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, status_of
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
 from tests.harness.waiting import await_until
@@ -53,7 +54,7 @@ def written(
                 "bootstrapServers": target.bootstrap,
                 "groupId": "mirror-group",
                 "configStorageTopic": "__mirror-config",
-                "offsetStorageTopic": "__mirror-offset",
+                "offsetStorageTopic": f"{prefix}connect-offsets",
                 "statusStorageTopic": "__mirror-status",
                 "config": {
                     "config.storage.replication.factor": -1,
@@ -118,8 +119,9 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Out of a cluster behind TLS and SCRAM, its Secrets mounted; topics and groups arrive. Paused
-    in the resource, nothing more does, whoever resumes it; running again, it goes on there."""
+    """Out of a cluster behind TLS and SCRAM, its Secrets mounted; topics and groups arrive, behind
+    what Strimzi's has copied before. Paused in the resource, nothing more does, whoever resumes it;
+    running again, it goes on there."""
     inside = KafkaTools(secured.bootstrap)
     topic, group = prefix + "orders", prefix + "billing"
     secrets = tmp_path / "secrets"
@@ -129,6 +131,9 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
     inside.create_topics([topic])
     inside.produce(topic, [b"%d" % n for n in range(1000)])
     inside.commit_group(group, {(topic, 0): 600})
+
+    offsets = prefix + "connect-offsets"
+    copied_by_strimzi(inside, topic, target, offsets, 400)
 
     file = written(tmp_path / "mirror.yaml", secured, target_cluster, prefix, paused=False)
     line = ("run", "--secrets", secrets, file)
@@ -161,6 +166,20 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
         await_copied(inside, topic, target, topic)
         assert run.stop() == 0
     assert_same(inside, topic, target, topic)
+
+
+def copied_by_strimzi(
+    inside: KafkaTools, topic: str, target: KafkaTools, offsets: str, count: int
+) -> None:
+    """The first `count` records lie in the mirror, and Connect's topic of offsets says so."""
+    target.create_topics([topic])
+    first = inside.read(topic)[0][:count]
+    target.produce(topic, [Outgoing(value=r.value, timestamp=r.timestamp) for r in first])
+    target.create_topics([offsets])
+    place = {"cluster": "shop", "partition": 0, "topic": topic}
+    key = json.dumps(["shop->lake.MirrorSourceConnector", place], separators=(",", ":")).encode()
+    value = json.dumps({"offset": count - 1}).encode()
+    target.produce(offsets, [Outgoing(key=key, value=value)])
 
 
 def states(file: Path) -> set[str]:

@@ -42,13 +42,13 @@ def _links(file: Path) -> Iterator[str]:
         from causeway.config.causeway_yaml.document import read_document
         from causeway.config.causeway_yaml.read import read_entries
         from causeway.config.problems import Problems
-        from causeway.config.strimzi.read import is_resource, read_resource
+        from causeway.config.strimzi.read import read_resource
         from causeway.config.strimzi.secrets import Secrets
 
         problems = Problems(str(file))
         document = read_document(file, problems)
         entries: dict[str, Entry]
-        if is_resource(document):
+        if load.is_resource(document):
             unseen = Secrets(directory=file.parent, problems=problems, unseen=True)
             entries = dict(read_resource(document, problems, unseen).entries)
         else:

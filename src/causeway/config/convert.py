@@ -19,11 +19,11 @@ from causeway.config.causeway_yaml.document import Fields, parse, read_document
 from causeway.config.causeway_yaml.read import read_entries
 from causeway.config.causeway_yaml.to_properties import to_properties
 from causeway.config.causeway_yaml.write import said, to_yaml
-from causeway.config.load import Form, default_form, is_yaml
+from causeway.config.load import Form, default_form, is_resource, is_yaml
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, parse_properties, read_properties
 from causeway.config.strimzi import logins, same, write
-from causeway.config.strimzi.read import is_resource, read_resource
+from causeway.config.strimzi.read import read_resource
 from causeway.config.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 from causeway.errors import ConfigError
 

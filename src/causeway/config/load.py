@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from causeway.config.settings import Settings
+
+if TYPE_CHECKING:
+    from causeway.config.causeway_yaml.document import Fields
 
 
 class Form(StrEnum):
@@ -18,6 +22,11 @@ class Form(StrEnum):
 def is_yaml(path: Path) -> bool:
     """Whether `path` is read as YAML: by the end of its name."""
     return path.suffix.lower() in (".yaml", ".yml")
+
+
+def is_resource(document: Fields) -> bool:
+    """Whether it is Kubernetes', of whatever kind."""
+    return not {"apiVersion", "kind"}.isdisjoint(document.values)
 
 
 def default_form(path: Path) -> Form:
@@ -35,13 +44,13 @@ def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Setting
         from causeway.config.mm2 import load_mm2
 
         return load_mm2(path, environment=environment)
-    from causeway.config.causeway_yaml import read as causeway_yaml
     from causeway.config.causeway_yaml.document import read_document
     from causeway.config.problems import Problems
-    from causeway.config.strimzi import read as strimzi
 
     problems = Problems(str(path))
     document = read_document(path, problems)
-    if strimzi.is_resource(document):
-        return strimzi.settings_of(path, document, problems, environment=environment)
-    return causeway_yaml.settings_of(path, document, problems, environment=environment)
+    if is_resource(document):
+        from causeway.config.strimzi.read import settings_of
+    else:
+        from causeway.config.causeway_yaml.read import settings_of
+    return settings_of(path, document, problems, environment=environment)

@@ -75,6 +75,7 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     ]
     notes += [*_old_names(file.entries), *told]
     notes += clear_text(client for link in links for client in (link.source, link.target))
+    notes += _paused(links)
     heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
         links=tuple(links),
@@ -153,6 +154,14 @@ def _own(entries: Entries, source: str, target: str) -> Entries:
         if old in own:
             own.setdefault(new, own[old])
     return own
+
+
+def _paused(links: Iterable[LinkSettings]) -> list[str]:
+    return [
+        f"no record of {link.name} is copied: {link.places['causeway.paused']} says so"
+        for link in links
+        if link.records_paused
+    ]
 
 
 def _heartbeats(

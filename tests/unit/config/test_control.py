@@ -175,6 +175,8 @@ def test_what_a_provider_resolved_for_spark_is_a_secret(tmp_path: Path) -> None:
 
 def test_the_file_pauses_what_it_names(tmp_path: Path) -> None:
     paused = link(tmp_path, "A->B.causeway.paused = records\n")
+    told = load(tmp_path, "A->B.causeway.paused = records\n").warnings
+    assert told == ("no record of A->B is copied: A->B.causeway.paused (line 6) says so",)
     assert paused.records_paused
     assert not paused.sync_topic_configs_enabled
     assert not paused.control.sync_topic_acls_enabled

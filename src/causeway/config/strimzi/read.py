@@ -33,11 +33,6 @@ class Resource:
     warnings: tuple[str, ...]
 
 
-def is_resource(document: Fields) -> bool:
-    """Whether it is Kubernetes', of whatever kind."""
-    return not {"apiVersion", "kind"}.isdisjoint(document.values)
-
-
 def settings_of(
     path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
 ) -> Settings:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from os.path import isdir, isfile  # Path's raise where a directory may not be read
 from pathlib import Path
 
 from causeway.config.problems import Problems
@@ -38,7 +39,7 @@ class Secrets:
         if not _KEY.fullmatch(key.text):
             self.problems.add(f"{key.where}: what stands there cannot be a key of a Secret")
             return None
-        if not self.unseen and not (folder / key.text).is_file():
+        if not self.unseen and not isfile(folder / key.text):
             cause = f"the Secret {name.text} has no key {key.text} in {folder.parent}"
             self.problems.add(f"{key.where}: {cause}{_near(key.text, _keys(folder))}")
             return None
@@ -75,10 +76,10 @@ class Secrets:
             self.problems.add(f"--secrets {self.directory}: its path must not have a '}}' in it")
             return None
         folder = self.directory.absolute() / name.text
-        if not self.unseen and not self.directory.is_dir():
+        if not self.unseen and not isdir(self.directory):
             self.problems.add(f"--secrets {self.directory} is no directory")
             return None
-        if not self.unseen and not folder.is_dir():
+        if not self.unseen and not isdir(folder):
             there = _folders(self.directory)
             cause = f"there is no Secret {name.text} in {self.directory}"
             self.problems.add(f"{name.where}: {cause}{_near(name.text, there)}")
@@ -89,7 +90,7 @@ class Secrets:
 def _keys(folder: Path) -> list[str]:
     """Kubernetes keeps the files in `..data`, and links to them by their names."""
     try:
-        names = sorted(each.name for each in folder.iterdir() if each.is_file())
+        names = sorted(each.name for each in folder.iterdir() if isfile(each))
     except OSError:
         return []
     return [name for name in names if not name.startswith("..")]
@@ -97,7 +98,7 @@ def _keys(folder: Path) -> list[str]:
 
 def _folders(directory: Path) -> list[str]:
     try:
-        return sorted(each.name for each in directory.iterdir() if each.is_dir())
+        return sorted(each.name for each in directory.iterdir() if isdir(each))
     except OSError:
         return []
 
