@@ -88,12 +88,11 @@ class Secrets:
 
 
 def _keys(folder: Path) -> list[str]:
-    """Kubernetes keeps the files in `..data`, and links to them by their names."""
+    """Kubernetes keeps the files in a folder `..data`, and links to them by their names."""
     try:
-        names = sorted(each.name for each in folder.iterdir() if isfile(each))
+        return sorted(each.name for each in folder.iterdir() if isfile(each))
     except OSError:
         return []
-    return [name for name in names if not name.startswith("..")]
 
 
 def _folders(directory: Path) -> list[str]:

@@ -21,7 +21,7 @@ from causeway.config.keys import OF_FLOWS, HeartbeatKeys, RunKeys
 from causeway.config.properties import Entry
 from causeway.config.strimzi import mirrors, shape
 from causeway.config.strimzi.references import is_provider
-from causeway.config.strimzi.write_cluster import Made, cluster_tree
+from causeway.config.strimzi.write_cluster import Made, cluster_tree, refuse_secret
 from causeway.errors import ConfigError
 
 Tree = dict[str, Any]
@@ -89,6 +89,11 @@ class _Writer:
     def tree(self) -> Tree:
         sources, target = self._flows()
         for key, text in self.texts.items():
+            if (
+                key not in known.CLUSTER
+                and audit.split_key(key, self.aliases)[0] not in self.aliases
+            ):
+                refuse_secret(key, text)
             self._whole(key, text, sources, target)
         self._heartbeats({f"{source}->{target}" for source in sources})
         reached = {alias: self._cluster(alias) for alias in (*sources, target)}

@@ -158,13 +158,18 @@ def _custom(alias: str, rest: dict[str, str]) -> Tree:
 def _refuse_secrets(alias: str, rest: Mapping[str, str]) -> None:
     """Nothing that is written out in `rest` may be one: a resource is for all to see."""
     for key, text in rest.items():
-        if Entry(key=f"{alias}.{key}", value="", line=0).secret and _written_out(key, text):
-            raise ConfigError(
-                "convert",
-                f"{alias}.{key}",
-                "it is a secret, for which a resource has no field",
-                remedy="write ${env:NAME} or ${dir:/path:file} for it, then convert again",
-            )
+        refuse_secret(f"{alias}.{key}", text)
+
+
+def refuse_secret(key: str, text: str) -> None:
+    """Raises ConfigError where `text` is one that is written out."""
+    if Entry(key=key, value="", line=0).secret and _written_out(key, text):
+        raise ConfigError(
+            "convert",
+            key,
+            "it is a secret, for which a resource has no field",
+            remedy="write ${env:NAME} or ${dir:/path:file} for it, then convert again",
+        )
 
 
 def _written_out(key: str, text: str) -> bool:

@@ -269,6 +269,22 @@ def test_a_pattern_needs_the_secrets_at_hand(monkeypatch: pytest.MonkeyPatch) ->
             },
             "it is a secret, for which a resource has no field",
         ),
+        ({"causeway.http.token": "0123456789abcdef"}, "causeway.http.token: it is a secret"),
+        ({"spark.my.password": "p"}, "spark.my.password: it is a secret"),
+        (
+            {"A->B.source.consumer.ssl.key.password": "p"},
+            "A->B.source.consumer.ssl.key.password: it is a secret",
+        ),
+        ({"A.consumer.ssl.key.password": "p"}, "A.consumer.ssl.key.password: it is a secret"),
+        (
+            {
+                "config.providers": "mine",
+                "config.providers.mine.class": "org.apache.kafka.common.config.provider."
+                "EnvVarConfigProvider",
+                "A.consumer.client.id": "${mine:NAME}",
+            },
+            "a resource cannot say A->B.source.consumer.client.id",
+        ),
     ],
 )
 def test_what_a_resource_cannot_hold_is_refused(

@@ -196,6 +196,22 @@ def test_each_connectors_config_counts_where_it_acts(tmp_path: Path) -> None:
     )
 
 
+def test_the_narrower_key_of_a_client_wins(tmp_path: Path) -> None:
+    resource = example("v1-plain")
+    config = mirror(resource)["sourceConnector"]["config"]
+    config |= {"consumer.override.fetch.max.bytes": 2, "consumer.fetch.max.bytes": 1}
+    assert link(resource, tmp_path).fetch.max_bytes == 2
+    config["source.consumer.fetch.max.bytes"] = 3
+    assert link(resource, tmp_path).fetch.max_bytes == 3
+    config |= {
+        "consumer.bootstrap.servers": "reader:1",
+        "source.cluster.bootstrap.servers": "all:1",
+    }
+    found = link(resource, tmp_path)
+    assert found.source.bootstrap == (("reader", 1),)
+    assert found.source_admin.bootstrap == (("all", 1),)
+
+
 def test_patterns_win_over_configs_and_new_names_over_old(tmp_path: Path) -> None:
     resource = example("v1beta2-plain")
     part = mirror(resource)
