@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from causeway.errors import ConfigError
 from causeway.patterns import _backtrack, compile_pattern
@@ -136,3 +139,28 @@ def test_other_threads_run_while_a_match_is_sought() -> None:
 def test_what_is_too_large_for_one_engine_is_matched_by_the_other() -> None:
     assert matches("(?:a{900}){3}", "a" * 2700) is True
     assert matches("a{2000}", "a" * 1999) is False
+
+
+ATOMS = (
+    "a",
+    "(a|ab)",
+    "(a*)",
+    "(ab|a)(b*)",
+    "(.*)",
+    "(.*?)",
+    "(b|c)?",
+    "(?:a|(b))*",
+    "(|a)",
+    "[bc]",
+)
+
+
+@given(
+    atoms=st.lists(st.sampled_from(ATOMS), min_size=1, max_size=5),
+    name=st.text("abc", max_size=20),
+)
+def test_groups_hold_the_first_way_that_matches(atoms: list[str], name: str) -> None:
+    """As Java's and any backtracking engine's do."""
+    pattern = compile_pattern("".join(atoms))[0]
+    assert pattern.linear
+    assert pattern.capture(name) == replace(pattern, linear=False).capture(name)

@@ -46,10 +46,10 @@ class Pattern:
     def capture(self, name: str) -> tuple[str, ...] | None:
         """What each group holds, the whole name first; an empty text for one that took no part, no
         texts where `name` does not match. None as for `matches`."""
-        engine = _capturing(self)
+        engine = _engine(self)
         if isinstance(engine, regex.Pattern):
             return _capture_by_backtracking(self, name)
-        found = engine.match(name.encode())
+        found = engine.fullmatch(name.encode())
         if found is None:
             return ()
         return name, *((text or b"").decode() for text in found.groups())
@@ -85,22 +85,10 @@ def _engine(pattern: Pattern) -> Any:
     return regex.compile(pattern.text, regex.ASCII)
 
 
-@lru_cache(maxsize=1000)
-def _capturing(pattern: Pattern) -> Any:
-    r"""With `\z` in the pattern itself: asked for a full match, RE2 makes it the longest one, and
-    groups hold other texts than Java's."""
-    if not isinstance(_engine(pattern), regex.Pattern):
-        anchored = Pattern(pattern=pattern.pattern, text=rf"(?:{pattern.text})\z", linear=True)
-        engine = _engine(anchored)
-        if not isinstance(engine, regex.Pattern):
-            return engine
-    return _engine(Pattern(pattern=pattern.pattern, text=pattern.text, linear=False))
-
-
 @lru_cache(maxsize=500_000)
 def _capture_by_backtracking(pattern: Pattern, name: str) -> tuple[str, ...] | None:
     try:
-        found = _capturing(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True)
+        found = _engine(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True)
     except TimeoutError:
         return None
     return () if found is None else (name, *(text or "" for text in found.groups()))
