@@ -63,9 +63,11 @@ def added(out: Output, done: Added, found: Remembered) -> None:
 def done(out: Output, what: Done) -> None:
     from rich.table import Table
 
-    out.print(f"{what.destination}: {_driver(what)}")
+    if what.action == "remove destination":
+        out.print(f"{what.destination} is no destination any more; what is there stays")
     if not what.topics:
         return
+    out.print(f"{what.destination}: {_driver(what)}")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("topic", overflow="fold")
     table.add_column(f"on {what.destination}", overflow="fold")

@@ -57,9 +57,9 @@ function Add({ to }) {
     setBusy(false);
   };
   const list = `available-${to.destination}`;
-  return html`<section class="card" aria-label=${`Add to ${to.destination}`}>
+  return html`<section class="card add" aria-label=${`Add to ${to.destination}`}>
     <h2>${to.origin} → ${to.destination} <span class="faint">${to.role}</span></h2>
-    <form class="stack" onSubmit=${go}>
+    <form onSubmit=${go}>
       <label>Topic of ${to.origin} <input value=${topic} list=${list} maxlength="249" required
         autocomplete="off" onInput=${(event) => setTopic(event.target.value)} /></label>
       <datalist id=${list}>${(names ?? []).map((each) => html`<option value=${each} />`)}</datalist>
