@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.config.settings import LinkSettings
+from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import directive_log
 from causeway.control.directives import Directive, Kind, Plan, Standing
 from causeway.daemon.status import Role
@@ -53,8 +53,9 @@ class Pair:
         return sum(self.target.offsets(f"{self.origin}.{topic}").values())
 
     def standing(self) -> dict[str, standing.TopicStanding]:
-        with clusters() as connect:
-            return {each.topic: each for each in standing._look(self.link, connect).topics}
+        (found,) = standing.look(Settings(links=(self.link,), run=RunSettings(), spark={}))
+        assert found.error is None
+        return {each.topic: each for each in found.topics}
 
 
 @pytest.fixture
