@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
@@ -19,6 +18,7 @@ from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.chosen import reverse_of, the_one
 from causeway.operate.cutover.compared import under_way, verified
+from causeway.operate.cutover.memory import memory
 from causeway.operate.cutover.observe import Eyes
 from causeway.operate.cutover.outcome import End, Result, pause_ms_of, result_of
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
@@ -94,7 +94,7 @@ def cutover(
             told(checklist, look)
             return result_of(chosen, wishes, End.SHOWN, checklist, look)
         stack.enter_context(turn)
-        directory = stack.enter_context(TemporaryDirectory(prefix="causeway-cutover-"))
+        compared = stack.enter_context(memory(chosen, mirrors))
         run = _Run(
             settings,
             eyes,
@@ -103,9 +103,12 @@ def cutover(
             who or whoever(),
             told,
             whole=not names,
-            memory=Path(directory) / "compared",
+            compared=compared,
         )
-        return run.to_end(look, time.monotonic() + wait_s)
+        result = run.to_end(look, time.monotonic() + wait_s)
+        if result.end is End.DONE:
+            compared.unlink(missing_ok=True)
+        return result
 
 
 class _Run:
@@ -121,9 +124,9 @@ class _Run:
         told: Told,
         *,
         whole: bool,
-        memory: Path,
+        compared: Path,
     ) -> None:
-        """`whole`: not single topics, but the link; `memory`: what was compared, for this call."""
+        """`whole`: not single topics, but the link; `compared`: see memory.py."""
         self._settings = settings
         self._eyes = eyes
         self._turn = turn
@@ -132,7 +135,7 @@ class _Run:
         self._told = told
         self._whole = whole
         self._looked = time.monotonic()
-        self._memory = memory
+        self._compared = compared
         self._seen: dict[str, Step] = {}
         self._fenced: set[str] = set()  # topics, by this call
         self._held: set[str] = set()  # topics whose fence was seen to hold everywhere
@@ -322,7 +325,7 @@ class _Run:
                 self._settings,
                 link=self._eyes.link.name,
                 topics=[topic for topic in look.topics if topic not in look.ended],
-                state=self._memory,
+                state=self._compared,
                 on_progress=tell,
             )
         except _OverError:
