@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +19,7 @@ from causeway.errors import AuthenticationError, AuthorizationError, ConfigError
 from causeway.model import State
 from causeway.operate.listing import driver
 from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.events import events
 from causeway.operate.listing.topics import as_json, lines
 from causeway.operate.status import LinkStatus, PartitionStatus
 from tests.unit.daemon.test_claims import link
@@ -128,3 +130,44 @@ def test_where_no_driver_answers_it_is_said_where_to_ask(port: int) -> None:
         driver.items(settings(port), "lanes")
     with pytest.raises(NobodyLeadsError, match="served nowhere"):
         driver.items(settings(None), "lanes")
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A server that answers every connection so. Its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    caller, _ = server.accept()
+                    with caller:
+                        caller.recv(1 << 16)
+                        caller.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x00\x00\x00\x23no HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\n\r\n[]",
+        b'HTTP/1.1 200 OK\r\n\r\n{"links": 3}',
+        b'HTTP/1.1 200 OK\r\n\r\n{"links": [{"name": "x"}]}',
+    ],
+)
+def test_what_else_answers_there_is_no_driver(answer: bytes) -> None:
+    with (
+        answering(answer) as port,
+        pytest.raises(NobodyLeadsError, match=r"ask the driver at 127\.0\.0\.1"),
+    ):
+        driver.items(settings(port), "lanes")
+
+
+def test_a_level_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="of level warn: there are info, warning, error"):
+        events(settings(None), levels=["error", "warn"])

@@ -6,6 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any, Final
 
 from causeway.config.settings import Settings
@@ -20,7 +21,10 @@ def items(settings: Settings, path: str) -> list[dict[str, Any]]:
     """All items of a list of the API, such as `lanes`. Raises NobodyLeadsError where no driver of
     this file answers on this machine, AuthenticationError where it does not let us in."""
     mine = {link.name for link in settings.links}
-    theirs = {link["link"] for link in _get(settings, "overview")["links"]}
+    try:
+        theirs = {str(link["link"]) for link in _get(settings, "overview")["links"]}
+    except (KeyError, TypeError):
+        raise _not_here(settings, "what answers there is no driver") from None
     if not mine & theirs:
         raise _not_here(settings, f"what answers there runs {', '.join(sorted(theirs))}")
     found: list[dict[str, Any]] = []
@@ -55,7 +59,7 @@ def _get(settings: Settings, path: str) -> Any:
         if error.code in (401, 403):
             raise AuthenticationError("ask the driver", address, f"HTTP {error.code}") from None
         raise _not_here(settings, f"HTTP {error.code}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise _not_here(settings, str(error)) from None
 
 
