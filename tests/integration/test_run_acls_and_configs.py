@@ -222,8 +222,16 @@ def test_acls_follow_and_mirrors_are_read_only(
     assert_same(at_source, topic, at_target, mirror)
     assert planned_by(file)["acls"]["create"] == []
 
-    remove(at_target, barred)
+    # What ends is opened: the rule that Causeway added is taken away, and named.
+    over = "failover", str(file), "--link", "A->B", "--json"
+    shown = causeway(*over).json["failed_over"][0]
+    (doomed,) = shown["lifted"]
+    assert doomed == f"DENY WRITE on LITERAL TOPIC {mirror} for User:shop from *"
+    assert barred in acls_of(at_target, mirror), "it was only shown"
+    done = causeway(*over, "--yes").json["failed_over"][0]
+    assert (done["state"], done["lifted"]) == ("failed over", [doomed])
     await_until(lambda: writes(shop, mirror), PATIENCE_S, "what is lifted is lifted")
+    assert acls_of(at_target, mirror) == {*copied, acl("fay", READ, mirror)}, "and no more"
 
 
 def only_the_new_one_is_written(guarded: Guarded, file: Path, topic: str, by_name: str) -> None:
