@@ -33,13 +33,13 @@ def control_of(link: LinkSettings, own: Mapping[str, Entry], problems: Problems)
     ):
         if asked and key in own:
             problems.add(
-                f"{own[key].place} cannot be with {PROVENANCE} and the identity policy: {why}"
+                f"{own[key].place} cannot be with {PROVENANCE} under the same names: {why}"
                 " nothing sure of its place in the other"
             )
     if control.read_only_mirrors:
         problems.add(
-            f"{own['causeway.read.only.mirrors'].place} cannot be with {PROVENANCE} and the"
-            " identity policy: programs write to both clusters' topics"
+            f"{own['causeway.read.only.mirrors'].place} cannot be with {PROVENANCE} under"
+            " the same names: programs write to both clusters' topics"
         )
     return replace(control, emit_checkpoints_enabled=False, sync_group_offsets_enabled=False)
 
@@ -73,7 +73,7 @@ def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
 
 def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
     """Of flows that go round: that no record comes to a cluster by two ways."""
-    same = [link for link in links if link.policy.kind == "identity"]
+    same = [link for link in links if not link.policy.tells_source(link.source.alias)]
     for start in dict.fromkeys(link.source.alias for link in same):
         known: dict[str, str] = {}
         for at, way in _ways(same, start, (start,)):
@@ -102,8 +102,13 @@ def _ways(
 
 
 def one_way(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
-    """`links` of which configs and ACLs don't go round, and what a person should know of that."""
-    settled, notes = {link.name: link for link in links}, []
+    """`links` of which configs and ACLs don't go round, and what a person should know of them."""
+    settled = {link.name: link for link in links}
+    mingled = [link.name for link in links if link.mingles]
+    notes = [
+        f"consumer groups are not followed by {name}: both clusters write its topics"
+        for name in mingled
+    ]
     for circle in circles([link for link in links if link.mingles]):
         for key, what in ((_CONFIGS, "topic configs"), (_ACLS, "ACLs")):
             kept, off = _without_circles([link for link in circle if _has(link, key)])

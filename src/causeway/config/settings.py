@@ -298,7 +298,7 @@ class LinkSettings:
     def mingles(self) -> bool:
         """Whether records of both clusters lie in its topics, on both: see docs/provenance.md. What
         a place in one log means for the other, nothing tells for sure then."""
-        return self.policy.kind == "identity" and self.has_provenance
+        return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
         """What becomes of each record of `topic` (a name on the source), before its transform.

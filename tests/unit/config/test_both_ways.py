@@ -67,6 +67,7 @@ def test_a_file_says_which_way_configs_go(tmp_path: Path) -> None:
     settings = _load(tmp_path, text + "A->B.sync.topic.acls.enabled = false\n")
     assert _links(settings)["B->A"].sync_topic_configs_enabled
     assert not [warning for warning in settings.warnings if "is off for" in warning]
+    assert "consumer groups are not followed by B->A" in "".join(settings.warnings)
 
 
 def test_groups_are_not_followed_where_both_sides_write(tmp_path: Path) -> None:
@@ -134,3 +135,26 @@ def test_heartbeats_stay_what_they_are(tmp_path: Path) -> None:
     link = _links(_load(tmp_path, TWO + HEADER))["A->B"]
     assert link.treatments_of("orders")
     assert not link.treatments_of("heartbeats")
+
+
+def test_yaml_says_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "causeway.yaml"
+    path.write_text(
+        """
+clusters:
+  A: {bootstrap: "a:1"}
+  B: {bootstrap: "b:1"}
+defaults:
+  naming: {policy: IdentityReplicationPolicy}
+  provenance: header
+links:
+- from: A
+  to: B
+  skip-header: x-id
+- from: B
+  to: A
+"""
+    )
+    links = _links(load(path, environment={}))
+    assert [step.kind for step in links["A->B"].treatments] == ["skip-header", "provenance"]
+    assert links["B->A"].mingles

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -108,6 +109,45 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
         assert "it was asked" in str(plain.reason)
     finally:
         over.set()
+
+
+def test_what_a_treatment_lacks_is_found_out_first_and_holds_up_nobody_else(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    trouble: list[CausewayError] = [CausewayError("ask", "registry", "it is down")]
+
+    @dataclass
+    class Lacks:
+        prepared: int = 0
+
+        def treat(self, topics: Any, records: Any) -> Any:
+            raise AssertionError
+
+        def prepare(self) -> None:
+            self.prepared += 1
+            if trouble:
+                raise trouble[0]
+
+    def recover(requests: Any, *_: Any) -> Any:
+        asked.extend(request.assignment.topic for request in requests)
+        raise CausewayError("recover", "", "it was asked")
+
+    monkeypatch.setattr(places, "recover", recover)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    waiting, other = _flow("waiting", None), _flow("other", None)
+    waiting.treatment = other.treatment = lacks = Lacks()
+    waiting.unprepared = True
+    for flow in (waiting, other):
+        finding.lost(flow)
+    finding.find((), time.monotonic())
+    _until(helpers, lambda: waiting.failures and other.failures)
+    assert asked == ["other"]
+    assert "it is down" in str(waiting.reason)
+    trouble.clear()
+    finding.find((), time.monotonic() + 60)
+    _until(helpers, lambda: "waiting" in asked)
+    assert lacks.prepared == 2
 
 
 def test_a_flow_whose_stage_does_not_come_is_failed_until_it_does(helpers: Helpers) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +10,8 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair
 from causeway.relay import treatment as treatments
 from causeway.relay.lane.arrivals import Doubt, Halt, take_in
-from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet, TreatmentStep
 from causeway.relay.series import as_relayed, treated
 from causeway.relay.source import Kept, keep
@@ -208,6 +210,14 @@ def test_a_record_that_a_person_has_to_decide_on_stops_its_flow() -> None:
     flow.treatment = Refuses()
     with pytest.raises(Halt, match="schema 7 is nowhere"):
         take_in(flow, _fetched(_raw(2)))
+
+
+def test_a_transform_gets_what_the_treatment_has_left() -> None:
+    flow = _flow()
+    flow.on_the_way = OnTheWay(cast(Any, None))
+    kept, touched = take(flow, _fetched(_raw(1, 2, 3, 4)))
+    assert [batch.records for batch in kept.batches] == [2]
+    assert (kept.position, touched) == (104, [])
 
 
 def test_recovery_finds_out_what_it_lacks() -> None:

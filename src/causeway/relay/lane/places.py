@@ -34,18 +34,19 @@ SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as 
 
 class _Job(NamedTuple):
     """What flows share whose places are found together. `stage`: None where nothing is
-    transformed. `prepare`: what has to be found out before, which may take its time."""
+    transformed. `unprepared`: the link whose treatment has to find something out before, which may
+    take its time."""
 
     source: str
     target: str
     stage: str | None
-    prepare: Treatment | None = None
+    unprepared: str | None = None
 
     @classmethod
     def of(cls, flow: Flow) -> _Job:
         assignment = flow.assignment
-        prepare = flow.treatment if flow.unprepared else None
-        return cls(assignment.source, assignment.target, assignment.transform, prepare)
+        unprepared = assignment.link if flow.unprepared else None
+        return cls(assignment.source, assignment.target, assignment.transform, unprepared)
 
 
 class Places:
@@ -150,14 +151,14 @@ class Places:
 
     def _find_together(self, job: _Job, flows: list[Flow]) -> None:
         source, target = (self._connections.cluster(key) for key in (job.source, job.target))
-        requests = [_request(flow) for flow in flows]
+        asked = [_request(flow) for flow in flows], source, target
         for flow in flows:
             flow.recovering = True
         self._under_way[job] += 1
         self._helpers.submit(
-            partial(_recover, job.prepare, requests, source, target),
+            partial(_recover, flows[0].treatment if job.unprepared else None, *asked),
             partial(self._found, job, flows),
-            staged=job.stage is not None or job.prepare is not None,
+            staged=job.stage is not None or job.unprepared is not None,
         )
 
     def _found(

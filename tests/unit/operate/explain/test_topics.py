@@ -270,3 +270,14 @@ def test_another_flow_that_renames_to_the_same_name_is_told(tmp_path: Path) -> N
     )
     one = explain(tmp_path, "pay-eu", more=more)
     assert told(one, "same name") == ["C->B writes to wages.eu, too, if C has w-eu"]
+
+
+def test_what_becomes_of_each_record_names_its_key(tmp_path: Path) -> None:
+    more = "A->B.causeway.skip.header = x-id\ncauseway.provenance = header\n"
+    one = explain(tmp_path, "orders", more=more)
+
+    assert told(one, "each record") == [
+        "left out if it has the header x-id (A->B.causeway.skip.header (line 7))",
+        "left out if it has been on B, as its headers tell, else marked as from A"
+        " (causeway.provenance (line 8))",
+    ]
