@@ -46,7 +46,7 @@ class Ids:
         self._translator = Translator(self._source, target)
         self._found: dict[Asked, int | str] = {}
         self._unknown: dict[Asked, Unknown] = {}
-        self._lacking: set[Asked] = set()
+        self._lacking: dict[Asked, None] = {}  # in the order in which they were met
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
         self._late_at = -LATE_EVERY_S
@@ -60,7 +60,7 @@ class Ids:
         with self._lock:
             unknown = self._unknown.get(asked)
             if not (settled and unknown is not None and unknown.nowhere):
-                self._lacking.add(asked)
+                self._lacking[asked] = None
             return unknown
 
     def find_out(self) -> None:
@@ -81,7 +81,7 @@ class Ids:
                     else:
                         self._found[asked] = answer
                         self._unknown.pop(asked, None)
-                    self._lacking.discard(asked)
+                    self._lacking.pop(asked, None)
 
     def _answer(self, asked: Asked) -> int | str | Unknown:
         try:
