@@ -23,11 +23,13 @@ from causeway.control.directives import (
     Plan,
     Standing,
 )
+from causeway.errors import CausewayError
 from causeway.wire.cluster import Cluster
 
 KINDS = frozenset({Kind.MIRROR, Kind.ORIGIN})
 _WITH_IT = frozenset({Kind.MIRROR, Kind.PAUSE, Kind.THROTTLE})
 _SHOWN = 3
+_WHY_NOT = "topics were chosen"  # how each reason begins that a driver gives for not doing so
 
 
 def chosen(standing: Standing) -> dict[str, Directive]:
@@ -56,16 +58,26 @@ def why_not(standing: Standing, link: LinkSettings, cluster: str | None) -> str 
     if not link.geo:
         more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return (
-            f"topics were chosen with `causeway geo` ({', '.join(names[:_SHOWN])}{more}), and the "
+            f"{_WHY_NOT} with `causeway geo` ({', '.join(names[:_SHOWN])}{more}), and the "
             f"driver's file lets nobody choose: set {link.name}.causeway.geo = true"
         )
     own = origin(standing)
     if own is not None and own.cluster != cluster:
         return (
-            f"topics were chosen for the cluster {own.cluster} {own.by}, and {link.source.alias} "
+            f"{_WHY_NOT} for the cluster {own.cluster} {own.by}, and {link.source.alias} "
             f"is the cluster {cluster}: give one of them another name"
         )
     return None
+
+
+def not_known(error: CausewayError) -> str:
+    """Why a link does not act on what is chosen while it cannot ask its source who it is."""
+    return f"{_WHY_NOT}, and it is not known for which cluster: {error}"
+
+
+def is_why_not(reason: str | None) -> bool:
+    """Whether what a driver says of its directives is one of these."""
+    return reason is not None and reason.startswith(_WHY_NOT)
 
 
 def plan_mirror(standing: Standing, wishes: Iterable[Directive]) -> Plan:

@@ -189,13 +189,16 @@ class Directing:
             except Exception as error:
                 _log.error("internal error", exc_info=error, extra={"link": self._link.name})
                 reason = f"internal error: {error!r}"
-            with self._lock:
-                new, self._reason = reason != self._reason, reason
-                self._dirty |= new
-            if new and reason is not None:
-                about = {"link": self._link.name, "reason": reason}
-                _log.warning("directives not read", extra=about)
+            self._tell(reason)
             self._over.wait(_LOOK_S)
+
+    def _tell(self, reason: str | None) -> None:
+        with self._lock:
+            new, self._reason = reason != self._reason, reason
+            self._dirty |= new
+        if new and reason is not None:
+            about = {"link": self._link.name, "reason": reason}
+            _log.warning("directives not read", extra=about)
 
     def _turn(self) -> None:
         come = self._log.look()
@@ -226,15 +229,18 @@ class Directing:
         """Has what people have chosen count, for all who look at the link's settings."""
         standing = self._log.standing
         names = frozenset(chosen.chosen(standing))
-        if names and self._link.geo and self._cluster is None:
-            try:
+        try:
+            if names and self._link.geo and self._cluster is None:
                 self._cluster = self._sides.source.metadata([]).cluster_id
-            except CausewayError as error:
-                self._not_chosen = str(error)  # pauses are heard of all the same
-                return
-        self._not_chosen = chosen.why_not(standing, self._link, self._cluster)
-        if self._not_chosen is not None or not self._link.geo:
-            names = frozenset()
+            self._not_chosen = chosen.why_not(standing, self._link, self._cluster)
+        except CausewayError as error:
+            self._not_chosen = chosen.not_known(error)  # pauses are heard of all the same
+            names = self._link.chosen.names
+        else:
+            if self._not_chosen is not None or not self._link.geo:
+                names = frozenset()
+        if self._not_chosen is not None and self._reason is None:
+            self._tell(self._not_chosen)  # before whoever asked hears that it was acted on
         if names == self._link.chosen.names:
             return
         _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})

@@ -318,8 +318,8 @@ def done(
 def _refused(asking: Asking, outcome: Outcome) -> str | None:
     """A driver that was told, and says why it does not do it."""
     told = asking.contents.directives
-    if outcome.driver is None or outcome.acted is None or told is None:
+    if outcome.driver is None or not outcome.acted or told is None:
         return outcome.refused
-    if outcome.acted and Kind.MIRROR.value not in told.kinds:
+    if Kind.MIRROR.value not in told.kinds:
         return f"{outcome.driver} runs an older Causeway, which knows nothing of it"
-    return told.reason
+    return told.reason if chosen.is_why_not(told.reason) else None

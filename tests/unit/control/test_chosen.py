@@ -7,12 +7,15 @@ from dataclasses import replace
 from causeway.control.chosen import (
     asked,
     chosen,
+    is_why_not,
+    not_known,
     plan_forget,
     plan_leave,
     plan_mirror,
     why_not,
 )
 from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing, plan
+from causeway.errors import UnreachableError
 from tests.unit.daemon.test_claims import LINK
 
 ORDERS, BILLS = Scope("orders"), Scope("bills")
@@ -67,6 +70,10 @@ def test_a_link_acts_only_where_it_may_and_only_for_its_own_source() -> None:
     assert why_not(after(wish(Kind.ORIGIN, cluster="x")), LINK, "y") is None  # nothing is chosen
     assert "causeway.geo = true" in str(why_not(standing, LINK, "x"))
     assert "A is the cluster y" in str(why_not(standing, GEO, "y"))
+    error = UnreachableError("connect", "A", "no broker answered")
+    reasons = [why_not(standing, LINK, "x"), why_not(standing, GEO, "y"), not_known(error)]
+    assert all(map(is_why_not, reasons))
+    assert not any(map(is_why_not, (None, "3 records are none that this version wrote")))
 
 
 def test_what_is_chosen_is_no_pause_or_limit() -> None:

@@ -267,3 +267,22 @@ def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
     told = [each.reason for each in found.take_dirty()]
     assert told
     assert why in str(told[-1])
+
+
+def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CausewayError("connect", "A", "no broker answered", retriable=True)
+
+    monkeypatch.setattr(Named, "metadata", fail)
+    link = replace(LINK, geo=True, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    found, log = begin(None)
+    log.comes(0, Kind.MIRROR, Scope("orders"))
+    log.comes(2, Kind.RESTART)
+    assert found.wanted.wait(10)
+    assert found.known.wait(10)
+    told = [each.reason for each in found.take_dirty()]
+    assert "no broker answered" in str(told[-1])
+    assert link.chosen.names == frozenset()

@@ -17,7 +17,7 @@ from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.geo import claims, destinations, topics
 from causeway.geo.claims import Claim
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents
+from causeway.relay.progress import Contents, DirectivesRecord
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.metadata import ClusterMetadata, TopicMetadata
@@ -77,7 +77,7 @@ class World:
         self.standing = Standing({ORIGIN.key: ORIGIN})
         self.claims: dict[str, list[Claim]] = {SHOP_ID: [], DC2_ID: []}
         self.contents = Contents()
-        self.changes: list[Any] = []
+        self.driver: str | None = None
 
         @contextmanager
         def clusters() -> Iterator[Any]:
@@ -91,7 +91,8 @@ class World:
         monkeypatch.setattr(directive_log, "write", lambda _, __, decide: self.write(None, decide))
 
     def asking(self, link: Any, *_: object) -> Any:
-        outcome = SimpleNamespace(driver=None, acted=None, refused=None)
+        acted = None if self.driver is None else True
+        outcome = SimpleNamespace(driver=self.driver, acted=acted, refused=None)
         return SimpleNamespace(
             link=link, contents=self.contents, write=self.write, outcome=lambda _: outcome
         )
@@ -196,6 +197,25 @@ def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
     world.add("orders")
     assert topics.available(world.link) == ("bills",)
     assert topics.available(world.link, "ORD") == ()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason", "refused"),
+    [
+        (("mirror",), None, None),
+        (("mirror",), "topics were chosen, and its file lets nobody", "topics were chosen, and"),
+        (("mirror",), "a fence whose time is over stays", None),
+        (("pause",), None, "runs an older Causeway"),
+    ],
+)
+def test_a_driver_that_does_not_act_is_told_of(
+    world: World, kinds: tuple[str, ...], reason: str | None, refused: str | None
+) -> None:
+    world.driver = "ops1"
+    told = DirectivesRecord(link="shop->dc2", topic_id="", applied=1, reason=reason, kinds=kinds)
+    world.contents.directives = told
+    found = world.add("orders").refused
+    assert (found is None) if refused is None else refused in str(found)
 
 
 def test_a_cluster_becomes_a_destination_once(world: World) -> None:
