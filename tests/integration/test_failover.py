@@ -29,6 +29,7 @@ from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 from tests.integration.test_directives import await_same as await_mirrored
 from tests.integration.test_directives import fill, mirror_of
+from tests.integration.test_failback import turned
 from tests.integration.test_promote import KilledError, await_same, identity, kill_after
 
 pytestmark = pytest.mark.integration
@@ -113,8 +114,13 @@ def test_the_source_is_gone_and_its_driver_obeys(
         (told,) = status.status(hurried(settings))
         assert told.state == "source unavailable"
         assert {each.state for each in told.partitions} == {"source unavailable"}
-        (done,) = failover(settings, yes=True, who="anna@ops", reason="the site burns")
+        # The file has the way back as well, which is to the cluster that is gone.
+        both = replace(settings, links=(link, turned(link)))
+        done, left = failover(both, yes=True, who="anna@ops", reason="the site burns")
         assert done.changed
+        assert left.left is not None
+        assert (left.changed, left.late) == (False, False)
+        assert "its target does not answer" in left.left
         assert [(p.source, p.targets, p.exact) for p in done.cuts[one].points] == [
             (50, ((TopicPartition(one, number), 50),), True) for number in (0, 1)
         ]
@@ -272,15 +278,7 @@ def test_where_a_silent_driver_had_come_is_found_again(
         ((TopicPartition(topic, 0), 100),),
         False,
     )
-    back = replace(
-        link,
-        source=link.target,
-        source_admin=link.target_admin,
-        target=link.source,
-        target_admin=link.source_admin,
-        policy=replace(link.policy, source_alias=link.target.alias),
-    )
-    both = Settings(links=(link, back), run=RunSettings(lease_s=2.0), spark={})
+    both = Settings(links=(link, turned(link)), run=RunSettings(lease_s=2.0), spark={})
     assert failback(settings_of(link)).step is Step.NO_WAY_BACK
     shown = failback(both, link=link.name, wait_s=0)
     assert shown.step is Step.UNDECIDED

@@ -34,7 +34,7 @@ from causeway.relay.progress import Progress
 from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
-TARGET_S: Final = 10.0  # so long that of one link, where there are others
+TARGET_S: Final = 5.0  # so long that of one link, where there are others
 _NOTHING: Final = "nothing of it has been mirrored yet"
 
 
