@@ -88,6 +88,16 @@ def rows(found: Comparison) -> dict[str, tuple[str, ...]]:
             "A.consumer.auto.offset.reset = earliest",
         ),
         ("topics.blacklist", ("topics.blacklist = x",), "topics.exclude = x"),
+        (
+            "topics that causeway.rename matches",
+            ("causeway.rename = a => b",),
+            "A->B.causeway.rename =",
+        ),
+        (
+            "a replication policy in Python",
+            ("replication.policy.class = no.such:Policy",),
+            "replication.policy.class = DefaultReplicationPolicy",
+        ),
     ],
 )
 def test_a_difference_is_told_where_there_is_one(

@@ -92,6 +92,23 @@ def _delivery(flow: Flow, entries: Entries) -> Iterator[Difference]:
     yield _one("delivery", theirs, ours)
 
 
+def _names(flow: Flow, _: Entries) -> Iterator[Difference]:
+    if flow.says("causeway.rename"):
+        yield _one(
+            "topics that causeway.rename matches",
+            "go by the replication policy's name",
+            "go by the rule's name",
+            f"leave {flow.name}.causeway.rename out",
+        )
+    if ":" in flow.says("replication.policy.class"):
+        yield _one(
+            "a replication policy in Python",
+            "does not start: there is no such Java class",
+            "names topics by it",
+            "a Python package can declare the Java class's name (docs/names.md)",
+        )
+
+
 def _isolation(flow: Flow, _: Entries) -> Iterator[Difference]:
     if "isolation.level" in flow.reader:
         return
@@ -245,6 +262,7 @@ def _process(_: Flow, entries: Entries) -> Iterator[Difference]:
 
 _ALL: Final[tuple[Callable[[Flow, Entries], Iterator[Difference]], ...]] = (
     _delivery,
+    _names,
     _isolation,
     _trouble,
     _groups,
