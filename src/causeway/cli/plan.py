@@ -128,6 +128,9 @@ def _show(out: Output, each: LinkPlan) -> None:
             f"{count(internal, 'topic')} of Kafka, Connect and mirrors themselves left out as "
             "well (--json names them)"
         )
+    for subject in each.schemas.subjects:
+        for change in subject.changes:
+            out.print(f"schema subject {subject.pair.target}: {change}")
     for acl in each.acls.creates:
         out.print(f"ACL to create: {acl}")
     for note in (*each.acls.notes, *each.starts.notes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
@@ -25,9 +25,10 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, DivergedError
 from causeway.model import TopicPartition
-from causeway.operate import own, starts, transforms
+from causeway.operate import own, schemas, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
+from causeway.operate.schemas import SchemaPlan
 from causeway.operate.starts import Start, Starts
 from causeway.operate.transforms import Checks, Told, TransformPlan
 from causeway.relay.progress import Contents, ProgressTopic
@@ -51,6 +52,7 @@ class LinkPlan:
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
+    schemas: SchemaPlan = field(default_factory=SchemaPlan)
     # Partitions whose records were treated in another way so far, and what that means to them.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
 
@@ -67,6 +69,7 @@ class LinkPlan:
             *self.starts.problems,
             *self.configs.problems,
             *(Problem(topic=error.subject, error=error) for error in self.acls.problems),
+            *self.schemas.problems,
         )
 
 
@@ -148,6 +151,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
         configs=_plan_configs(source, target, planned.mirrored, link),
         acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if has_run else link.progress_topic,
+        schemas=schemas.plan(link, planned.mirrored),
         transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
         changed=tuple(
             (at, change)
@@ -255,6 +259,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             ],
             "notes": list(each.acls.notes),
         },
+        "schemas": schemas.as_json(each.schemas),
         "new_progress_topic": each.new_progress_topic,
         "notes": list(each.starts.notes),
         "internal_in_kafka_3": list(each.internal_in_kafka_3),

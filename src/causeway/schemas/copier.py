@@ -155,4 +155,7 @@ class Copier:
             change.subject, version.schema, id=version.id, number=version.number
         )
         if given != version.id:
+            stray = self._target.find(change.subject, version.schema)
+            if stray is not None:
+                self._target.delete(change.subject, stray.number)
             raise RefusedError(0, _NO_IDS)

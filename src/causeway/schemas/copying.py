@@ -18,6 +18,9 @@ from causeway.schemas.registry import IMPORT, Schema, Version
 from causeway.schemas.selection import Pair
 
 TRANSLATE = "or set causeway.schemas = translate"
+_NO_MODES = (
+    "the target's registry has no mode IMPORT, which keeps ids: set causeway.schemas = translate"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ class Plan:
 def plan(pair: Pair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]) -> Plan:
     """`taken`: what the target's registry has under each id of the source's versions."""
     reason = _differs(source, target) or _taken(source, target, taken)
+    if target.mode is None and source.versions.keys() - target.versions.keys():
+        reason = _NO_MODES  # nor has it contexts
     if reason is not None:
         return Plan(pair=pair, clash=reason)
     to_register = [
@@ -131,7 +136,7 @@ def _taken(source: Subject, target: Subject, taken: Mapping[int, Schema | None])
 def _importing(pair: Pair, target: Subject) -> tuple[tuple[Import, ...], str | None]:
     """How versions can be written with their ids, or why not."""
     if target.mode is None:
-        return (), f"the target's registry has no mode IMPORT, which keeps ids: {TRANSLATE[3:]}"
+        return (), _NO_MODES
     if target.mode == IMPORT:
         return (), None
     if not target.active:

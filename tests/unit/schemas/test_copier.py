@@ -173,6 +173,10 @@ def test_a_subject_that_others_may_register_in_is_left_alone(
     source.register("orders-value", record("a"))
     copier.run([ORDERS])
     del target.modes["A.orders-value"]  # as after a failover
+    source.register("orders-value", record("a", "new"))
+    found = copier.run([ORDERS])
+    assert "it is in mode READWRITE there" in found.items["A.orders-value"]
+    source.delete("orders-value", 2, permanent=True)
     target.register("A.orders-value", record("a", "there"))
     copier.forget()
     assert copier.run([ORDERS]) == Round(copied=1)  # nothing is to be done
@@ -216,6 +220,7 @@ def test_a_registry_that_gives_ids_of_its_own_is_found_out(
     found = copier.run([ORDERS])
     assert found.clashing == {"A.orders-value"}
     assert "gives ids of its own" in found.items["A.orders-value"]
+    assert target.deleted("A.orders-value") == list(target.ids("A.orders-value"))
 
 
 def test_a_registry_that_is_down_is_told_as_such(

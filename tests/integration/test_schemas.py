@@ -1,0 +1,202 @@
+"""Schemas from one registry to another: a real one (Apicurio), and one in this process that has the
+modes which a real one with Confluent's API would need to keep ids."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.config.settings import SchemaSettings
+from causeway.dev.cluster import LocalCluster
+from causeway.filters import compile_patterns
+from causeway.schemas.copier import Copier
+from causeway.schemas.link import LinkSchemas
+from causeway.schemas.registry import Reference, Registry
+from causeway.schemas.selection import Pair
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
+from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
+from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+UNKNOWN = 4_000_000
+DRAFT = "http://json-schema.org/draft-07/schema#"  # by which Apicurio knows JSON Schema
+
+
+@pytest.fixture
+def other() -> Iterator[RegistryStandIn]:
+    with registry_stand_in() as registry:
+        yield registry
+
+
+def framed(id: int, number: int) -> bytes:
+    return struct.pack(">bI", 0, id) + b"%d" % number
+
+
+def avro(name: str, *fields: str) -> dict[str, object]:
+    made = [{"name": field, "type": "string", "default": ""} for field in fields]
+    return {"type": "record", "name": name, "fields": made}
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_what_a_real_registry_has_is_copied_with_its_ids(
+    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str, kind: str
+) -> None:
+    """All versions, soft deletes, references: out of Apicurio."""
+    name = prefix.replace("-", "_") + kind
+    if kind == "AVRO":
+        texts = [json.dumps(avro(name)), json.dumps(avro(name, "a")), json.dumps(avro(name, "b"))]
+    elif kind == "JSON":
+        texts = [json.dumps({"$schema": DRAFT, "title": f"{name}{n}"}) for n in range(3)]
+    else:
+        texts = [f'syntax = "proto3";\nmessage {name} {{ int32 x = {n}; }}\n' for n in (1, 2, 3)]
+    subject = f"{prefix}{kind}-value"
+    ids = [schema_registry.register(subject, text, kind) for text in texts]
+    source = Registry(schema_registry.settings)
+    source.delete(subject, 2)
+    pair = Pair(source=subject, target=f"A.{subject}")
+    done = Copier(source, Registry(other.settings)).run([pair])
+    assert (done.copied, dict(done.items)) == (1, {})
+    assert list(other.ids(pair.target).values()) == ids
+    assert other.deleted(pair.target) == [2]
+
+
+def test_a_real_registry_that_keeps_no_ids_is_told_as_such(
+    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str
+) -> None:
+    other.register(f"{prefix}t-value", avro("T"))
+    pair = Pair(source=f"{prefix}t-value", target=f"A.{prefix}t-value")
+    target = Registry(schema_registry.settings)
+    done = Copier(Registry(other.settings), target).run([pair])
+    assert done.items[pair.target] == (
+        "the target's registry has no mode IMPORT, which keeps ids: set causeway.schemas ="
+        " translate"
+    )
+    assert target.versions(pair.target) == []
+
+
+def test_references_are_registered_in_a_real_registry(
+    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str
+) -> None:
+    money, order = (prefix.replace("-", "_") + name for name in ("Money", "Order"))
+    other.register(f"{prefix}money", avro(money))
+    reference = {"name": money, "subject": f"{prefix}money", "version": 1}
+    fields = [{"name": "m", "type": money}]
+    text = {"type": "record", "name": order, "fields": fields}
+    other.register(f"{prefix}o-value", text, references=[reference])
+    schemas = LinkSchemas(
+        SchemaSettings(
+            mode="translate",
+            source=other.settings,
+            target=schema_registry.settings,
+            subjects=compile_patterns("nothing"),
+        )
+    )
+    topics = [(f"{prefix}o", f"A.{prefix}o")]
+    assert [one.changes for one in schemas.due(topics)] == [("register version 1",)]
+    done = schemas.run(topics)
+    assert (done.copied, dict(done.items)) == (1, {})
+    assert [one.changes for one in schemas.due(topics)] == [()]
+    there = Registry(schema_registry.settings).version(f"A.{prefix}o-value", 1)
+    assert there is not None
+    assert there.schema.references == (Reference(**reference),)  # type: ignore[arg-type]
+
+
+def test_records_arrive_once_with_the_targets_ids_whatever_happens(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    schema_registry: SchemaRegistry,
+    other: RegistryStandIn,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """From the registry in this process to a real one, whose ids clash with its own. The source's
+    is out of reach while records of a new schema come: these wait and say so, another topic goes
+    on. All is killed and started again. An id that nobody knows stops its partition alone."""
+    topic, plain = prefix + "orders", prefix + "plain"
+    source.create_topics([topic, plain], 2)
+    names = [prefix.replace("-", "_") + name for name in ("First", "Second")]
+    schema_registry.register(f"{prefix}taken-value", avro(names[1]))
+    ids = [other.register(f"{topic}-value", avro(names[0]))]
+    sent: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+
+    def send(numbers: range, id: int) -> None:
+        for number in numbers:
+            sent[number % 2].append((id, number))
+        source.produce(topic, [Outgoing(value=framed(id, n), partition=n % 2) for n in numbers])
+        source.produce(plain, [Outgoing(value=b"%d" % n, partition=0) for n in numbers])
+
+    def arrived(name: str) -> bool:
+        return ends_of(f"A.{name}") == source.offsets(name)
+
+    def ends_of(mirror: str) -> dict[int, int]:
+        there = target.partition_count(mirror) is not None
+        return target.offsets(mirror) if there else {}
+
+    def reasons() -> dict[tuple[str, int], str]:
+        found = status_of(file)["A->B"]["partitions"]
+        return {(one["topic"], one["partition"]): one["reason"] for one in found if one["reason"]}
+
+    def told(text: str, *partitions: int) -> bool:
+        found = reasons()
+        return all(text in found.get((topic, number), "") for number in partitions)
+
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {prefix}.*",
+        f"A.causeway.registry.url = {other.url}",
+        f"B.causeway.registry.url = {schema_registry.url}",
+        "A->B.causeway.schemas = translate",
+        "A->B.causeway.schemas.parts = value",
+        "A->B.causeway.schemas.interval.seconds = 3600",
+    )
+    send(range(20), ids[0])
+    with Running("run", file, directory=tmp_path) as run:
+        await_until(lambda: arrived(topic) and arrived(plain), PATIENCE_S, "all records")
+        other.down = True
+        ids.append(other.register(f"{topic}-value", avro(names[0], "more")))
+        send(range(20, 30), ids[1])
+        waits = f"by the registry {other.url}: it answered (HTTP 503)"
+        await_until(lambda: arrived(plain), PATIENCE_S, "the other topic")
+        await_until(lambda: told(waits, 0, 1), PATIENCE_S, "both partitions wait")
+        run.kill()
+    other.down = False
+    send(range(30, 40), ids[0])
+    with Running("run", file, directory=tmp_path) as run:
+        await_until(lambda: arrived(topic), PATIENCE_S, "all records")
+        source.produce(topic, [Outgoing(value=framed(UNKNOWN, 0), partition=1)])
+        send(range(40, 50), ids[1])
+        await_until(lambda: told("does not know its schema", 1), PATIENCE_S, "one waits")
+        ends = source.offsets(topic)
+        await_until(
+            lambda: target.offsets(f"A.{topic}")[0] == ends[0], PATIENCE_S, "the other partition"
+        )
+        assert run.stop() == 0, run.log
+    assert "Traceback" not in run.log
+
+    registry = Registry(schema_registry.settings)
+    there = {version: registry.version(f"A.{topic}-value", version) for version in (1, 2)}
+    own = {
+        version: Registry(other.settings).version(f"{topic}-value", version) for version in (1, 2)
+    }
+    meant: dict[int, int] = {}
+    for version, found in there.items():
+        wanted = own[version]
+        assert found is not None
+        assert wanted is not None
+        assert found.schema.same_as(wanted.schema)
+        meant[wanted.id] = found.id
+    assert set(meant) == set(ids)
+    assert meant[ids[0]] != ids[0]
+    values = {p: [one.value for one in found] for p, found in target.read(f"A.{topic}").items()}
+    assert values[0] == [framed(meant[id], number) for id, number in sent[0]]
+    assert values[1] == [framed(meant[id], number) for id, number in sent[1][:20]]
