@@ -35,6 +35,7 @@ _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
 _ENDS_S = 2.0  # so often the lag of what is paused is measured
 _PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
+_SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
 _LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
 _FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
@@ -231,7 +232,7 @@ class Directing:
         names = frozenset(chosen.chosen(standing))
         try:
             if names and self._link.geo and self._cluster is None:
-                self._cluster = self._sides.source.metadata([]).cluster_id
+                self._cluster = self._sides.source.bootstrap_check(_SOURCE_S).cluster_id
             self._not_chosen = chosen.why_not(standing, self._link, self._cluster)
         except CausewayError as error:
             self._not_chosen = chosen.not_known(error)  # pauses are heard of all the same

@@ -73,7 +73,7 @@ class Log:
 
 
 class Named:
-    def metadata(self, _: object) -> SimpleNamespace:
+    def bootstrap_check(self, _: float) -> SimpleNamespace:
         return SimpleNamespace(cluster_id="the source")
 
 
@@ -275,7 +275,7 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
     def fail(*_: object) -> None:
         raise CausewayError("connect", "A", "no broker answered", retriable=True)
 
-    monkeypatch.setattr(Named, "metadata", fail)
+    monkeypatch.setattr(Named, "bootstrap_check", fail)
     link = replace(LINK, geo=True, chosen=Chosen())
     monkeypatch.setattr(sys.modules[__name__], "LINK", link)
     found, log = begin(None)
