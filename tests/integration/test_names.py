@@ -98,7 +98,6 @@ def test_renamed_topics_and_those_that_collide(
 
     for name, words in {
         prefix + "dup-1": f"{prefix}dup on B would be the mirror of {prefix}dup-2, too",
-        prefix + "log": f"{taken} is on B already, with records that this link did not mirror",
         odd: "teams:Suffix.format_remote_topic raised LookupError: no team has it",
     }.items():
         told = causeway("explain", file, name)
@@ -118,8 +117,6 @@ def test_renamed_topics_and_those_that_collide(
         "--json",
         "--topic",
     ]
-    (there,) = causeway(*where, orders).json["answers"][0]["places"]
-    assert (there["topic"], there["offset"]) == (sales, 17)
     (back,) = causeway(*where, sales, "--back").json["answers"][0]["places"]
     assert (back["topic"], back["offset"]) == (orders, 17)
 
