@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test slow again check bench lock clean
+.PHONY: help install demo drill test slow again check bench wheel lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -47,6 +47,10 @@ check: $(STAMP) ## Lint, format, types, import rules
 
 bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
 	@$(BIN)/python -m bench $(ARGS)
+
+wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool
+	@$(BIN)/python -m tools.man > tools/causeway.1
+	@$(BIN)/python -m hatchling build -t wheel
 
 LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"

@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError("read options", cause=message, remedy="see kafka-mirror-maker --help")
 
 
-def _parser() -> _Parser:
+def make_parser() -> _Parser:
     parser = _Parser(
         prog="kafka-mirror-maker",
         description="Continuously copy data between two Kafka clusters, topics keep their names.",
@@ -122,7 +122,7 @@ def _boolean(text: str) -> bool:
 
 def command(arguments: Sequence[str]) -> int:
     """Run with MirrorMaker 1's arguments; returns the exit code. Raises CausewayError."""
-    parser = _parser()
+    parser = make_parser()
     if not arguments:
         parser.print_help()
         return 0

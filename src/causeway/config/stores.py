@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from causeway.config.settings import Secret
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
     import jks
@@ -146,8 +146,16 @@ def _pair_from_jks(
 
 
 def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
-    import jks  # slow to load, and few need it
-
+    try:
+        import jks  # slow to load, and few need it
+    except ImportError:
+        raise PrerequisiteError(
+            "read",
+            path,
+            "it is a JKS store, and the package pyjks is not installed",
+            remedy="pip install 'causeway[jks]', or make a PKCS12 store of it: keytool "
+            "-importkeystore -deststoretype PKCS12",
+        ) from None
     try:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except jks.util.KeystoreSignatureException:

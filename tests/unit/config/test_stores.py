@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.config import stores
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PrerequisiteError
 from tests.unit.config.pems import make_certificate, make_pem
 
 PASSWORD = "store-pass"
@@ -195,3 +196,11 @@ def test_whatever_a_damaged_java_store_holds_the_error_is_ours(
             stores.trusted_from_store(str(path), "JKS", password)
         with suppress(ConfigError):
             stores.pair_from_store(str(path), "JKS", password, PASSWORD)
+
+
+def test_a_jks_store_without_its_package_says_what_to_install(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jks", None)
+    with pytest.raises(PrerequisiteError, match=r"causeway\[jks\].*PKCS12"):
+        stores.trusted_from_store(str(made / "trust.JKS"), "JKS", None)

@@ -1,0 +1,127 @@
+"""A wheel, installed as people install it, far from its sources: local clusters, a mirror between
+them, its page, its manual."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.config.properties import read_properties
+from causeway.dev.artifacts import cache_directory
+from causeway.dev.process import spawn
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.running import PATIENCE_S
+from tests.harness.waiting import await_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+INSTALL_S = 600
+
+
+class Machine:
+    """A folder with a `uv tool` of its own, and nothing of this checkout on any path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tools = folder / "tools"
+        ours = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name not in ours},
+            "UV_TOOL_DIR": str(self.tools),
+            "UV_TOOL_BIN_DIR": str(folder / "bin"),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CACHE_HOME": str(cache_directory().parent),
+            "TERM": "dumb",
+        }
+        self.causeway = str(folder / "bin" / "causeway")
+
+    def install(self) -> None:
+        build = ["hatchling", "build", "-t", "wheel", "-d", str(self.folder)]
+        subprocess.run([sys.executable, "-m", *build], cwd=ROOT, check=True, capture_output=True)
+        (wheel,) = self.folder.glob("*.whl")
+        words = [sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable]
+        self.shell(*words, "--constraints", str(ROOT / "requirements.lock"), str(wheel))
+
+    def shell(self, *words: str) -> str:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    found = Machine(tmp_path)
+    found.install()
+    yield found
+    found.shell(found.causeway, "dev", "down")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def get(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
+        return str(answer.read().decode())
+
+
+def serves(address: str) -> bool:
+    try:
+        return bool(get(address))
+    except OSError:
+        return False
+
+
+def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine) -> None:
+    causeway, folder = machine.causeway, machine.folder
+    assert machine.shell(causeway, "--version").startswith("causeway ")
+    assert str(folder) in (folder / "bin" / "causeway").resolve().read_text()
+    assert (machine.tools / "causeway" / "share" / "man" / "man1" / "causeway.1").is_file()
+    assert (folder / "bin" / "kafka-mirror-maker").exists()
+
+    machine.shell(causeway, "dev", "up", "--file", "mm2.properties")
+    machine.shell(causeway, "dev", "produce", "orders", "--records", "300")
+    file, port = folder / "mm2.properties", free_port()
+    file.write_text(file.read_text() + f"\ncauseway.http.port = {port}\n")
+    assert "A.orders" in machine.shell(causeway, "plan", str(file))
+    target = KafkaTools(read_properties(file).entries["B.bootstrap.servers"].value)
+
+    log = folder / "run.log"
+    run = spawn([causeway, "run", str(file)], output=log, environment=machine.environment)
+    try:
+        home = f"http://127.0.0.1:{port}/page/"
+        await_until(lambda: serves(home), PATIENCE_S, "the page")
+        for name in re.findall(r'(?:src|href)="([^"]+)"', get(home)):
+            assert get(home + name)
+        assert "/api/v1" in get(f"http://127.0.0.1:{port}/openapi.json")
+        await_until(lambda: "A.orders" in target.topics(), PATIENCE_S, "the mirror")
+        await_until(
+            lambda: sum(map(len, target.read("A.orders").values())) == 300,
+            PATIENCE_S,
+            "its records",
+        )
+        run.send(signal.SIGINT)
+        assert run.wait(PATIENCE_S)
+        assert run.exit_code == 0, log.read_text()
+    finally:
+        run.kill()
