@@ -30,6 +30,7 @@ _NEEDS_MORE = (
 _KAFKAS_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 # Of a target: keys of the whole file, which a resource has no other place for.
 _OF_THE_FILE = ("causeway.", "spark.")
+_OF_A_CLUSTER = "causeway.registry."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +63,8 @@ class Reader:
             if is_provider(name):
                 continue
             plain = self.references.plain(given)
-            if target and (name.startswith(_OF_THE_FILE) or "->" in name):
+            whole = "->" in name or name.startswith(_OF_THE_FILE)
+            if target and whole and not name.startswith(_OF_A_CLUSTER):
                 self.whole[name] = plain
             else:
                 self.add(f"{alias}.{name}", plain)

@@ -10,7 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 from causeway import filters
-from causeway.config import jaas, transform_keys
+from causeway.config import audit, jaas
 from causeway.config.causeway_yaml.document import parse
 from causeway.config.causeway_yaml.login import JAAS
 from causeway.config.causeway_yaml.write import said
@@ -20,7 +20,6 @@ from causeway.config.keys import (
     FlowKeys,
     HeartbeatKeys,
     Keys,
-    RunKeys,
 )
 from causeway.config.precedence import Role, Side, client_entries, flow_entries
 from causeway.config.problems import Problems
@@ -105,7 +104,8 @@ def _counts(entries: Mapping[str, Entry], files: set[str]) -> Iterator[tuple[str
                 if not moved and name != "timeout.ms":
                     yield f"{flow}.{side}.{role}.{name}", text
     for key, text in texts.items():
-        if key in RunKeys.names() or key.startswith(("spark.", transform_keys.FAMILY)):
+        name = audit.split_key(key, aliases)[1]
+        if name.startswith(("causeway.", "spark.")) and name not in OF_FLOWS:
             yield key, text
 
 

@@ -14,10 +14,10 @@ from itertools import permutations
 from typing import Any
 
 from causeway import filters
-from causeway.config import audit, known, transform_keys
+from causeway.config import audit, known
 from causeway.config.causeway_yaml.to_properties import providers_of
 from causeway.config.causeway_yaml.write import bare, dump, said
-from causeway.config.keys import OF_FLOWS, HeartbeatKeys, RunKeys
+from causeway.config.keys import OF_FLOWS, HeartbeatKeys
 from causeway.config.properties import Entry
 from causeway.config.strimzi import mirrors, shape
 from causeway.config.strimzi.references import is_provider
@@ -156,7 +156,8 @@ class _Writer:
         flows = {f"{source}->{target}" for source in sources}
         if is_provider(key) or prefix in self.aliases or prefix in flows:
             return
-        if prefix or key in RunKeys.names() or key.startswith((transform_keys.FAMILY, "spark.")):
+        ours = key.startswith(("causeway.", "spark.")) and key not in OF_FLOWS
+        if prefix or ours:
             if prefix and rest == "enabled":
                 return
             self.whole[key] = bare(text)

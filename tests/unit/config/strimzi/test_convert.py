@@ -18,7 +18,7 @@ from causeway.config.causeway_yaml import shape
 from causeway.config.causeway_yaml.shape import Section
 from causeway.config.convert import Converted, convert
 from causeway.config.load import Form, load
-from causeway.config.settings import Settings
+from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
 from tests.unit.config.pems import make_pem
 from tests.unit.config.strimzi.test_read import EXAMPLES, RESOURCES, mount
@@ -40,17 +40,18 @@ def judged(file: Path, secrets: Path | None = None) -> Settings | None:
         found = load(file, environment=environment)
     except ConfigError:
         return None
-    links = tuple(
-        sorted(
-            (
-                replace(link, transforms=tuple(replace(each, place="") for each in link.transforms))
-                for link in found.links
-            ),
-            key=lambda link: link.name,
-        )
-    )
+    links = tuple(sorted(map(_placeless, found.links), key=lambda link: link.name))
     beats = tuple(sorted(found.heartbeat_links, key=lambda each: each.name))
     return replace(found, links=links, heartbeat_links=beats, warnings=())
+
+
+def _placeless(link: LinkSettings) -> LinkSettings:
+    schemas = link.schemas
+    if schemas is not None:
+        one, two = (replace(each, place="") for each in (schemas.source, schemas.target))
+        schemas = replace(schemas, source=one, target=two)
+    transforms = tuple(replace(each, place="") for each in link.transforms)
+    return replace(link, transforms=transforms, schemas=schemas)
 
 
 def written(directory: Path, entries: Mapping[str, str], name: str = "mirror.properties") -> Path:
@@ -91,10 +92,18 @@ def listed(flow: str, name: str) -> st.SearchStrategy[dict[str, str]]:
     )
 
 
+REGISTRIES = {
+    "A->B.causeway.schemas": "copy",
+    "A.causeway.registry.url": "http://a:8081",
+    "A.causeway.registry.username": "me",
+    "A.causeway.registry.password": "${env:WORD}",
+    "B.causeway.registry.url": "http://b:8081",
+}
 FILES = st.tuples(
     good("", shape.defaults()),
     good("A->B.", shape.link()),
     good("", shape.run()),
+    st.sampled_from([{}, REGISTRIES]),
     listed("", "pii") | listed("A->B.", "cards"),
     st.fixed_dictionaries(
         {},
@@ -113,6 +122,7 @@ FILES = st.tuples(
             "B->A.emit.heartbeats.enabled": st.sampled_from(["true", "false"]),
             "A->B.causeway.mirror.maker.offsets.topic": st.just("offsets"),
             "tasks.max": st.just("4"),
+            "B.causeway.registry.url": st.just("http://b:8081"),
             "A->B.source.cluster.alias": st.sampled_from(["eu", "${env:WORD}"]),
             "security.protocol": st.just("SSL"),
             "A.security.protocol": st.sampled_from(["PLAINTEXT", "ssl"]),
