@@ -144,6 +144,10 @@ def test_records_arrive_once_with_the_targets_ids_whatever_happens(
         found = status_of(file)["A->B"]["partitions"]
         return {(one["topic"], one["partition"]): one["reason"] for one in found if one["reason"]}
 
+    def figures() -> dict[str, int]:
+        tasks = status_of(file)["A->B"]["tasks"]
+        return next((one["figures"] for one in tasks if one["task"] == "schemas"), {})
+
     def told(text: str, *partitions: int) -> bool:
         found = reasons()
         return all(text in found.get((topic, number), "") for number in partitions)
@@ -162,6 +166,7 @@ def test_records_arrive_once_with_the_targets_ids_whatever_happens(
     send(range(20), ids[0])
     with Running("run", file, directory=tmp_path) as run:
         await_until(lambda: arrived(topic) and arrived(plain), PATIENCE_S, "all records")
+        await_until(lambda: figures().get("copied") == 1, PATIENCE_S, "the subject is counted")
         other.down = True
         ids.append(other.register(f"{topic}-value", avro(names[0], "more")))
         send(range(20, 30), ids[1])

@@ -95,6 +95,12 @@ def test_a_clash_or_refusal_is_an_item_and_others_go_on(
     assert len(target.ids("A.users-value")) == 1
 
 
+def test_it_waits_for_topics(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    settings = SchemaSettings(mode="copy", source=source.settings, target=target.settings)
+    assert not task(settings, list).ready()
+    assert task(settings, topics).ready()
+
+
 def test_a_registry_that_is_down_is_named_and_tried_again(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:

@@ -26,4 +26,10 @@ def task(settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]
             unfinished=bool(done.waiting),
         )
 
-    return Task(name=TASK, interval_s=settings.interval_s, work=work, begin=schemas.forget)
+    return Task(
+        name=TASK,
+        interval_s=settings.interval_s,
+        work=work,
+        begin=schemas.forget,
+        ready=lambda: any(topics()),  # else a new link's schemas would wait for the next round
+    )
