@@ -24,7 +24,8 @@ except ImportError as error:
         remedy='pip install "causeway[producer]"',
     ) from error
 
+from causeway.producer.aio import AsyncDualProducer
 from causeway.producer.dual import DualProducer
 from causeway.producer.ids import ID_HEADER
 
-__all__ = ["ID_HEADER", "DualProducer"]
+__all__ = ["ID_HEADER", "AsyncDualProducer", "DualProducer"]

@@ -105,6 +105,11 @@ class Journal:
                 return None
         return None
 
+    def cursor(self, position: int) -> Cursor:
+        """At the beginning of the file that has `position`, or of the first one."""
+        starts = [segment.first for segment in self._segments if segment.first <= position]
+        return Cursor(starts[-1] if starts else 0)
+
     def behind(self, cursor: Cursor) -> int:
         """Bytes that a reader has before it."""
         return sum(

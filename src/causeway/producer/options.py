@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ WhenFull = Literal["back-pressure", "refuse"]
 Sync = Literal["process", "machine"]
 
 _DEFAULT_MESSAGES = 100_000  # librdkafka's, as the next two
-_DEFAULT_KBYTES = 1_048_576
+_DEFAULT_RECORD_BYTES = 1_000_000
 _DEFAULT_STICKY_MS = 10
+_ERRORS = 3  # of syslog: the client would warn of our own choices at each start
 _DEFAULT_PARTITIONER = "consistent_random"
 _LEAST_SPOOL = 1 << 20
 
@@ -41,14 +43,8 @@ _FIXED: Mapping[str, Sequence[str]] = {
     "enable.gapless.guarantee": ("true",),
 }
 # What decides for both sides, so a second word on it would be ignored.
-_SHARED = (
-    "partitioner",
-    "sticky.partitioning.linger.ms",
-    "queue.buffering.max.messages",
-    "queue.buffering.max.kbytes",
-    "message.max.bytes",
-    "on_delivery",
-)
+_LIMITS = ("queue.buffering.max.messages", "queue.buffering.max.kbytes", "message.max.bytes")
+_SHARED = (*_LIMITS, "partitioner", "sticky.partitioning.linger.ms", "on_delivery")
 _CLIENT = ("bootstrap.servers", "metadata.broker.list", "oauth_cb", "logger", "log_level", "debug")
 _CLIENT_FAMILIES = (
     "security.", "sasl.", "ssl.", "socket.", "broker.", "client.", "https.", "reconnect.",
@@ -70,8 +66,8 @@ class SideOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`max_bytes`: of the spool, on disk. `max_messages`, `max_message_bytes`: records that were
-    taken and not yet reported. Times in seconds."""
+    """`max_bytes`: of the spool, on disk. `max_messages`: records that were taken and not yet
+    reported. `max_record_bytes`: of one, with all that is around it. Times in seconds."""
 
     sides: tuple[SideOptions, SideOptions]
     policy: Policy
@@ -83,7 +79,7 @@ class Options:
     partition_counts: PartitionCounts
     partitioner: Partitioner
     max_messages: int
-    max_message_bytes: int
+    max_record_bytes: int
     settle_s: float
     failover_after_s: float | None
     failback: bool
@@ -135,10 +131,9 @@ def check(
             _refuse(f"{key} of {names[1]}", f"{names[0]} decides it for both", "set it there alone")
     if primary["bootstrap.servers"] == other["bootstrap.servers"]:
         _refuse("bootstrap.servers", f"{names[0]} and {names[1]} have the same")
-    most = primary.get("message.max.bytes")
-    kbytes = _whole(names[0], primary, "queue.buffering.max.kbytes", _DEFAULT_KBYTES)
+    limits = {key: primary[key] for key in _LIMITS if key in primary}
     return Options(
-        sides=(_side(names[0], primary, most), _side(names[1], other, most)),
+        sides=(_side(names[0], primary, limits), _side(names[1], other, limits)),
         policy=policy,  # type: ignore[arg-type]
         spool=Path(spool),
         name=name,
@@ -147,8 +142,9 @@ def check(
         when_full=when_full,  # type: ignore[arg-type]
         partition_counts=partition_counts,  # type: ignore[arg-type]
         partitioner=_partitioner(names[0], primary),
-        max_messages=_whole(names[0], primary, "queue.buffering.max.messages", _DEFAULT_MESSAGES),
-        max_message_bytes=kbytes << 10,
+        max_messages=_whole(names[0], primary, "queue.buffering.max.messages", _DEFAULT_MESSAGES)
+        or sys.maxsize,  # 0 is no limit
+        max_record_bytes=_whole(names[0], primary, "message.max.bytes", _DEFAULT_RECORD_BYTES),
         settle_s=settle_s,
         failover_after_s=failover_after_s,
         failback=failback,
@@ -173,13 +169,10 @@ def _check_side(side: str, given: Mapping[str, Any]) -> None:
             )
 
 
-def _side(name: str, given: Mapping[str, Any], most: Any) -> SideOptions:
+def _side(name: str, given: Mapping[str, Any], limits: Mapping[str, Any]) -> SideOptions:
     producer = {key: value for key, value in given.items() if key not in _SHARED}
-    if most is not None:
-        producer["message.max.bytes"] = most
-    for key in ("queue.buffering.max.messages", "queue.buffering.max.kbytes"):
-        if key in given:
-            producer[key] = given[key]
+    producer |= limits
+    producer.setdefault("log_level", _ERRORS)
     producer |= {
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,
@@ -189,7 +182,7 @@ def _side(name: str, given: Mapping[str, Any], most: Any) -> SideOptions:
     producer.pop("request.required.acks", None)
     reader = {
         key: value
-        for key, value in given.items()
+        for key, value in producer.items()
         if key in _CLIENT or key.startswith(_CLIENT_FAMILIES)
     }
     return SideOptions(name=name, producer=producer, reader=reader)

@@ -2,11 +2,11 @@
 
     CHECKING ──► FEEDING ──► DIRECT        a thread of its own does all but the last
         ▲           │ ▲         │
-        │           │ └─────────┤ its queue is full: the spool's records first
+        │           │ └─────────┤ its client's queue is full: the spool's records first
         └── BROKEN ◄┴───────────┘ its client gave up on a record: another client, another look
 
 DIRECT: what is taken is handed to its client at once, right after it was written to the journal.
-FEEDING: the journal is read on from where the client's queue was full, or the check began.
+FEEDING: the journal is read on from where the client's queue was full, or from its beginning.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import ConfigError
 from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
 from causeway.producer.journal import Cursor, Journal, Record
+from causeway.producer.lanes import Entry, Lane, SideLane
 from causeway.producer.ledger import Ledger, Place
 from causeway.producer.look_back import look_back
 from causeway.producer.options import SideOptions
-from causeway.producer.topics import ends, partition_count
+from causeway.producer.topics import ends, look
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2
 _FULL_S = 0.01
+_COUNT_AGAIN_S = 60.0  # topics' partitions
 _PURGE_TIMEOUT_S = 30.0
-_TOPIC_TIMEOUT_S = 10.0
 
-# What a broker says of a record itself: it will say so again.
+# What a broker, or the client itself, says of a record: it will say so again.
 _REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_MSG,
@@ -53,17 +53,6 @@ class State(enum.Enum):
     BROKEN = "broken"
 
 
-class Entry:
-    """A record on its way. `acks`: a bit for each side that has it."""
-
-    __slots__ = ("acks", "callback", "position")
-
-    def __init__(self, position: int, callback: Callable[..., Any] | None) -> None:
-        self.position = position
-        self.callback = callback
-        self.acks = 0
-
-
 class Hub(Protocol):
     """What the sides share."""
 
@@ -72,82 +61,34 @@ class Hub(Protocol):
     journal: Journal
     ledger: Ledger
     lanes: dict[int, Lane]
+    lanes_of: dict[str, list[Lane]]
     unreported: dict[int, Entry]
     newest: int
     """The last position that is in the journal."""
 
     def report(self, entry: Entry, error: Any, message: Any) -> None: ...
     def told(self, side: Side, error: Any, message: Any) -> None: ...
-
-
-class Lane:
-    """A partition, by the number that the spool knows it by."""
-
-    __slots__ = ("number", "on", "partition", "topic")
-
-    def __init__(self, number: int, topic: str, partition: int, sides: Sequence[Side]) -> None:
-        self.number = number
-        self.topic = topic
-        self.partition = partition
-        self.on = tuple(SideLane(side, self) for side in sides)
-
-
-class SideLane:
-    """A partition on one side. `there`: all up to this position is on it, acknowledged or found;
-    `open`: it is known where it begins, so that records may go to it."""
-
-    __slots__ = ("acked", "lane", "message", "offset", "open", "pending", "side", "stored", "there")
-
-    def __init__(self, side: Side, lane: Lane) -> None:
-        self.side = side
-        self.lane = lane
-        self.pending: deque[Entry] = deque()
-        self.there = 0
-        self.message: Any = None
-        self.offset = 0
-        self.open = False
-        self.stored = -1
-        self.acked = self._acked
-
-    def _acked(self, error: Any, message: Any) -> None:
-        """Answers of a partition come in the order of its records."""
-        entry = self.pending.popleft()
-        side = self.side
-        if error is not None:
-            side.failed(self, entry, error, message)
-            return
-        self.there = entry.position
-        self.message = message
-        side.acked += 1
-        acks = entry.acks = entry.acks | side.bit
-        if acks in side.decides:
-            side.hub.report(entry, None, message)
-        if side.tells:
-            side.hub.told(side, None, message)
-
-    def place(self) -> Place:
-        if self.message is not None:
-            self.offset = self.message.offset() + 1
-            self.message = None
-        return Place(position=self.there, offset=self.offset)
+    def grown(self, topic: str) -> None: ...
+    def queue(self, callback: Callable[..., Any], *arguments: Any) -> None: ...
 
 
 class Side:
-    """`decides`: the acks of a record with which, once this side has it, it is delivered."""
+    """`decides`: the acks of a record with which, once this side has it, it is delivered. `keeps`:
+    what it says of others is kept, as it may count later. `tells`: each answer is told of."""
 
     def __init__(self, options: SideOptions, bit: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
         self.bit = bit
         self.hub = hub
         self.decides: frozenset[int] = frozenset()
+        self.keeps = False
         self.tells = False
         self.state = State.CHECKING
         self.reason = ""
         self.acked = 0
         self.refused = 0
         self.topics: set[str] = set()  # to be opened before they are written to
-        self.progress = time.monotonic()
-        self.cluster_id = ""
+        self.counts: dict[str, int] = {}
         self._options = options
         self._settle_s = settle_s
         self._cursor = Cursor()
@@ -155,10 +96,16 @@ class Side:
         self._from = 0  # positions before it were handed over, or are there
         self._suspects: set[int] = set()
         self._alone: int | None = None
-        self._seen = 0
+        self._heard = (0, time.monotonic())
+        self._counted = 0.0
         self._closing = threading.Event()
         self._wake = threading.Event()
-        self.producer: Any = Producer(dict(options.producer))
+        try:
+            self.producer: Any = Producer(dict(options.producer))
+        except KafkaException as error:
+            raise ConfigError(
+                "configure DualProducer:", f"side {self.name}", error.args[0].str()
+            ) from None
         self._thread = threading.Thread(target=self._run, name=f"causeway-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -173,46 +120,41 @@ class Side:
         """What was just written to the journal. `ids`: the start of their ids."""
         lanes, bit = self.hub.lanes, self.bit >> 1
         produce = self.producer.produce
-        number = 0
+        record = records[0]
         try:
-            for number, (position, lane_number, timestamp, key, value, headers) in enumerate(
-                records
-            ):
-                lane = lanes[lane_number]
+            for record, entry in zip(records, entries, strict=True):
+                position, number, timestamp, key, value, headers = record
+                lane = lanes[number]
                 on = lane.on[bit]
-                on.pending.append(entries[number])
+                on.pending.append(entry)
                 mark = (ID_HEADER, b"%b%d" % (ids, position & NUMBER_MASK))
+                marked = [*headers, mark] if headers else [mark]
                 produce(
-                    lane.topic,
-                    value,
-                    key,
-                    lane.partition,
-                    on.acked,
-                    None,
-                    timestamp,
-                    [*headers, mark] if headers else [mark],
-                )
+                    lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
+                )  # fmt: skip
         except (BufferError, KafkaException) as error:
-            lanes[records[number][1]].on[bit].pending.pop()
-            self._fall_behind(records[number][0])
-            if not isinstance(error, BufferError):
-                self._break(error.args[0])
+            lanes[record[1]].on[bit].pending.pop()
+            self._fall_behind(record[0])
+            if isinstance(error, KafkaException):
+                self._not_taken(record[0], error.args[0])
 
     def missed(self, position: int) -> None:
         """A topic that is not open here yet: it goes on from the journal at `position`."""
         if self.state is State.DIRECT:
             self._fall_behind(position)
 
-    def serve(self) -> None:
+    def serve(self, now: float) -> None:
         """Hear what the cluster has answered."""
         if self.producer is not None:
             self.producer.poll(0)
+        owes = self.state is not State.DIRECT or self.in_flight()
+        if self.acked != self._heard[0] or not owes:
+            self._heard = (self.acked, now)
 
     def failed(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
-        code = error.code()
-        if code in _REFUSALS:
+        if error.code() in _REFUSALS:
             if self._alone == entry.position:
                 self._refuse(lane, entry, error, message)
             else:
@@ -232,11 +174,11 @@ class Side:
         for number, place in places:
             self.hub.lanes[number].on[self.bit >> 1].stored = place.position
 
-    def below(self, last: int) -> int:
-        """Every record before this position is on this side; `last` is the newest one taken."""
+    def below(self, newest: int) -> int:
+        """Every record before this position is on this side."""
         if self.state in (State.CHECKING, State.BROKEN):
             return 0
-        oldest = self._from if self.state is State.FEEDING else last + 1
+        oldest = self._from if self.state is State.FEEDING else newest + 1
         for lane in self.hub.lanes.values():
             pending = lane.on[self.bit >> 1].pending
             if pending and pending[0].position < oldest:
@@ -245,10 +187,7 @@ class Side:
 
     def silent_s(self, now: float) -> float:
         """How long it has owed something and acknowledged nothing."""
-        if self.acked != self._seen or (self.state is State.DIRECT and not len(self.producer)):
-            self._seen = self.acked
-            self.progress = now
-        return now - self.progress
+        return now - self._heard[1]
 
     def behind(self) -> int:
         """Bytes of the journal that were not handed to the client yet."""
@@ -260,21 +199,39 @@ class Side:
     def _fall_behind(self, position: int) -> None:
         self.state = State.FEEDING
         self._from = position
-        self._rewind()
+        self._rewind(position)
         self.wake()
 
-    def _rewind(self) -> None:
+    def _rewind(self, position: int) -> None:
         self._cursor.close()
-        self._cursor = Cursor()
+        self._cursor = self.hub.journal.cursor(position)
         self._ahead = []
 
     def _break(self, error: Any) -> None:
         if self.state is not State.BROKEN:
             self.state = State.BROKEN
-            self.reason = error.str()
+            self._complain(error)
             self.wake()
 
+    def _complain(self, error: Any) -> None:
+        """Told once where the reason is another than before."""
+        reason = error.str() if isinstance(error, KafkaError) else str(error)
+        if reason != self.reason:
+            self.reason = reason
+            if callable(told := self._options.producer.get("error_cb")):
+                if not isinstance(error, KafkaError):
+                    error = KafkaError(KafkaError._STATE, reason)
+                told(error)
+
+    def _not_taken(self, position: int, error: Any) -> None:
+        """By the client; where that is for the record's own sake, it is tried alone."""
+        if error.code() in _REFUSALS:
+            self._suspects.add(position)
+        else:
+            self._break(error)
+
     def _refuse(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
+        """For good. Nothing else is on its way, so all before it in the partition are there."""
         self._suspects.discard(entry.position)
         self._alone = None
         self.refused += 1
@@ -292,14 +249,18 @@ class Side:
         if self._thread.is_alive():
             self._thread.join()
         self._end_client()
-        self._rewind()
+        self._cursor.close()
 
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
                 wait_s = self._turn()
-            except (KafkaException, CausewayError, OSError) as error:
-                self.reason = _words(error)
+            except (
+                Exception
+            ) as error:  # whatever it is, it stands in the status, and is tried again
+                known = error.args[0] if isinstance(error, KafkaException) else error
+                with self.hub.lock:
+                    self._complain(known)
                 wait_s = _RETRY_S
             if wait_s:
                 self._wake.wait(wait_s)
@@ -312,10 +273,10 @@ class Side:
                 self.state = State.CHECKING
         if self.state is State.CHECKING:
             self._check()
-        self._open_topics()
-        if self.state is State.FEEDING:
-            return self._feed()
-        return _IDLE_S
+        if not self._closing.is_set():
+            self._open_topics()
+            self._count_again()
+        return self._feed() if self.state is State.FEEDING else _IDLE_S
 
     def _end_client(self) -> None:
         """Its records are all accounted for after that: acknowledged, or to be looked for."""
@@ -336,7 +297,7 @@ class Side:
         """Which of the journal's records are there already?"""
         with self.hub.lock:
             self._from = 0
-            self._rewind()
+            self._rewind(0)
             newest = self.hub.newest
         numbers = self._owed(newest)
         with self.hub.lock:
@@ -356,8 +317,7 @@ class Side:
             return
         producer = self.producer or Producer(dict(self._options.producer))
         with self.hub.lock:
-            for number in numbers:
-                lane = self.hub.lanes[number]
+            for lane in map(self.hub.lanes.__getitem__, numbers):
                 if (place := found.get((lane.topic, lane.partition))) is not None:
                     on = lane.on[self.bit >> 1]
                     on.there, on.offset = place.position, place.offset
@@ -382,28 +342,61 @@ class Side:
         with self.hub.lock:
             wanted = sorted(self.topics)
         for topic in wanted:
+            self._look(topic)
             with self.hub.lock:
-                lanes = [lane for lane in self.hub.lanes.values() if lane.topic == topic]
-            count = partition_count(self.producer, topic, _TOPIC_TIMEOUT_S)
-            if count < len(lanes):
+                lanes = self.hub.lanes_of[topic]
+            if self.counts[topic] < len(lanes):
                 raise ConfigError(
                     "produce to",
                     f"{topic} on {self.name}",
-                    f"it has {count} partitions there, and {len(lanes)} are written to",
+                    f"it has {self.counts[topic]} partitions there; {len(lanes)} are written to",
                     remedy="add partitions there",
                 )
-            found = ends(self._options.reader, topic, len(lanes), _TOPIC_TIMEOUT_S)
+            found = ends(self._options.reader, topic, len(lanes))
             with self.hub.lock:
-                places = [
-                    (lane.number, Place(position=0, offset=found[lane.partition]))
-                    for lane in lanes
-                    if not lane.on[self.bit >> 1].open
-                ]
-                self.hub.ledger.store({self.name: places})
-                for number, place in places:
-                    on = self.hub.lanes[number].on[self.bit >> 1]
-                    on.offset, on.open = place.offset, True
-                self.topics.discard(topic)
+                new = [lane for lane in lanes if not lane.on[self.bit >> 1].open]
+                self.hub.ledger.store(
+                    {
+                        self.name: [
+                            (lane.number, Place(position=0, offset=found[lane.partition]))
+                            for lane in new
+                        ]
+                    }
+                )
+                for lane in new:
+                    on = lane.on[self.bit >> 1]
+                    on.offset, on.open = found[lane.partition], True
+                if len(self.hub.lanes_of[topic]) == len(lanes):
+                    self.topics.discard(topic)
+
+    def _count_again(self) -> None:
+        """Partitions may be added to a topic at any time."""
+        now = time.monotonic()
+        if now - self._counted < _COUNT_AGAIN_S:
+            return
+        self._counted = now
+        with self.hub.lock:
+            topics = list(self.hub.lanes_of)
+        for topic in topics:
+            self._look(topic)
+
+    def _look(self, topic: str) -> None:
+        """At a topic, and at whether this is the cluster that it was."""
+        seen = look(self.producer, topic)
+        key = f"cluster {self.name}"
+        with self.hub.lock:
+            known = self.hub.ledger.about(key)
+            if known is not None and seen.cluster_id not in ("", known):
+                raise ConfigError(
+                    "produce to",
+                    self.name,
+                    f"it is cluster {seen.cluster_id}, and the spool is for {known}",
+                    remedy="give this pair of clusters a spool of its own",
+                )
+            if known is None and seen.cluster_id:
+                self.hub.ledger.note(key, seen.cluster_id)
+            self.counts[topic] = seen.partitions
+            self.hub.grown(topic)
 
     def _feed(self) -> float:
         """Hands over what the journal has next; how long to wait before the next turn."""
@@ -413,19 +406,16 @@ class Side:
             if not self._ahead:
                 records = self.hub.journal.read(self._cursor)
                 if records is None:
-                    if self.topics:
+                    if self.topics or self._suspects:
+                        self._suspects.clear()
                         return _FULL_S
                     self.state = State.DIRECT
                     self.reason = ""
                     return 0.0
                 self._ahead = records
             done = 0
-            try:
-                while done < len(self._ahead) and self._hand_one(self._ahead[done]):
-                    done += 1
-            except KafkaException as error:
-                self._break(error.args[0])
-                return 0.0
+            while done < len(self._ahead) and self._hand_one(self._ahead[done]):
+                done += 1
             del self._ahead[:done]
             return _FULL_S if self._ahead else 0.0
 
@@ -446,27 +436,20 @@ class Side:
             self._alone = position if position in self._suspects else None
         entry = self.hub.unreported.get(position) or Entry(position, None)
         on.pending.append(entry)
-        mark = (ID_HEADER, record_id(self.hub.name, position))
+        marked = [*(headers or ()), (ID_HEADER, record_id(self.hub.name, position))]
         try:
             self.producer.produce(
-                lane.topic,
-                value,
-                key,
-                lane.partition,
-                on.acked,
-                None,
-                timestamp,
-                [*(headers or ()), mark],
+                lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
             )
         except BufferError:
             on.pending.pop()
             return False
-        except KafkaException:
+        except KafkaException as error:
             on.pending.pop()
-            raise
+            if self._alone != position:
+                self._not_taken(position, error.args[0])
+                return False
+            self._refuse(on, entry, error.args[0], None)
+            return True
         self._from = position + 1
         return True
-
-
-def _words(error: Exception) -> str:
-    return str(error.args[0].str() if isinstance(error, KafkaException) else error)

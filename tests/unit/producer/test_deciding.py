@@ -120,7 +120,7 @@ def test_both_sides_write_by_the_same_rules() -> None:
         assert side.producer["message.max.bytes"] == 5000
         assert side.producer["message.timeout.ms"] == 0
         assert side.producer["enable.idempotence"] is True
-    assert west.reader == WEST
+    assert west.reader == {**WEST, "log_level": 3}
     assert options.partitioner("t", b"k", 5) == 0
     assert "pssst" not in repr(options)
 

@@ -1,0 +1,330 @@
+"""What sides, spool and application share; see `dual.py` for the drawing.
+
+Whoever calls does the work: a thread of our own would have to wait for Python's lock at each answer
+of a busy program. The clerk, a thread, does it where nobody calls.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from causeway.producer import ids
+from causeway.producer.journal import Record
+from causeway.producer.lanes import Entry, Lane
+from causeway.producer.options import Options
+from causeway.producer.roles import Roles
+from causeway.producer.side import Side, State
+from causeway.producer.spool import open_spool
+from causeway.producer.topics import NOBODY, Seen, agree, look
+
+LINGER_S = 0.002  # a record waits no longer for its likes before it is written and sent
+TURN_S = 0.001
+_CLERK_S = 0.005
+_LEFT_ALONE_S = 0.01  # so long after a caller's last turn the clerk takes over
+_IDLE_S = 0.5
+_CHECKPOINT_S = 1.0
+_TRIM_S = 0.05
+_FULL_RETRY_S = 1.0
+_AT_ONCE = 256  # records of a commit
+_BYTES_AT_ONCE = 256 << 10
+
+Report = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Core:
+    """One lock holds it together. What the application gave to be called waits in `reports`."""
+
+    def __init__(
+        self,
+        options: Options,
+        reports: deque[Report],
+        on_side_delivery: Callable[..., Any] | None,
+        on_failover: Callable[..., Any] | None,
+    ) -> None:
+        self.options = options
+        self.reports = reports
+        self.reported = threading.Event()
+        self.lock = threading.RLock()
+        self.unreported: dict[int, Entry] = {}
+        self.lanes: dict[int, Lane] = {}
+        self.lanes_of: dict[str, list[Lane]] = {}
+        self.turned = 0.0
+        self.closed = False
+        self.why_full = ""
+        self._on_side_delivery = on_side_delivery
+        self._fresh: list[Record] = []
+        self._entries: list[Entry] = []
+        self._fresh_bytes = 0
+        self._fresh_since = 0.0
+        self._full_until = 0.0
+        self._checkpointed = self._trimmed = time.monotonic()
+        self._wake = threading.Event()
+        self._spool = open_spool(options)
+        self.name, self.journal, self.ledger = (
+            self._spool.name,
+            self._spool.journal,
+            self._spool.ledger,
+        )
+        self._prefix = ids.prefix(self.name, self._spool.life)
+        self._next = ids.first_position(self._spool.life) + 1
+        self.newest = self._next - 1
+        try:
+            self.sides = (
+                Side(options.sides[0], 1, self, options.settle_s),
+                Side(options.sides[1], 2, self, options.settle_s),
+            )
+        except Exception:
+            self._spool.close()
+            raise
+        self.roles = Roles(self.sides, options, self.report, on_failover, self.queue)
+        for side in self.sides:
+            side.tells = on_side_delivery is not None
+        self._load_lanes()
+        for side in self.sides:
+            side.start()
+        self._clerk = threading.Thread(target=self._keep, name="causeway-clerk", daemon=True)
+        self._clerk.start()
+
+    # Records in; with the lock
+
+    def take(
+        self,
+        lane: Lane,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        size: int,
+        told: Callable[..., Any] | None,
+    ) -> None:
+        """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
+        if self.closed:
+            raise RuntimeError("the producer was closed")
+        if (why := self._full(size)) and not self._made_room(size):
+            if self.options.when_full == "refuse" and told is not None:
+                self._refuse(told, lane, key, value, why)
+                return
+            raise BufferError(why)
+        position = self._next
+        self._next = position + 1
+        self.unreported[position] = entry = Entry(position, told)
+        self._fresh.append((position, lane.number, timestamp, key, value, headers))
+        self._entries.append(entry)
+        if not self._fresh_bytes:
+            self._fresh_since = time.monotonic()
+            self._wake.set()
+        self._fresh_bytes += size
+        if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
+            self.turn()
+
+    def turn(self) -> None:
+        """All that is to be done now and does not block."""
+        self.turned = now = time.monotonic()
+        if self._fresh:
+            self._commit(now)
+        for side in self.sides:
+            side.serve(now)
+        if now - self._checkpointed > _CHECKPOINT_S:
+            self.checkpoint()
+
+    def checkpoint(self) -> bool:
+        """Write down how far the sides have come, and delete what both have; whether that is all
+        that was ever taken."""
+        self._checkpointed = self._trimmed = time.monotonic()
+        below = min(side.below(self.newest) for side in self.sides)
+        places = {side: side.places() for side in self.sides}
+        try:
+            if any(places.values()):
+                self.ledger.store({side.name: some for side, some in places.items()})
+        except sqlite3.Error as error:  # what stands there is old, and true
+            self._suspend(f"the spool cannot be written: {error}")
+            return False
+        for side, some in places.items():
+            side.stored(some)
+        whole = self.whole()
+        self.journal.trim(below, all_of_it=whole)
+        return whole
+
+    def whole(self) -> bool:
+        """Whether both sides have all that was ever taken."""
+        with self.lock:
+            return not self._fresh and all(
+                side.below(self.newest) > self.newest for side in self.sides
+            )
+
+    def in_motion(self) -> bool:
+        """Whether an answer may come at any moment."""
+        return bool(self.unreported) or any(side.in_flight() for side in self.sides)
+
+    def spooled(self) -> int:
+        """Bytes, with those that are about to be written."""
+        return self.journal.size + self._fresh_bytes
+
+    def full(self) -> str:
+        """Why the spool cannot be written; empty where it can."""
+        return self.why_full if time.monotonic() < self._full_until else ""
+
+    def close(self) -> bool:
+        """Whether both sides have all."""
+        with self.lock:
+            self.turn()
+            self.closed = True
+        self._wake.set()
+        self._clerk.join()
+        for side in self.sides:
+            side.close()
+        with self.lock:
+            whole = self.checkpoint()
+            self._spool.close()
+        return whole
+
+    # What the sides call, with the lock
+
+    def report(self, entry: Entry, error: Any, message: Any) -> None:
+        if self.unreported.pop(entry.position, None) is not None and entry.callback is not None:
+            self.queue(entry.callback, error, message)
+
+    def told(self, side: Side, error: Any, message: Any) -> None:
+        if self._on_side_delivery is not None:
+            self.queue(self._on_side_delivery, side.name, error, message)
+
+    def queue(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        self.reports.append((callback, arguments))
+        self.reported.set()
+
+    def grown(self, topic: str) -> None:
+        """A side has counted a topic's partitions anew. New ones are used once both have them."""
+        count = min(side.counts.get(topic, 0) for side in self.sides)
+        if count > len(self.lanes_of[topic]):
+            self._add_topic(topic, count)
+
+    # Topics
+
+    def open_topic(self, topic: str) -> list[Lane]:
+        """Its partitions, as the sides tell that answer."""
+        seen: dict[str, Seen] = {}
+        failed = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        for side in self.sides:
+            client = side.producer
+            try:
+                if client is not None:
+                    seen[side.name] = look(client, topic)
+            except KafkaException as error:
+                if error.args[0].code() not in NOBODY:
+                    raise
+                failed = error
+        if not seen:
+            raise failed
+        count = agree(topic, seen, least=self.options.partition_counts == "least")
+        with self.lock:
+            try:
+                return self._add_topic(topic, count)
+            except sqlite3.Error as error:
+                raise BufferError(f"the spool cannot be written: {error}") from error
+
+    def _add_topic(self, topic: str, count: int) -> list[Lane]:
+        lanes = self._add_lanes(topic, self.ledger.add_topic(topic, count))
+        for side in self.sides:
+            if not all(lane.on[side.bit >> 1].open for lane in lanes):
+                side.topics.add(topic)
+                side.missed(self.newest + 1)
+                side.wake()
+        return lanes
+
+    def _add_lanes(self, topic: str, numbers: Sequence[int]) -> list[Lane]:
+        lanes = []
+        for partition, number in enumerate(numbers):
+            if number not in self.lanes:
+                self.lanes[number] = Lane(number, topic, partition, self.sides)
+            lanes.append(self.lanes[number])
+        self.lanes_of[topic] = lanes
+        return lanes
+
+    def _load_lanes(self) -> None:
+        for topic, numbers in self.ledger.lanes().items():
+            self._add_lanes(topic, numbers)
+        for side in self.sides:
+            for number, place in self.ledger.places(side.name).items():
+                on = self.lanes[number].on[side.bit >> 1]
+                on.there = on.stored = place.position
+                on.offset, on.open = place.offset, True
+            side.topics.update(
+                lane.topic for lane in self.lanes.values() if not lane.on[side.bit >> 1].open
+            )
+
+    # Inside
+
+    def _commit(self, now: float) -> None:
+        """What was taken goes to the journal, and from there to the sides."""
+        fresh, entries = self._fresh, self._entries
+        self._fresh, self._entries, self._fresh_bytes = [], [], 0
+        try:
+            self.journal.append(fresh)
+        except OSError as error:
+            self._suspend(f"the spool cannot be written: {error.strerror}")
+            for (_, number, _, key, value, _), entry in zip(fresh, entries, strict=True):
+                del self.unreported[entry.position]
+                if entry.callback is not None:
+                    self._refuse(entry.callback, self.lanes[number], key, value, self.why_full)
+            return
+        self.newest = fresh[-1][0]
+        for side in self.sides:
+            if side.state is State.DIRECT:
+                side.hand_over(fresh, entries, self._prefix)
+
+    def _full(self, size: int) -> str:
+        if len(self.unreported) >= self.options.max_messages:
+            return "Local: Queue full"
+        if self.journal.size + self._fresh_bytes + size > self.journal.most:
+            return f"the spool is full ({self.journal.most} bytes)"
+        return self.full() if self._full_until else ""
+
+    def _made_room(self, size: int) -> bool:
+        """A full spool may hold what both sides have meanwhile."""
+        if time.monotonic() - self._trimmed < _TRIM_S:
+            return False
+        self.turn()
+        self.checkpoint()
+        return not self._full(size)
+
+    def _suspend(self, why: str) -> None:
+        """No record is taken for a moment."""
+        self.why_full = why
+        self._full_until = time.monotonic() + _FULL_RETRY_S
+
+    def _refuse(
+        self,
+        told: Callable[..., Any],
+        lane: Lane,
+        key: bytes | None,
+        value: bytes | None,
+        why: str,
+    ) -> None:
+        error = KafkaError(KafkaError._QUEUE_FULL, why)
+        message = Message(
+            topic=lane.topic, partition=lane.partition, key=key, value=value, error=error
+        )
+        self.queue(told, error, message)
+
+    def _keep(self) -> None:
+        """The clerk's thread."""
+        while not self.closed:
+            if not self.in_motion():
+                self._wake.wait(_IDLE_S)
+            self._wake.clear()
+            time.sleep(LINGER_S if self._fresh else _CLERK_S)
+            now = time.monotonic()
+            lingered = self._fresh and now - self._fresh_since >= LINGER_S
+            if lingered or now - self.turned >= _LEFT_ALONE_S:
+                with self.lock:
+                    if not self.closed:
+                        self.turn()
+            with self.lock:
+                self.roles.watch(now)

@@ -1,0 +1,78 @@
+"""Partitions, and the records on their way to them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from causeway.producer.ledger import Place
+
+if TYPE_CHECKING:
+    from causeway.producer.side import Side
+
+
+class Entry:
+    """A record on its way. `acks`: a bit for each side that has it. `message`: what a side has
+    said of it that did not count so far."""
+
+    __slots__ = ("acks", "callback", "message", "position")
+
+    def __init__(self, position: int, callback: Callable[..., Any] | None) -> None:
+        self.position = position
+        self.callback = callback
+        self.acks = 0
+        self.message: Any = None
+
+
+class Lane:
+    """A partition, by the number that the spool knows it by."""
+
+    __slots__ = ("number", "on", "partition", "topic")
+
+    def __init__(self, number: int, topic: str, partition: int, sides: Sequence[Side]) -> None:
+        self.number = number
+        self.topic = topic
+        self.partition = partition
+        self.on = tuple(SideLane(side) for side in sides)
+
+
+class SideLane:
+    """A partition on one side. `there`: all up to this position is on it, acknowledged or found;
+    `open`: it is known where it begins, so that records may go to it."""
+
+    __slots__ = ("acked", "message", "offset", "open", "pending", "side", "stored", "there")
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.pending: deque[Entry] = deque()
+        self.there = 0
+        self.message: Any = None
+        self.offset = 0
+        self.open = False
+        self.stored = -1
+        self.acked = self._acked  # bound once: it is handed over with each record
+
+    def _acked(self, error: Any, message: Any) -> None:
+        """Answers of a partition come in the order of its records."""
+        entry = self.pending.popleft()
+        side = self.side
+        if error is not None:
+            side.failed(self, entry, error, message)
+            return
+        self.there = entry.position
+        self.message = message
+        side.acked += 1
+        acks = entry.acks = entry.acks | side.bit
+        if acks in side.decides:
+            side.hub.report(entry, None, message)
+        elif side.keeps:
+            entry.message = message
+        if side.tells:
+            side.hub.told(side, None, message)
+
+    def place(self) -> Place:
+        if self.message is not None:
+            self.offset = self.message.offset() + 1
+            self.message = None
+        return Place(position=self.there, offset=self.offset)
