@@ -30,6 +30,7 @@ from bench import (
     start,
     throughput,
     transforms,
+    two_data_centres,
     verify,
 )
 from bench.source import SHAPES, Shape
@@ -42,6 +43,7 @@ from bench.systems import (
     MM2_SMT,
     MM2_TUNED,
     TITLES,
+    TWO_PRODUCERS,
     VARIANTS,
 )
 from causeway.errors import CausewayError
@@ -104,6 +106,7 @@ def workloads(*, quick: bool) -> list[Workload]:
             rounds=2,
         ),
         _verify(SHAPES[1].shortened(factor)),
+        _two_data_centres(400_000 // factor),
         *_asked(quick=quick),
         *_idle(quick=quick),
         *_transforms(quick=quick),
@@ -117,6 +120,18 @@ def _verify(shape: Shape) -> Workload:
         settings={"mirrored": f"{shape.backlog:,} records"},
         measure=lambda stage, name, say: verify.measure(stage, name, shape, say),
         systems=[CAUSEWAY],
+    )
+
+
+def _two_data_centres(count: int) -> Workload:
+    return Workload(
+        name="two-data-centres",
+        title=f"each record to two clusters, {two_data_centres.SIZE / 1000:g} kB",
+        settings={"records": f"{count:,}", "policy": "both"},
+        measure=lambda stage, name, say: two_data_centres.measure(stage, name, count, say),
+        rounds=5,
+        uncounted=1,
+        systems=[TWO_PRODUCERS, CAUSEWAY],
     )
 
 

@@ -12,7 +12,7 @@ from bench import transform_report
 from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry
 from bench.soak import growth
-from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, VARIANTS
+from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, TWO_PRODUCERS, VARIANTS
 
 MEMORY_MB = 1500
 VERIFY_MB = 300.0  # a second, on two cores
@@ -21,6 +21,7 @@ GROUPS_S = 10.0
 IDLE = "idle-"  # how the workloads of many idle partitions are called
 IDLE_CORE, SCRAPE_S = 0.03, 0.3
 SOAK_GROWTH = 0.05
+TWO_SIDES_SHARE = 0.8
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
 _CPU_SHARE = 0.1
 
@@ -51,6 +52,8 @@ Throughput has one more round before these, uncounted, in which the brokers get 
 - **Verify**: a backlog that was mirrored, compared by `causeway verify` with no driver running:
   bytes of the source's batches a second, from when Spark is up; as many are read from the target.
   CPU seconds per GB are those of lanes and driver, the brokers' come on top.
+- **Two data centres**: one loop that writes to both clusters, by two of confluent-kafka's producers
+  or by `DualProducer`, with the same settings and callbacks, until both have acknowledged all.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
   compares the last third of its samples with the first.
 {transforms}
@@ -102,6 +105,8 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
             yield _latency(entries["latency"], reader, "p99", 1.0)
     if "verify" in entries:
         yield _verify(entries["verify"])
+    if "two-data-centres" in entries:
+        yield _two_data_centres(entries["two-data-centres"])
     for name, entry in entries.items():
         if name.startswith(IDLE):
             yield from _idle(entry)
@@ -162,6 +167,20 @@ def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
     figures = _each(entry, lambda figure: float(figure[reader][quantile]))
     work = f"{entry.title}: {reader} {quantile}"
     return _row(work, figures, "{:.1f} ms".format, f"at most {most:g} ×", most, lower=True)
+
+
+def _two_data_centres(entry: Entry) -> Row:
+    theirs, ours = (
+        _median([_records_per_s(figure) for figure in entry.rounds.get(name, ())])
+        for name in (TWO_PRODUCERS, CAUSEWAY)
+    )
+    return _row(
+        f"{entry.title}: records/s, beside two plain producers",
+        (theirs, None, ours),
+        "{:,.0f}".format,
+        f"at least {TWO_SIDES_SHARE:g} ×",
+        TWO_SIDES_SHARE,
+    )
 
 
 def _idle(entry: Entry) -> Iterator[Row]:

@@ -22,6 +22,7 @@ MM2_EXACTLY_ONCE = "mm2-exactly-once"
 CAUSEWAY_SQL = "causeway-sql"
 CAUSEWAY_QUIET = "causeway-quiet"
 MM2_SMT = "mm2-smt"
+TWO_PRODUCERS = "two-producers"
 TITLES = {
     CAUSEWAY: "Causeway",
     MM2: "MirrorMaker 2",
@@ -32,6 +33,7 @@ VARIANTS = {
     CAUSEWAY_SQL: "Causeway, SQL with a schema",
     CAUSEWAY_QUIET: "Causeway, beside a quiet transform",
     MM2_SMT: "MirrorMaker 2 with Kafka's transformations",
+    TWO_PRODUCERS: "two producers side by side",
 }
 
 # What connect-mirror-maker.sh gives the Java machine when nothing else is said.

@@ -21,7 +21,7 @@ from causeway.producer.look_back import Partition
 Sent = tuple[str, Any, Any, int, Any, Any, int, list[tuple[str, bytes | None]]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Cluster:
     """`up`: it answers. `refuses`: values that it will not have, `MSG_SIZE_TOO_LARGE` it says."""
 
@@ -84,9 +84,10 @@ class Client:
         self.broken = KafkaError(KafkaError._PURGE_QUEUE)
 
     def arrive(self, count: int) -> None:
-        """The first ones of the queue are appended, and nobody hears of it."""
+        """The first ones of the queue are appended, and nobody hears of it; none behind one that
+        was given up, whose sequence the broker would miss."""
         with self._lock:
-            for _ in range(min(count, len(self._queue))):
+            for _ in range(0 if self.broken else min(count, len(self._queue))):
                 if (sent := self._queue.popleft())[1] in self.cluster.refuses:
                     break
                 self.append(sent)
@@ -101,18 +102,23 @@ class Client:
         return len(self._queue)
 
 
-@dataclass
+@dataclass(repr=False)
 class TwoSides:
+    """`cut`: what is made now is of a dead process, and reaches nobody."""
+
     east: Cluster = field(default_factory=lambda: Cluster("east"))
     west: Cluster = field(default_factory=lambda: Cluster("west"))
     most: int = 1000
+    cut: bool = False
 
     @property
     def both(self) -> tuple[Cluster, Cluster]:
         return self.east, self.west
 
     def client(self, settings: Mapping[str, Any]) -> Client:
-        return Client(getattr(self, settings["bootstrap.servers"]), self.most)
+        client = Client(getattr(self, settings["bootstrap.servers"]), self.most)
+        client.cut = client.cut or self.cut
+        return client
 
     def look(self, client: Client, topic: str, timeout_s: float = 0) -> topics.Seen:
         if not client.cluster.up:

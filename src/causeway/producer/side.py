@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from causeway.errors import ConfigError
 from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
@@ -240,6 +240,23 @@ class Side:
         if entry.position in self.hub.unreported:
             self.hub.report(entry, error, message)
 
+    def _found(self, record: Record, lane: Lane) -> None:
+        """It is there, and its answer may have been lost with its client."""
+        entry = self.hub.unreported.get(record[0])
+        if entry is None or entry.acks & self.bit:
+            return
+        self.acked += 1
+        entry.acks |= self.bit
+        message = Message(
+            topic=lane.topic, partition=lane.partition, key=record[3], value=record[4]
+        )
+        if entry.acks in self.decides:
+            self.hub.report(entry, None, message)
+        elif self.keeps:
+            entry.message = message
+        if self.tells:
+            self.hub.told(self, None, message)
+
     # The side's own thread
 
     def close(self) -> None:
@@ -315,7 +332,9 @@ class Side:
         )
         if self._closing.is_set():
             return
-        producer = self.producer or Producer(dict(self._options.producer))
+        producer = self.producer
+        if producer is None:  # an empty one is false
+            producer = Producer(dict(self._options.producer))
         with self.hub.lock:
             for lane in map(self.hub.lanes.__getitem__, numbers):
                 if (place := found.get((lane.topic, lane.partition))) is not None:
@@ -424,7 +443,10 @@ class Side:
         position, number, timestamp, key, value, headers = record
         lane = self.hub.lanes[number]
         on = lane.on[self.bit >> 1]
-        if position < self._from or position <= on.there:
+        if position < self._from:
+            return True
+        if position <= on.there:
+            self._found(record, lane)
             return True
         if not on.open:
             return False

@@ -70,8 +70,19 @@ def produce_many(
         producer.produce("orders", value, on_delivery=told)
 
 
+def until(producer: DualProducer, condition: Callable[[], object]) -> None:
+    """Polls meanwhile."""
+
+    def so() -> object:
+        producer.poll(0.001)
+        return condition()
+
+    await_until(so, 30, poll_s=0)
+
+
 def settled(producer: DualProducer) -> None:
-    await_until(lambda: producer.poll(0.001) or producer._core.whole(), 30, poll_s=0)
+    """Both sides have all, and all was told."""
+    until(producer, lambda: producer._core.whole() and not len(producer))
 
 
 def alike(sides: TwoSides) -> dict[tuple[str, int], list[bytes]]:
@@ -97,7 +108,7 @@ def test_a_policy_says_when_a_record_is_delivered(
         cluster.up = False
         told(producer, number, reports)
         other = two_sides.east if cluster is two_sides.west else two_sides.west
-        await_until(lambda: producer.poll(0.01) or len(other.ids()) > number, 30, poll_s=0)  # noqa: B023
+        until(producer, lambda: len(other.ids()) > number)  # noqa: B023
         for _ in range(10):
             producer.poll(0.01)
         assert len(reports) == number + delivers
@@ -136,7 +147,7 @@ def test_a_side_that_is_down_gets_all_in_order_later(two_sides: TwoSides, opened
     two_sides.west.up = False
     for number in range(1, 1000):
         told(producer, number, reports)
-    await_until(lambda: producer.poll(0.01) or len(reports) == 1000, 30, poll_s=0)
+    until(producer, lambda: len(reports) == 1000)
     figures = producer.stats()["sides"]["west"]
     assert (figures["state"], figures["in_flight"]) == ("feeding", 50)
     assert figures["behind_bytes"] > 0
@@ -145,7 +156,7 @@ def test_a_side_that_is_down_gets_all_in_order_later(two_sides: TwoSides, opened
     producer = opened(policy="primary")
     for number in range(1000, 1100):
         told(producer, number, reports)
-    await_until(lambda: producer.poll(0.01) or len(reports) == 1100, 30, poll_s=0)
+    until(producer, lambda: len(reports) == 1100)
     assert producer.stats()["sides"]["west"]["state"] == "checking"
     two_sides.west.up = True
     settled(producer)
@@ -162,9 +173,10 @@ def test_a_client_that_gave_up_is_replaced(two_sides: TwoSides, opened: Open) ->
     for number in range(500):
         told(producer, number, reports)
         if number % 100 == 50:
-            client = two_sides.west.clients[-1]
-            client.arrive(7)
-            client.broken = KafkaError(KafkaError._FATAL)
+            with producer._core.lock:
+                client = two_sides.west.clients[-1]
+                client.arrive(7)
+                client.broken = KafkaError(KafkaError._FATAL)
     settled(producer)
     producer.flush()
     assert len(reports) == 500
@@ -208,14 +220,14 @@ def test_the_other_side_becomes_the_primary_one_and_back(two_sides: TwoSides, op
     two_sides.east.up = False
     for number in range(1, 20):
         told(producer, number, reports)
-    await_until(lambda: producer.poll(0.01) or len(reports) == 20, 30, poll_s=0)
+    until(producer, lambda: len(reports) == 20)
     assert swaps == [("east", "west")]
     assert producer.primary == "west"
     told(producer, 20, reports)
-    await_until(lambda: producer.poll(0.01) or len(reports) == 21, 30, poll_s=0)
+    until(producer, lambda: len(reports) == 21)
     assert {error for _, error in reports} == {None}
     two_sides.east.up = True
-    await_until(lambda: producer.poll(0.01) or producer.primary == "east", 30, poll_s=0)
+    until(producer, lambda: producer.primary == "east")
     settled(producer)
     assert swaps[-1] == ("west", "east")
     assert producer.stats()["failovers"] == len(swaps)
@@ -236,7 +248,7 @@ def test_a_full_spool_is_told_at_once(when_full: str, two_sides: TwoSides, opene
             producer.produce("orders", b"v" * 100_000, on_delivery=lambda e, m: reports.append(e))
         except BufferError as error:
             refused.append(str(error))
-    await_until(lambda: producer.poll(0.01) or not len(producer), 30, poll_s=0)
+    until(producer, lambda: not len(producer))
     errors = [error for error in reports if error is not None]
     assert len(reports) + len(refused) == 20
     assert len(errors) + len(refused) > 5
@@ -331,7 +343,7 @@ def test_another_cluster_than_the_spool_is_for_gets_nothing(
         policy="any",
     )
     try:
-        await_until(lambda: producer.poll(0.01) or told_of, 30, poll_s=0)
+        until(producer, lambda: told_of)
         assert "it is cluster elsewhere, and the spool is for west" in str(told_of[0])
     finally:
         producer.close(timeout=0)
@@ -380,6 +392,8 @@ def test_prometheus_has_each_side(two_sides: TwoSides, opened: Open) -> None:
     registry.register(Collector(producer))
     producer.produce("orders", b"")
     settled(producer)
+    sides = producer._core.sides
+    until(producer, lambda: {side.state.value for side in sides} == {"direct"})
     text = generate_latest(registry).decode()
     for side in ("east", "west"):
         labels = f'{{producer="shop",side="{side}"}}'
@@ -415,12 +429,14 @@ def crash(producer: DualProducer, sides: TwoSides, arrive: tuple[int, int], imag
     still arrives, and nobody hears of it."""
     with producer._core.lock:
         shutil.copytree(producer._core.options.spool, image)
+        sides.cut = True
         for cluster, count in zip(sides.both, arrive, strict=True):
             for client in cluster.clients:
                 client.cut = True
                 client.arrive(count)
                 client._queue.clear()
     producer.close(timeout=0)
+    sides.cut = False
 
 
 SIDE = some.sampled_from(["east", "west"])
