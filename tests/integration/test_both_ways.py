@@ -16,7 +16,7 @@ from causeway.dev.cluster import LocalCluster
 from causeway.relay.provenance import ORIGIN
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
-from tests.harness.running import PATIENCE_S, Running, mm2_file
+from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.waiting import await_until
 from tests.harness.writers import writing
 
@@ -96,6 +96,8 @@ def test_each_record_comes_to_the_other_side_once_and_no_further(
             await_until(
                 lambda: _left(source, topic, target) == 0, PATIENCE_S, "all is on both sides"
             )
+            # Those before may have done all; this one is to go on with it.
+            await_until(lambda: _stands_at_the_end(file), PATIENCE_S, "it stands at both ends")
             counts = source.offsets(topic), target.offsets(topic)
             until = time.monotonic() + still_s
             while time.monotonic() < until:
@@ -115,6 +117,13 @@ def test_each_record_comes_to_the_other_side_once_and_no_further(
     assert there.written > 100
     _assert_each_once(source, "A", target, topic)
     _assert_each_once(target, "B", source, topic)
+
+
+def _stands_at_the_end(file: Path) -> bool:
+    known = [one for link in status_of(file).values() for one in link["partitions"]]
+    return len(known) == 2 * PARTITIONS and all(
+        (one["state"], one["lag_records"]) == ("running", 0) for one in known
+    )
 
 
 def _own(tools: KafkaTools, topic: str) -> Own:
