@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A MirrorMaker 2 property file.", show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="A MirrorMaker 2 property file, or another that `causeway run` takes.",
+            show_default=False,
+        ),
     ],
     as_json: JsonOption = False,
     every: Annotated[

@@ -141,10 +141,30 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
     assert found.keys[-2].use is Use.UNKNOWN
 
 
-def test_what_is_no_property_file(tmp_path: Path) -> None:
+RESOURCES = Path(__file__).parent / "strimzi" / "resources"
+
+
+def test_other_forms_are_compared_as_the_property_file_that_says_the_same(tmp_path: Path) -> None:
+    found = compare(RESOURCES / "v1-plain.yaml")
+    assert found.flows == ("cluster-a->cluster-b",)
+    keys = {key.key: key for key in found.keys}
+    assert all(name.startswith("spec.") for name in keys)
+    assert keys["spec.mirrors[0].sourceConnector.tasksMax"].use is not Use.ACTS
     file = tmp_path / "causeway.yaml"
-    file.write_text("clusters: {}\n")
-    with pytest.raises(ConfigError, match="causeway convert"):
+    file.write_text(
+        "clusters:\n  A: {bootstrap: a:9092}\n  B: {bootstrap: b:9092}\n"
+        "links: [{from: A, to: B, topics: [orders]}]\n"
+    )
+    found = compare(file)
+    assert (found.flows, found.refused) == (("A->B",), ())
+    assert {key.key for key in found.keys} >= {"clusters.A.bootstrap", "A->B.topics"}
+    assert "exactly once" in str([one.causeway for one in found.differences])
+
+
+def test_what_is_none_of_these_forms(tmp_path: Path) -> None:
+    file = tmp_path / "causeway.yaml"
+    file.write_text("- nothing\n")
+    with pytest.raises(ConfigError):
         compare(file)
     with pytest.raises(ConfigError, match="there is no such file"):
         compare(tmp_path / "none.properties")

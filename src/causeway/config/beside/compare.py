@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from causeway import filters
 from causeway.config.beside.behaviour import Difference, differences, flows
 from causeway.config.beside.keys import KeyUse, Use, key_uses
-from causeway.config.load import is_yaml
-from causeway.config.mm2 import load_mm2
-from causeway.config.properties import read_properties
+from causeway.config.load import is_resource, is_yaml, load
+from causeway.config.problems import Problems
+from causeway.config.properties import Entry, read_properties
 from causeway.errors import ConfigError
 
 
@@ -31,12 +32,9 @@ class Comparison:
 
 
 def compare(path: Path) -> Comparison:
-    """Raises ConfigError for what is no property file."""
-    if is_yaml(path):
-        cause = "MirrorMaker 2 reads property files only"
-        remedy = f"causeway convert {path} says it as one"
-        raise ConfigError("compare", str(path), cause, remedy=remedy)
-    entries = read_properties(path).entries
+    """Of what `load` reads: another form than a property file is compared as the property file that
+    says the same. Raises ConfigError for what is none of them."""
+    entries = _entries(path)
     listed = entries.get("clusters")
     aliases = tuple(dict.fromkeys(filters.split_list(listed.value))) if listed else ()
     return Comparison(
@@ -48,9 +46,31 @@ def compare(path: Path) -> Comparison:
     )
 
 
+def _entries(path: Path) -> Mapping[str, Entry]:
+    if not is_yaml(path):
+        return read_properties(path).entries
+    from causeway.config.causeway_yaml.document import read_document
+    from causeway.config.causeway_yaml.read import read_entries
+    from causeway.config.strimzi.read import read_resource
+    from causeway.config.strimzi.secrets import Secrets
+
+    problems = Problems(str(path))
+    document = read_document(path, problems)
+    entries: Mapping[str, Entry]
+    if is_resource(document):
+        # Without its Secrets: what they hold is not compared, and what is amiss `load` tells.
+        secrets = Secrets(directory=None, problems=Problems(str(path)))
+        entries = read_resource(document, problems, secrets, carry=True).entries
+    else:
+        entries = read_entries(document, problems)
+    if not entries:
+        problems.raise_if_any()
+    return entries
+
+
 def _refused(path: Path) -> tuple[str, ...]:
     try:
-        load_mm2(path)
+        load(path)
     except ConfigError as error:
         return tuple(line.strip() for line in str(error).splitlines() if line.strip())
     return ()

@@ -8,6 +8,7 @@ from typing import Final
 
 from causeway.config import audit
 from causeway.config.audit import Effect, audit_key, split_key
+from causeway.config.causeway_yaml.read import YamlEntry
 from causeway.config.keys import OLD_NAMES
 from causeway.config.precedence import Entries
 from causeway.config.properties import Entry
@@ -108,7 +109,10 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
     elif use is Use.ACTS:
         use, note = _acting(rest, entry)
     shown = audit.place(entry, aliases)
-    key = entry.key if shown.startswith(entry.key) else "(hidden)"
+    if isinstance(entry, YamlEntry):
+        key = entry.path  # as the file has it; no line of YAML is a piece of the one before
+    else:
+        key = entry.key if shown.startswith(entry.key) else "(hidden)"
     return KeyUse(key=key, line=entry.line, use=use, note=note)
 
 
