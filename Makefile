@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test slow again check bench wheel lock clean
+.PHONY: help install demo drill test slow again check bench wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -52,12 +52,18 @@ wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool
 	@$(BIN)/python -m tools.man > tools/causeway.1
 	@$(BIN)/python -m hatchling build -t wheel
 
+docs: $(STAMP) ## Build the documentation site into build/site, every link of it checked
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/docs
+	@$(BIN)/uv pip install --quiet --python build/docs/bin/python --require-hashes -r requirements-docs.lock
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --quiet --strict
+
 LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
 	@$(LOCKING) --upgrade pyproject.toml --group dev --output-file requirements.lock
 	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
+	@$(LOCKING) --upgrade --group docs --output-file requirements-docs.lock
 
 clean: ## Remove .venv and what the tools leave behind
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse artifacts

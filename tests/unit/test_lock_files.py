@@ -22,6 +22,7 @@ def normal(requirement: str) -> str:
     [
         ("requirements.lock", [*PROJECT["project"]["dependencies"], *GROUPS["dev"]]),
         ("requirements-build.lock", [*GROUPS["build"], *PROJECT["build-system"]["requires"]]),
+        ("requirements-docs.lock", GROUPS["docs"]),
     ],
 )
 def test_each_requirement_is_pinned_with_a_hash(lock: str, wanted: list[str]) -> None:
