@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import core, ids, look_back, side, topics
+from causeway.producer import core, ids, look_back, opening, side, topics
 from causeway.producer.ledger import Place
 from causeway.producer.look_back import Partition
 
@@ -48,6 +48,7 @@ class Client:
         self.most = most
         self.cut = False
         self.broken: KafkaError | None = None
+        self.said = False
         self._queue: deque[Sent] = deque()
         self._lock = threading.Lock()
         cluster.clients.append(self)
@@ -63,6 +64,10 @@ class Client:
             self._queue.append(sent)
 
     def poll(self, timeout: float) -> int:
+        """Raises once after it gave up, as confluent-kafka does."""
+        if self.broken is not None and not self.said:
+            self.said = True
+            raise KafkaException(self.broken)
         for _ in range(random.randint(1, 50)):
             with self._lock:
                 if not self._queue or self.cut:
@@ -155,9 +160,9 @@ class TwoSides:
 def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     sides = TwoSides()
     monkeypatch.setattr(side, "Producer", sides.client)
-    monkeypatch.setattr(side, "look", sides.look)
+    monkeypatch.setattr(opening, "look", sides.look)
     monkeypatch.setattr(core, "look", sides.look)
-    monkeypatch.setattr(side, "ends", sides.ends)
+    monkeypatch.setattr(opening, "ends", sides.ends)
     monkeypatch.setattr(side, "look_back", sides.look_back)
     assert look_back.look_back is not sides.look_back
     for name in ("_RETRY_S", "_IDLE_S", "_FULL_S"):

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from causeway.dev.cluster import LocalCluster, start_all
-from causeway.producer.ids import ID_HEADER
+from causeway.producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
 from tests.harness.kafka_tools import KafkaTools, Record
 from tests.harness.waiting import await_until
@@ -124,6 +126,42 @@ def test_an_application_that_is_killed_again_and_again(
 
     logs = assert_alike(application, source, target)
     assert set(logs) == set(range(PARTITIONS))
+
+
+def told(errors: dict[int, object], number: int, error: object, _: object) -> None:
+    errors[number] = error
+
+
+def test_a_record_that_one_broker_refuses_takes_none_with_it(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Too large for the topic of one side; its neighbours were in one batch with it."""
+    topic = prefix + "orders"
+    source.create_topic(topic)
+    target.create_topic(topic, config={"max.message.bytes": "5000"})
+    errors: dict[int, object] = {}
+    with DualProducer(
+        {"bootstrap.servers": source_cluster.bootstrap, "linger.ms": 50},
+        {"bootstrap.servers": target_cluster.bootstrap, "linger.ms": 50},
+        spool=tmp_path / "spool",
+        settle_s=0.1,
+    ) as producer:
+        for number in range(50):
+            value = b"x" * 9000 if number == 20 else b"%d" % number
+            producer.produce(topic, value, on_delivery=partial(told, errors, number))
+        assert producer.flush(120) == 0
+    assert {n: e for n, e in errors.items() if e is not None} == {
+        20: KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    }
+    assert sorted(errors) == list(range(50))
+    (here,), (there,) = source.read(topic).values(), target.read(topic).values()
+    assert len(here) == 50
+    assert [r.content for r in there] == [r.content for r in here if len(r.value or b"") < 5000]
 
 
 @pytest.mark.slow

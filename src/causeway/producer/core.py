@@ -16,11 +16,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from causeway.producer import ids
+from causeway.producer.hub import State
 from causeway.producer.journal import Record
 from causeway.producer.lanes import Entry, Lane
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
-from causeway.producer.side import Side, State
+from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
 from causeway.producer.topics import NOBODY, Seen, agree, look
 
@@ -201,7 +202,7 @@ class Core:
 
     def grown(self, topic: str) -> None:
         """A side has counted a topic's partitions anew. New ones are used once both have them."""
-        count = min(side.counts.get(topic, 0) for side in self.sides)
+        count = min(side.topics.counts.get(topic, 0) for side in self.sides)
         if count > len(self.lanes_of[topic]):
             self._add_topic(topic, count)
 
@@ -233,7 +234,7 @@ class Core:
         lanes = self._add_lanes(topic, self.ledger.add_topic(topic, count))
         for side in self.sides:
             if not all(lane.on[side.bit >> 1].open for lane in lanes):
-                side.topics.add(topic)
+                side.topics.unopened.add(topic)
                 side.missed(self.newest + 1)
                 side.wake()
         return lanes
@@ -255,7 +256,7 @@ class Core:
                 on = self.lanes[number].on[side.bit >> 1]
                 on.there = on.stored = place.position
                 on.offset, on.open = place.offset, True
-            side.topics.update(
+            side.topics.unopened.update(
                 lane.topic for lane in self.lanes.values() if not lane.on[side.bit >> 1].open
             )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from causeway.producer.hub import State
 from causeway.producer.lanes import Entry
 from causeway.producer.options import Options
-from causeway.producer.side import Side, State
+from causeway.producer.side import Side
 
 _BOTH = 3  # the bits of both sides
 

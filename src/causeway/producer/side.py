@@ -11,27 +11,26 @@ FEEDING: the journal is read on from where the client's queue was full, or from 
 
 from __future__ import annotations
 
-import enum
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from causeway.errors import ConfigError
+from causeway.producer.hub import Hub, State
 from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
-from causeway.producer.journal import Cursor, Journal, Record
+from causeway.producer.journal import Cursor, Record
 from causeway.producer.lanes import Entry, Lane, SideLane
-from causeway.producer.ledger import Ledger, Place
+from causeway.producer.ledger import Place
 from causeway.producer.look_back import look_back
+from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
-from causeway.producer.topics import ends, look
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2
 _FULL_S = 0.01
-_COUNT_AGAIN_S = 60.0  # topics' partitions
 _PURGE_TIMEOUT_S = 30.0
 
 # What a broker, or the client itself, says of a record: it will say so again.
@@ -44,32 +43,6 @@ _REFUSALS = {
     KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError.POLICY_VIOLATION,
 }
-
-
-class State(enum.Enum):
-    CHECKING = "checking"
-    FEEDING = "feeding"
-    DIRECT = "direct"
-    BROKEN = "broken"
-
-
-class Hub(Protocol):
-    """What the sides share."""
-
-    lock: threading.RLock
-    name: str
-    journal: Journal
-    ledger: Ledger
-    lanes: dict[int, Lane]
-    lanes_of: dict[str, list[Lane]]
-    unreported: dict[int, Entry]
-    newest: int
-    """The last position that is in the journal."""
-
-    def report(self, entry: Entry, error: Any, message: Any) -> None: ...
-    def told(self, side: Side, error: Any, message: Any) -> None: ...
-    def grown(self, topic: str) -> None: ...
-    def queue(self, callback: Callable[..., Any], *arguments: Any) -> None: ...
 
 
 class Side:
@@ -87,8 +60,7 @@ class Side:
         self.reason = ""
         self.acked = 0
         self.refused = 0
-        self.topics: set[str] = set()  # to be opened before they are written to
-        self.counts: dict[str, int] = {}
+        self.topics = Opening(options.name, bit >> 1, options.reader, hub)
         self._options = options
         self._settle_s = settle_s
         self._cursor = Cursor()
@@ -97,7 +69,6 @@ class Side:
         self._suspects: set[int] = set()
         self._alone: int | None = None
         self._heard = (0, time.monotonic())
-        self._counted = 0.0
         self._closing = threading.Event()
         self._wake = threading.Event()
         try:
@@ -146,7 +117,7 @@ class Side:
     def serve(self, now: float) -> None:
         """Hear what the cluster has answered."""
         if self.producer is not None:
-            self.producer.poll(0)
+            self._poll(0)
         owes = self.state is not State.DIRECT or self.in_flight()
         if self.acked != self._heard[0] or not owes:
             self._heard = (self.acked, now)
@@ -195,6 +166,13 @@ class Side:
 
     def in_flight(self) -> int:
         return len(self.producer) if self.producer is not None else 0
+
+    def _poll(self, timeout_s: float) -> None:
+        """A client that gave up says so here, by raising; the answers are heard the next time."""
+        try:
+            self.producer.poll(timeout_s)
+        except KafkaException as error:
+            self._break(error.args[0])
 
     def _fall_behind(self, position: int) -> None:
         self.state = State.FEEDING
@@ -291,8 +269,8 @@ class Side:
         if self.state is State.CHECKING:
             self._check()
         if not self._closing.is_set():
-            self._open_topics()
-            self._count_again()
+            self.topics.open_all(self.producer)
+            self.topics.count_again(self.producer)
         return self._feed() if self.state is State.FEEDING else _IDLE_S
 
     def _end_client(self) -> None:
@@ -303,7 +281,7 @@ class Side:
         until = time.monotonic() + _PURGE_TIMEOUT_S
         while len(self.producer) and time.monotonic() < until:
             with self.hub.lock:
-                self.producer.poll(0.01)
+                self._poll(0.01)
         with self.hub.lock:
             ended, self.producer = self.producer, None
             for lane in self.hub.lanes.values():
@@ -356,67 +334,6 @@ class Side:
         cursor.close()
         return owed
 
-    def _open_topics(self) -> None:
-        """Where do its partitions end? So far a look back need not go."""
-        with self.hub.lock:
-            wanted = sorted(self.topics)
-        for topic in wanted:
-            self._look(topic)
-            with self.hub.lock:
-                lanes = self.hub.lanes_of[topic]
-            if self.counts[topic] < len(lanes):
-                raise ConfigError(
-                    "produce to",
-                    f"{topic} on {self.name}",
-                    f"it has {self.counts[topic]} partitions there; {len(lanes)} are written to",
-                    remedy="add partitions there",
-                )
-            found = ends(self._options.reader, topic, len(lanes))
-            with self.hub.lock:
-                new = [lane for lane in lanes if not lane.on[self.bit >> 1].open]
-                self.hub.ledger.store(
-                    {
-                        self.name: [
-                            (lane.number, Place(position=0, offset=found[lane.partition]))
-                            for lane in new
-                        ]
-                    }
-                )
-                for lane in new:
-                    on = lane.on[self.bit >> 1]
-                    on.offset, on.open = found[lane.partition], True
-                if len(self.hub.lanes_of[topic]) == len(lanes):
-                    self.topics.discard(topic)
-
-    def _count_again(self) -> None:
-        """Partitions may be added to a topic at any time."""
-        now = time.monotonic()
-        if now - self._counted < _COUNT_AGAIN_S:
-            return
-        self._counted = now
-        with self.hub.lock:
-            topics = list(self.hub.lanes_of)
-        for topic in topics:
-            self._look(topic)
-
-    def _look(self, topic: str) -> None:
-        """At a topic, and at whether this is the cluster that it was."""
-        seen = look(self.producer, topic)
-        key = f"cluster {self.name}"
-        with self.hub.lock:
-            known = self.hub.ledger.about(key)
-            if known is not None and seen.cluster_id not in ("", known):
-                raise ConfigError(
-                    "produce to",
-                    self.name,
-                    f"it is cluster {seen.cluster_id}, and the spool is for {known}",
-                    remedy="give this pair of clusters a spool of its own",
-                )
-            if known is None and seen.cluster_id:
-                self.hub.ledger.note(key, seen.cluster_id)
-            self.counts[topic] = seen.partitions
-            self.hub.grown(topic)
-
     def _feed(self) -> float:
         """Hands over what the journal has next; how long to wait before the next turn."""
         with self.hub.lock:
@@ -425,7 +342,7 @@ class Side:
             if not self._ahead:
                 records = self.hub.journal.read(self._cursor)
                 if records is None:
-                    if self.topics or self._suspects:
+                    if self.topics.unopened or self._suspects:
                         self._suspects.clear()
                         return _FULL_S
                     self.state = State.DIRECT

@@ -1,0 +1,89 @@
+"""The topics of one side: each is looked at before it is written to, and again now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from causeway.errors import ConfigError
+from causeway.producer.hub import Hub
+from causeway.producer.ledger import Place
+from causeway.producer.topics import ends, look
+
+_COUNT_AGAIN_S = 60.0
+
+
+class Opening:
+    """`unopened`: topics of which it is not known where they end on this side; nothing is written
+    to them. `counts`: partitions, as seen last."""
+
+    def __init__(self, side: str, index: int, reader: Mapping[str, Any], hub: Hub) -> None:
+        self.unopened: set[str] = set()
+        self.counts: dict[str, int] = {}
+        self._side = side
+        self._index = index
+        self._reader = reader
+        self._hub = hub
+        self._counted = 0.0
+
+    def open_all(self, producer: Any) -> None:
+        """Where do its partitions end? So far a look back need not go."""
+        with self._hub.lock:
+            wanted = sorted(self.unopened)
+        for topic in wanted:
+            self._look(producer, topic)
+            with self._hub.lock:
+                lanes = self._hub.lanes_of[topic]
+            if self.counts[topic] < len(lanes):
+                raise ConfigError(
+                    "produce to",
+                    f"{topic} on {self._side}",
+                    f"it has {self.counts[topic]} partitions there; {len(lanes)} are written to",
+                    remedy="add partitions there",
+                )
+            found = ends(self._reader, topic, len(lanes))
+            with self._hub.lock:
+                new = [lane for lane in lanes if not lane.on[self._index].open]
+                self._hub.ledger.store(
+                    {
+                        self._side: [
+                            (lane.number, Place(position=0, offset=found[lane.partition]))
+                            for lane in new
+                        ]
+                    }
+                )
+                for lane in new:
+                    on = lane.on[self._index]
+                    on.offset, on.open = found[lane.partition], True
+                if len(self._hub.lanes_of[topic]) == len(lanes):
+                    self.unopened.discard(topic)
+
+    def count_again(self, producer: Any) -> None:
+        """Partitions may be added to a topic at any time."""
+        now = time.monotonic()
+        if now - self._counted < _COUNT_AGAIN_S:
+            return
+        self._counted = now
+        with self._hub.lock:
+            topics = list(self._hub.lanes_of)
+        for topic in topics:
+            self._look(producer, topic)
+
+    def _look(self, producer: Any, topic: str) -> None:
+        """At a topic, and at whether this is the cluster that it was."""
+        seen = look(producer, topic)
+        key = f"cluster {self._side}"
+        with self._hub.lock:
+            known = self._hub.ledger.about(key)
+            if known is not None and seen.cluster_id not in ("", known):
+                raise ConfigError(
+                    "produce to",
+                    self._side,
+                    f"it is cluster {seen.cluster_id}, and the spool is for {known}",
+                    remedy="give this pair of clusters a spool of its own",
+                )
+            if known is None and seen.cluster_id:
+                self._hub.ledger.note(key, seen.cluster_id)
+            self.counts[topic] = seen.partitions
+            self._hub.grown(topic)
