@@ -208,8 +208,8 @@ def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:
         peaks = [
             float(figure["usage"]["pss_mb"]) if "usage" in figure else max(figure["pss_mb"])
             for name, entry in entries.items()
-            # Transforms have a promise of their own; verify is measured within the bench's process.
-            if not name.startswith((transform_report.PREFIX, "verify"))
+            # Transforms have a promise of their own; the others run in the bench's own process.
+            if not name.startswith((transform_report.PREFIX, "verify", "two-data-centres"))
             for figure in entry.rounds.get(system, ())
         ]
         return max(peaks, default=None)
