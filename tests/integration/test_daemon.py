@@ -368,9 +368,17 @@ def test_a_standby_takes_over_and_the_first_does_not_come_back(
     assert (one.result, two.result) == (0, 0)
 
 
+@pytest.mark.parametrize("bounded", [False, True])
 def test_a_link_whose_source_is_away_does_not_hold_up_another(
-    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    bounded: bool,
 ) -> None:
+    topic = prefix + "first"
+    source.create_topic(topic, 1)
+    fill(source, topic, 10)
     with RunningDaemon(
         monkeypatch,
         link(source.bootstrap, target.bootstrap, prefix + ".*"),
@@ -380,6 +388,24 @@ def test_a_link_whose_source_is_away_does_not_hold_up_another(
             prefix + ".*",
             more={"source": unreachable("X"), "source_admin": unreachable("X")},
         ),
+        until_caught_up=bounded,
+    ) as run:
+        if bounded:  # it could not copy everything, whatever it waits for
+            run.join()
+        else:
+            run.await_state(topic, State.RUNNING)
+            await_same(source, target, topic)
+            await_until(lambda: "X" in str(run.link("X->B").troubles), 60, "its reason is shown")
+    assert isinstance(run.result, UnreachableError) if bounded else run.result == 0
+
+
+def test_without_any_link_whose_clusters_answer_a_run_ends(
+    target: KafkaTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start, it is rather a wrong address."""
+    away = {"source": unreachable("X"), "source_admin": unreachable("X")}
+    with RunningDaemon(
+        monkeypatch, link(target.bootstrap, target.bootstrap, ".*", more=away)
     ) as run:
         run.join()
-    assert isinstance(run.result, UnreachableError)  # at the start, it is rather a wrong address
+    assert isinstance(run.result, UnreachableError)

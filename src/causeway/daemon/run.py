@@ -15,13 +15,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
 from causeway.config.settings import ClientSettings, HeartbeatSettings, Settings
 from causeway.control.heartbeats import Heartbeats
+from causeway.daemon.answering import await_clusters
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.assigning import treatments_of
@@ -125,7 +125,7 @@ class Daemon:
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
         self._launched = self._ready = 0
         heartbeats = [
-            (each.name, heartbeat_task(each, self._clusters.open(each.target, needed=False)))
+            (each.name, heartbeat_task(each, self._clusters.open(each.target)))
             for each in settings.heartbeat_links
         ]
         self._links = [
@@ -151,7 +151,7 @@ class Daemon:
     def run(self) -> int:
         self._engine.start()
         try:
-            if not self._check_clusters():
+            if not await_clusters(self._sides.values(), self.stop, every=self._bounded):
                 return 0
             for link in self._links:
                 link.start()
@@ -168,23 +168,6 @@ class Daemon:
         return 0
 
     # -- the start --------------------------------------------------------------------------------
-
-    def _check_clusters(self) -> bool:
-        """Every cluster of a link must answer once: a wrong address should not look like an
-        outage. False when told to stop meanwhile."""
-        clusters = self._clusters.needed
-        with ThreadPoolExecutor(max(1, len(clusters))) as pool:
-            checks = [pool.submit(cluster.bootstrap_check) for cluster in clusters]
-            while not all(check.done() for check in checks):
-                if self.stop.wait(_TICK_S):
-                    self._clusters.close()  # which ends the checks
-                    return False
-                if error := next((e for c in checks if c.done() and (e := c.exception())), None):
-                    self._clusters.close()
-                    raise error
-            for check in checks:
-                check.result()
-        return True
 
     def _listen(self, spark: Spark) -> ControlServer:
         server = ControlServer(
@@ -342,16 +325,8 @@ class _Clusters:
 
     def __init__(self) -> None:
         self._open: list[tuple[str, ClientSettings, Cluster]] = []
-        self._needed: list[Cluster] = []
 
-    def open(self, settings: ClientSettings, *, needed: bool = True) -> Cluster:
-        """One that is not `needed` may be out of reach."""
-        cluster = self._find(settings)
-        if needed and cluster not in self._needed:
-            self._needed.append(cluster)
-        return cluster
-
-    def _find(self, settings: ClientSettings) -> Cluster:
+    def open(self, settings: ClientSettings) -> Cluster:
         for _, known, cluster in self._open:
             if known == settings:
                 return cluster
@@ -361,10 +336,6 @@ class _Clusters:
 
     def key(self, settings: ClientSettings) -> str:
         return next(key for key, known, _ in self._open if known == settings)
-
-    @property
-    def needed(self) -> Sequence[Cluster]:
-        return self._needed
 
     @property
     def by_key(self) -> Mapping[str, ClientSettings]:
