@@ -6,6 +6,7 @@
 
 The policies of MirrorMaker 2 make neither; rules and policies of one's own do. A topic that is
 there and is empty is taken: somebody has made it for the mirror, or a driver died right after.
+By any of them a topic may be its own mirror, where both aliases are one cluster's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 from causeway.config.settings import LinkSettings
 from causeway.errors import ConfigError
-from causeway.filters import TopicDecision
+from causeway.filters import POLICY, TopicDecision
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.relay.progress import Progress
 from causeway.renames import KEY
@@ -56,21 +57,22 @@ def observe(
 ) -> Names:
     """`decisions`: of all topics of the source; `source_topics`: those that are looked at. Asks the
     target only for ends of topics that rules name. Raises CausewayError."""
+    itself = frozenset(
+        name
+        for name in source_topics.keys() & decisions.keys()
+        if _is_same(source_topics[name], target_topics.get(decisions[name].target_name or ""))
+    )
     if not link.policy.chooses_names:
-        return Names()
+        return Names(itself=itself)
     sources: dict[str, set[str]] = {}
     for name, decision in decisions.items():
         if decision.target_name is not None:
             sources.setdefault(decision.target_name, set()).add(name)
     there: dict[str, TopicMetadata] = {}
-    itself = set()
     for name in source_topics.keys() & decisions.keys():
         mirror = target_topics.get(decisions[name].target_name or "")
-        if decisions[name].renamed is None or mirror is None:
-            continue
-        there[mirror.name] = mirror
-        if mirror.topic_id != NO_TOPIC_ID and mirror.topic_id == source_topics[name].topic_id:
-            itself.add(name)
+        if decisions[name].renamed is not None and mirror is not None:
+            there[mirror.name] = mirror
     places = [TopicPartition(name, n) for name, topic in there.items() for n in topic.partitions]
     ends = target.list_offsets(places, LATEST) if places and not link.joins else {}
     return Names(
@@ -78,7 +80,13 @@ def observe(
         used=frozenset(
             at.topic for at, end in ends.items() if not isinstance(end, OffsetAt) or end.offset > 0
         ),
-        itself=frozenset(itself),
+        itself=itself,
+    )
+
+
+def _is_same(topic: TopicMetadata, mirror: TopicMetadata | None) -> bool:
+    return (
+        mirror is not None and topic.topic_id == mirror.topic_id and topic.topic_id != NO_TOPIC_ID
     )
 
 
@@ -88,7 +96,12 @@ def refusal(
     """Why `topic` cannot be mirrored under the name that was decided on; None where it can."""
     target, alias = str(decision.target_name), link.target.alias
     if topic in names.itself:
-        return _taken(topic, f"{target} on {alias} is this topic itself", link)
+        cause = f"{target} on {alias} is this topic itself"
+        if decision.renamed is not None:
+            return _taken(topic, cause, link)
+        clusters = f"{link.source.alias} and {alias} are one cluster"
+        remedy = f"{clusters}: mend {alias}.bootstrap.servers, or let {POLICY} give another name"
+        return ConfigError("mirror", f"{topic} of {link.source.alias}", cause, remedy=remedy)
     if target in begun.get(topic, ()):
         return None
     others = sorted(names.rivals.get(target, frozenset()) - {topic})

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,6 +139,27 @@ def test_a_topic_is_not_mirrored_onto_itself() -> None:
     """Both aliases are one cluster's."""
     found = planned(["same"], {"same": 5}, {"same": frozenset({"same"})}, rules="(.*) => $1")
     assert reasons(found) == {"same": "same on B is this topic itself"}
+
+
+@pytest.mark.parametrize("kind", ["identity", "unchanged", "custom"])
+def test_nor_is_it_by_a_policy_that_keeps_names(kind: str) -> None:
+    """By other addresses, so that the file could not show it."""
+    policy = ReplicationPolicy(kind=cast(Any, kind), source_alias="A", custom=cast(Any, Keeping()))
+    of = plain_link(policy=policy, sole_writer=False)
+    found = plan(look(["same"], {"same": 5, "else": 1}, of), of)
+    assert reasons(found) == {"same": "same on B is this topic itself"}
+    assert "are one cluster" in str(found.problems[0].error)
+
+
+class Keeping:
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return topic
+
+    def topic_source(self, topic: str) -> str | None:
+        return None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return None
 
 
 def outlet(topic: str, routed: str | None = None) -> Outlet:

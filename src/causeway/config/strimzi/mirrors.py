@@ -13,6 +13,7 @@ from causeway.config import known
 from causeway.config.strimzi.clusters import Reader
 from causeway.config.strimzi.fields import Given, Tree
 from causeway.config.strimzi.references import is_provider
+from causeway.naming import PACKAGE
 
 CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
 PARTS = dict(zip(CONNECTORS, ("records", "checkpoints", "heartbeats"), strict=True))
@@ -31,6 +32,15 @@ _ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 ALIASES = ("source.cluster.alias", "target.cluster.alias")
 _ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
 SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
+# What a connector has that says nothing of them; that of an alias is the cluster's.
+_UNSAID = {
+    "replication.policy.class": "DefaultReplicationPolicy",
+    "replication.policy.separator": ".",
+    "replication.policy.internal.topic.separator.enabled": "true",
+    "offset-syncs.topic.location": "source",
+}
+# The source's producer and the target's consumer do nothing here.
+_ACTING = {"source": ("consumer", "admin"), "target": ("producer", "admin")}
 _PATTERNS = (
     ("topicsPattern", "topics"),
     ("topicsBlacklistPattern", "topics.exclude"),
@@ -51,7 +61,7 @@ def read_mirror(reader: Reader, flow: str, mirror: Tree, *, carry: bool) -> list
     notes = []
     connectors = {name: mirror.trees[name] for name in CONNECTORS if name in mirror.trees}
     reader.add(f"{flow}.enabled", mirror.given, "true")
-    _configs(reader, flow, connectors)
+    _configs(reader, flow, connectors, carry=carry)
     for field, key in _PATTERNS:
         if field in mirror.texts:
             reader.add(f"{flow}.{key}", mirror.texts[field])
@@ -93,7 +103,7 @@ def _held(connector: Tree) -> Given | None:
     return pause if pause is not None and pause.text == "true" else None
 
 
-def _configs(reader: Reader, flow: str, connectors: dict[str, Tree]) -> None:
+def _configs(reader: Reader, flow: str, connectors: dict[str, Tree], *, carry: bool) -> None:
     first: dict[str, Given] = {}  # of what more than one may say
     for at, (name, connector) in enumerate(connectors.items()):
         config = connector.keys.get("config", {})
@@ -103,28 +113,53 @@ def _configs(reader: Reader, flow: str, connectors: dict[str, Tree]) -> None:
                 continue
             if key == "enabled":
                 reader.problems.add(f"{given.where} has no meaning here: write state: stopped")
-            elif key.startswith(SHARED) and key in first:
-                before = first[key]
-                if before.text.strip() != given.text.strip() and key.startswith(_ALIKE):
-                    reader.problems.add(
-                        f"{given.where} and {before.where} must say the same: one mirror has one"
-                    )
-                elif before.text != given.text:
-                    reader.ignored.append(given.path)
+            elif key.startswith((*SHARED, *_CLIENT)) and key in first:
+                _again(reader, name, key, given, first[key])
             elif key.startswith(SHARED):
-                first[key] = given
-                reader.add(f"{flow}.{key}", given)
+                if at == 0 or not _misses(reader, name, key, given):
+                    first[key] = given
+                    reader.add(f"{flow}.{key}", given)
             elif key.startswith(_CLIENT):
                 # The clients are those that copy records.
                 if at == 0:
-                    for place in _of_client(key):
+                    first[key] = given
+                    for place in _of_client(key, carry=carry):
                         reader.add(f"{flow}.{place}", given)
-                elif connectors[next(iter(connectors))].keys.get("config", {}).get(key) is None:
+                else:
                     reader.ignored.append(given.path)
             elif name in who_acts(key):
                 reader.add(f"{flow}.{key}", given)
             else:
                 reader.ignored.append(given.path)
+
+
+def _again(reader: Reader, name: str, key: str, given: Given, before: Given) -> None:
+    """`key` in the config of connector `name`, after another has said it."""
+    if before.text.strip() == given.text.strip():
+        return
+    if key.startswith(_ALIKE) and name != "heartbeatConnector":
+        reader.problems.add(
+            f"{given.where} and {before.where} must say the same: one mirror has one"
+        )
+    else:
+        reader.ignored.append(given.path)
+
+
+def _misses(reader: Reader, name: str, key: str, given: Given) -> bool:
+    """Whether connector `name` alone says what the source connector goes without: that one's
+    records would get other names than with Strimzi."""
+    if name == "heartbeatConnector":
+        reader.ignored.append(given.path)
+        return True
+    if not key.startswith(_ALIKE):
+        return False
+    said = given.text.strip().removeprefix(PACKAGE)
+    if said != _UNSAID.get(key):
+        reader.problems.add(
+            f"{given.where} does not stand in sourceConnector.config: write it there as well, or"
+            " take it out, as one mirror has one"
+        )
+    return True
 
 
 def who_acts(key: str) -> tuple[str, ...]:
@@ -142,14 +177,16 @@ def _rank(key: str) -> int:
     return 2 if key.startswith(order) else 4
 
 
-def _of_client(key: str) -> Iterator[str]:
-    """Where a property file has it. Connect's producer writes the records, `producer.` the offset
-    syncs. A flow's plain key would yield to the cluster's, which a connector's never does."""
+def _of_client(key: str, *, carry: bool) -> Iterator[str]:
+    """Where a property file has it; `carry`: for clients that do nothing here as well. Connect's
+    producer writes the records, `producer.` the offset syncs. A flow's plain key would yield to the
+    cluster's, which a connector's never does."""
     side, _, rest = key.partition(".")
     if side in ("source", "target"):
         role, _, name = rest.partition(".")
         if role == "cluster" and name in known.CLUSTER:
-            yield from (f"{side}.{each}.{name}" for each in known.ROLES)
+            roles = known.ROLES if carry else _ACTING[side]
+            yield from (f"{side}.{each}.{name}" for each in roles)
         else:
             yield key
     elif rest.startswith("override."):

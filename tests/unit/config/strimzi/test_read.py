@@ -235,6 +235,54 @@ def test_connectors_must_agree_on_names(tmp_path: Path) -> None:
     assert "must say the same" in text
 
 
+@pytest.mark.parametrize(
+    ("key", "other", "same"),
+    [
+        ("replication.policy.class", "IdentityReplicationPolicy", "DefaultReplicationPolicy"),
+        ("replication.policy.separator", "_", "."),
+        ("offset-syncs.topic.location", "target", "source"),
+    ],
+)
+def test_a_name_that_the_source_connector_goes_without_changes_no_topics(
+    key: str, other: str, same: str, tmp_path: Path
+) -> None:
+    """Strimzi's records go to `cluster-a.orders`, whatever the checkpoints look for."""
+    resource = example("v1-groups")
+    for connector in ("sourceConnector", "checkpointConnector"):
+        mirror(resource)[connector]["config"].pop(key, None)
+    config = mirror(resource)["checkpointConnector"]["config"]
+    config[key] = other
+    assert "does not stand in sourceConnector.config" in refused(resource, tmp_path)
+    config[key] = same
+    found = link(resource, tmp_path)
+    assert found.decide_topic("orders").target_name == "cluster-a.orders"
+    assert found.control.offset_syncs_topic_location == "source"
+
+
+def test_heartbeats_change_no_names(tmp_path: Path) -> None:
+    resource = example("v1beta2-plain")
+    key = "replication.policy.class"
+    mirror(resource)["heartbeatConnector"] = {"config": {key: "IdentityReplicationPolicy"}}
+    settings = of(resource, tmp_path)
+    assert settings.links[0].policy.kind == "default"
+    assert f"spec.mirrors[0].heartbeatConnector.config.{key}" in settings.warnings[0]
+
+
+def test_what_is_acted_on_is_not_called_idle_nor_the_other_way_round(tmp_path: Path) -> None:
+    resource = example("v1-plain")
+    part = mirror(resource)
+    part["sourceConnector"]["config"] |= {
+        "source.cluster.security.protocol": "SSL",
+        "consumer.fetch.max.bytes": 1000,
+    }
+    part["checkpointConnector"]["config"] |= {"consumer.fetch.max.bytes": 2000}
+    settings = of(resource, tmp_path)
+    assert settings.links[0].source_admin.protocol == "SSL"
+    told = " ".join(settings.warnings)
+    assert "source.cluster.security.protocol" not in told
+    assert "checkpointConnector.config.consumer.fetch.max.bytes" in told
+
+
 def test_several_sources_are_a_link_each(tmp_path: Path) -> None:
     resource = example("v1-plain")
     other = yaml.safe_load(yaml.safe_dump(mirror(resource)))
@@ -383,7 +431,7 @@ def test_what_the_form_has_not_is_refused_with_its_path(
         (("topicPattern",), "x", "did you mean topicsPattern?"),
         (("heartbeatConnector",), {}, "is of v1beta2"),
         (("topicsPattern",), "(", "spec.mirrors[0].topicsPattern (line"),
-        (("sourceConnector", "config"), {"sync.topic.acls.enabled": "maybe"}, "true or false"),
+        (("sourceConnector", "config", "sync.topic.acls.enabled"), "maybe", "true or false"),
         (("sourceConnector", "config"), {"enabled": "false"}, "write state: stopped"),
         (("sourceConnector", "config"), {"topics": ["a"]}, "must be one value"),
         (("source",), {"alias": "a", "bootstrapServers": "a"}, "is not host:port"),
