@@ -210,6 +210,7 @@ class Directing:
         for offset, directive in come:
             if offset >= self._applied:
                 self._act(offset, directive)
+        self._choose_no_more()
         self._intake.pauses.stand(self._log.standing)
         self._choose()
         limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
@@ -225,6 +226,14 @@ class Directing:
                 self._applied, self._dirty = self._log.end, True
             self._told = True
         self._measure()
+
+    def _choose_no_more(self) -> None:
+        """Before their pauses, which go with them, are over: nothing more of it is to come."""
+        before = self._link.chosen.names
+        if left := before - chosen.chosen(self._log.standing).keys():
+            self._link.chosen.names = before - left
+            with self._lock:
+                self._chosen = self.known.is_set()
 
     def _choose(self) -> None:
         """Has what people have chosen count, for all who look at the link's settings."""

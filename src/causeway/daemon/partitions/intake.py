@@ -142,8 +142,10 @@ class Intake:
         return self._outlets.supply()
 
     def resume(self) -> None:
-        """What is paused and should be so no more goes on where it was."""
-        rows = self._registry.resume(self.pauses.over())
+        """What is paused and should be so no more goes on where it was; not what is let go of."""
+        over = self.pauses.over()
+        left = self._left({at.topic for at in over})
+        rows = self._registry.resume(at for at in over if at.topic not in left)
         if rows:
             places = [row.progress.source for row in rows]
             _log.info("resume", extra={"link": self._link.name, "partitions": len(rows)})
@@ -235,14 +237,7 @@ class Intake:
     def _leave(self, found: Found) -> None:
         """Lets go of topics that people chose, and do so no more. What is known of them stays, as
         that of a topic which leaves the file: whoever takes them up again goes on from there."""
-        if not self._link.geo:
-            return
-        topics = {row.progress.topic for row in self._registry.rows(lambda _: True)}
-        left = {
-            topic
-            for topic in topics
-            if self._link.decide_topic(topic).verdict in (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
-        }
+        left = self._left({row.progress.topic for row in self._registry.rows(lambda _: True)})
         rows = self._registry.rows(lambda row: row.progress.topic in left)
         if not rows:
             return
@@ -258,6 +253,13 @@ class Intake:
             )
             self._registry.let_go(rows)
         _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
+
+    def _left(self, topics: Collection[str]) -> set[str]:
+        """Those of them that were chosen, and are so no more."""
+        if not self._link.geo:
+            return set()
+        out = (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
+        return {topic for topic in topics if self._link.decide_topic(topic).verdict in out}
 
     def _stop_lost(self, found: Found) -> None:
         """What an earlier leader has mirrored to topics that are gone since."""
