@@ -8,6 +8,7 @@ async with AsyncDualProducer(east, west, spool="…") as producer:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -96,7 +97,14 @@ class AsyncDualProducer:
 
     def _poll(self) -> None:
         while not self._ended.is_set():
-            self._producer.poll(_POLL_S)
+            try:
+                self._producer.poll(_POLL_S)
+            except Exception as error:  # of a callback; deliveries are told of all the same
+                self._tell({"message": "a callback raised", "exception": error})
+
+    def _tell(self, context: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
 
 
 def _settle(delivery: asyncio.Future[Any], error: Any, message: Any) -> None:

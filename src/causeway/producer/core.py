@@ -6,6 +6,7 @@ of a busy program. The clerk, a thread, does it where nobody calls.
 
 from __future__ import annotations
 
+import ctypes
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
 from causeway.producer.hub import State
@@ -58,6 +59,7 @@ class Core:
         self.lanes_of: dict[str, list[Lane]] = {}
         self.turned = 0.0
         self.closed = False
+        self.why_closed = "the producer was closed"
         self.why_full = ""
         self._on_side_delivery = on_side_delivery
         self._fresh: list[Record] = []
@@ -68,11 +70,8 @@ class Core:
         self._checkpointed = self._trimmed = time.monotonic()
         self._wake = threading.Event()
         self._spool = open_spool(options)
-        self.name, self.journal, self.ledger = (
-            self._spool.name,
-            self._spool.journal,
-            self._spool.ledger,
-        )
+        self.name, self.given_name = self._spool.identity, self._spool.name
+        self.journal, self.ledger = self._spool.journal, self._spool.ledger
         self._prefix = ids.prefix(self.name, self._spool.life)
         self._next = ids.first_position(self._spool.life) + 1
         self.newest = self._next - 1
@@ -107,7 +106,7 @@ class Core:
     ) -> None:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
         if self.closed:
-            raise RuntimeError("the producer was closed")
+            raise RuntimeError(self.why_closed)
         if (why := self._full(size)) and not self._made_room(size):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
@@ -186,6 +185,14 @@ class Core:
             self._spool.close()
         return whole
 
+    def disown(self) -> None:
+        """In a process that was forked: spool and connections are its parent's, whose threads are
+        not here. What would end them with this process stays as it is."""
+        self.closed, self.lock = True, threading.RLock()
+        self.why_closed = "the producer belongs to the process that made it, not to one forked off"
+        for kept in (self.ledger.database, *(side.producer for side in self.sides)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
     # What the sides call, with the lock
 
     def report(self, entry: Entry, error: Any, message: Any) -> None:
@@ -210,6 +217,8 @@ class Core:
 
     def open_topic(self, topic: str) -> list[Lane]:
         """Its partitions, as the sides tell that answer."""
+        if self.closed:
+            raise RuntimeError(self.why_closed)
         seen: dict[str, Seen] = {}
         failed = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         for side in self.sides:
@@ -268,8 +277,9 @@ class Core:
         self._fresh, self._entries, self._fresh_bytes = [], [], 0
         try:
             self.journal.append(fresh)
-        except OSError as error:
-            self._suspend(f"the spool cannot be written: {error.strerror}")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            self._suspend(f"the spool cannot be written: {why}")
             for (_, number, _, key, value, _), entry in zip(fresh, entries, strict=True):
                 del self.unreported[entry.position]
                 if entry.callback is not None:
@@ -309,10 +319,7 @@ class Core:
         why: str,
     ) -> None:
         error = KafkaError(KafkaError._QUEUE_FULL, why)
-        message = Message(
-            topic=lane.topic, partition=lane.partition, key=key, value=value, error=error
-        )
-        self.queue(told, error, message)
+        self.queue(told, error, lane.message(key, value, error))
 
     def _keep(self) -> None:
         """The clerk's thread."""
@@ -321,11 +328,14 @@ class Core:
                 self._wake.wait(_IDLE_S)
             self._wake.clear()
             time.sleep(LINGER_S if self._fresh else _CLERK_S)
-            now = time.monotonic()
-            lingered = self._fresh and now - self._fresh_since >= LINGER_S
-            if lingered or now - self.turned >= _LEFT_ALONE_S:
-                with self.lock:
-                    if not self.closed:
-                        self.turn()
-            with self.lock:
-                self.roles.watch(now)
+            try:
+                self._look_after(time.monotonic())
+            except Exception as error:  # else nobody would do it any more
+                self._suspend(f"internal error: {error!r}")
+
+    def _look_after(self, now: float) -> None:
+        lingered = self._fresh and now - self._fresh_since >= LINGER_S
+        with self.lock:
+            if not self.closed and (lingered or now - self.turned >= _LEFT_ALONE_S):
+                self.turn()
+            self.roles.watch(now)

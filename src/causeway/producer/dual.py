@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -24,6 +25,16 @@ from causeway.producer.options import check
 _OVERHEAD = 128  # of a record, with its id: in the spool, and on the wire
 _IDLE_S = 0.5
 _MOST_TIMESTAMP = 1 << 63
+
+_open: weakref.WeakSet[DualProducer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for producer in list(_open):
+        producer._disown()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 Callback = Callable[[Any, Any], Any]
 HeadersGiven = Mapping[str, Any] | Sequence[tuple[str, Any]]
@@ -93,6 +104,8 @@ class DualProducer:
         self._lock = self._core.lock
         self._take = self._core.take
         self._lanes_of = self._core.lanes_of
+        self._whole = False  # once it is closed
+        _open.add(self)
 
     # confluent-kafka's interface
 
@@ -120,7 +133,7 @@ class DualProducer:
             key = _bytes(key)
         if partition < 0:
             partition = self._partitioner(topic, key, len(lanes))
-        if partition >= len(lanes):
+        if not 0 <= partition < len(lanes):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         size = (len(value) if value else 0) + (len(key) if key else 0) + _OVERHEAD
         given = None
@@ -159,6 +172,8 @@ class DualProducer:
         """Wait until all records are reported, up to `timeout` seconds; how many are not."""
         until = time.monotonic() + timeout if timeout >= 0 else float("inf")
         while len(self) and (left := until - time.monotonic()) > 0:
+            if self._core.closed and not self._reports:
+                break  # what is left follows at the next start
             self.poll(min(left, 0.1))
         return len(self)
 
@@ -180,13 +195,15 @@ class DualProducer:
         """Wait up to `timeout` seconds until both sides have all, and end. Whether they have: what
         a side lacks stays in the spool, and follows at the next start."""
         if self._core.closed:
-            return True
+            return self._whole
         until = time.monotonic() + timeout
-        while not self._core.whole() and (left := until - time.monotonic()) > 0:
-            self.poll(min(left, 0.01))
-        whole = self._core.close()
+        try:
+            while not self._core.whole() and (left := until - time.monotonic()) > 0:
+                self.poll(min(left, 0.01))
+        finally:  # a callback may raise
+            self._whole = self._core.close()
         self._tell()
-        return whole
+        return self._whole
 
     def __enter__(self) -> DualProducer:
         return self
@@ -221,7 +238,7 @@ class DualProducer:
         now = time.monotonic()
         with self._lock:
             return {
-                "name": core.name,
+                "name": core.given_name,
                 "policy": core.options.policy,
                 "primary": core.roles.primary.name,
                 "failovers": core.roles.failovers,
@@ -242,6 +259,10 @@ class DualProducer:
                     for side in core.sides
                 },
             }
+
+    def _disown(self) -> None:
+        self._core.disown()
+        self._lock = self._core.lock
 
     def _tell(self) -> int:
         count = 0
@@ -281,7 +302,13 @@ def _bytes(given: Any) -> bytes | None:
 def _headers(given: HeadersGiven) -> list[tuple[str, bytes | None]]:
     """As librdkafka wants them; the id of another producer's record is not passed on."""
     pairs = given.items() if isinstance(given, Mapping) else given
-    found = [(name, _bytes(value)) for name, value in pairs if name != ids.ID_HEADER]
-    if not all(isinstance(name, str) for name, _ in found):
+    return [(_header_name(name), _bytes(value)) for name, value in pairs if name != ids.ID_HEADER]
+
+
+def _header_name(given: Any) -> str:
+    """What spool and clients can write, as the journal has it before they see it: no subclass, such
+    as a StrEnum's member, and no half of a surrogate pair."""
+    if not isinstance(given, str):
         raise TypeError("names of headers are str")
-    return found
+    given.encode()
+    return str.__str__(given)

@@ -138,6 +138,8 @@ class Journal:
             self._close_file()
             segment = _Segment(self._directory / f"{first:020d}.log", first, 0)
             segment.path.touch(mode=0o600)
+            if self._durable:
+                _sync_directory(self._directory)
             self._segments.append(segment)
         if self._file is None:
             self._file = os.open(segment.path, os.O_WRONLY)
@@ -175,7 +177,8 @@ def _chunk(file: BinaryIO, cursor: Cursor, segment: _Segment) -> list[Record]:
     if len(head) == _HEAD.size:
         length, checksum, _, _ = _HEAD.unpack(head)
         content = file.read(length)
-        if len(content) == length and zlib.crc32(content) == checksum:
+        # Zeros, as a crash of the machine may leave them, would fit their checksum.
+        if content and len(content) == length and zlib.crc32(content) == checksum:
             cursor.offset += _HEAD.size + length
             records: list[Record] = marshal.loads(content)  # noqa: S302  (a file of our own)
             return records
@@ -185,6 +188,15 @@ def _chunk(file: BinaryIO, cursor: Cursor, segment: _Segment) -> list[Record]:
         f"what stands at byte {cursor.offset} is damaged",
         remedy="set the directory aside, and start with a new one",
     )
+
+
+def _sync_directory(directory: Path) -> None:
+    """That a file is there has to outlive the machine, too."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _write_all(file: int, parts: Sequence[bytes]) -> None:

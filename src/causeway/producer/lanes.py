@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Message
 
 from causeway.producer.ledger import Place
 
@@ -12,16 +14,21 @@ if TYPE_CHECKING:
     from causeway.producer.side import Side
 
 
-class Entry:
-    """A record on its way. `acks`: a bit for each side that has it. `message`: what a side has
-    said of it that did not count so far."""
+BOTH: Final = 3  # the bits of both sides
 
-    __slots__ = ("acks", "callback", "message", "position")
+
+class Entry:
+    """A record on its way. `acks`: a bit for each side that has it; `refused`: for each that will
+    not. `error`, `message`: what a side has said of it that did not count so far."""
+
+    __slots__ = ("acks", "callback", "error", "message", "position", "refused")
 
     def __init__(self, position: int, callback: Callable[..., Any] | None) -> None:
         self.position = position
         self.callback = callback
         self.acks = 0
+        self.refused = 0
+        self.error: Any = None
         self.message: Any = None
 
 
@@ -35,6 +42,12 @@ class Lane:
         self.topic = topic
         self.partition = partition
         self.on = tuple(SideLane(side) for side in sides)
+
+    def message(self, key: bytes | None, value: bytes | None, error: Any = None) -> Message:
+        """Of a record for which no client has answered."""
+        return Message(
+            topic=self.topic, partition=self.partition, key=key, value=value, error=error
+        )
 
 
 class SideLane:
@@ -73,6 +86,8 @@ class SideLane:
 
     def place(self) -> Place:
         if self.message is not None:
-            self.offset = self.message.offset() + 1
+            # None where the broker took it for a repeated one that it has forgotten the place of.
+            if (offset := self.message.offset()) is not None:
+                self.offset = offset + 1
             self.message = None
         return Place(position=self.there, offset=self.offset)

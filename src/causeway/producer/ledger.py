@@ -13,7 +13,6 @@ from pathlib import Path
 
 from causeway.errors import ConfigError, ConflictError
 
-_FORMAT = "1"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS lanes (
@@ -41,20 +40,21 @@ class Place:
 
 
 class Ledger:
-    """Holds the directory for itself as long as the process lives. One thread at a time."""
+    """Holds the directory for itself as long as the process lives. One thread at a time.
+    `database`: its connection."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "ledger.db"
         try:
-            self._database = sqlite3.connect(
+            self.database = sqlite3.connect(
                 self._path, isolation_level=None, timeout=0, check_same_thread=False
             )
-            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(_TABLES)
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute("COMMIT")
+            self.database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.database.execute("PRAGMA journal_mode = WAL")
+            self.database.execute("PRAGMA synchronous = FULL")
+            self.database.executescript(_TABLES)
+            self.database.execute("BEGIN IMMEDIATE")
+            self.database.execute("COMMIT")
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise ConfigError("open", f"spool {directory}", str(error)) from error
@@ -68,16 +68,16 @@ class Ledger:
             raise ConfigError("open", f"spool {directory}", str(error)) from error
 
     def about(self, key: str) -> str | None:
-        row = self._database.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
+        row = self.database.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
         return str(row[0]) if row else None
 
     def note(self, key: str, value: str) -> None:
-        self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, value])
+        self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, value])
 
     def lanes(self) -> dict[str, list[int]]:
         """Of each topic, its lanes by partition."""
         found: dict[str, list[int]] = {}
-        for lane, topic in self._database.execute(
+        for lane, topic in self.database.execute(
             "SELECT lane, topic FROM lanes ORDER BY topic, partition"
         ):
             found.setdefault(topic, []).append(lane)
@@ -86,14 +86,14 @@ class Ledger:
     def add_topic(self, topic: str, partitions: int) -> list[int]:
         """The lanes of its partitions, 0 to `partitions` - 1; those there are stay."""
         with self._transaction():
-            self._database.executemany(
+            self.database.executemany(
                 "INSERT OR IGNORE INTO lanes (topic, partition) VALUES (?, ?)",
                 [(topic, partition) for partition in range(partitions)],
             )
         return self.lanes()[topic][:partitions]
 
     def places(self, side: str) -> dict[int, Place]:
-        rows = self._database.execute(
+        rows = self.database.execute(
             "SELECT lane, position, offset FROM places WHERE side = ?", [side]
         )
         return {lane: Place(position=position, offset=offset) for lane, position, offset in rows}
@@ -106,11 +106,11 @@ class Ledger:
             for lane, place in some
         ]
         with self._transaction():
-            self._database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?)", rows)
+            self.database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?)", rows)
 
     def close(self) -> None:
-        self._database.close()
+        self.database.close()
 
     def _transaction(self) -> sqlite3.Connection:
-        self._database.execute("BEGIN IMMEDIATE")
-        return self._database
+        self.database.execute("BEGIN IMMEDIATE")
+        return self.database

@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from causeway.errors import ConfigError
 from causeway.producer.hub import Hub
 from causeway.producer.ledger import Place
-from causeway.producer.topics import ends, look
+from causeway.producer.topics import NOBODY, ends, look
 
 _COUNT_AGAIN_S = 60.0
 
@@ -26,6 +28,7 @@ class Opening:
         self._reader = reader
         self._hub = hub
         self._counted = 0.0
+        self._known = False  # this is the cluster that it was
 
     def open_all(self, producer: Any) -> None:
         """Where do its partitions end? So far a look back need not go."""
@@ -60,15 +63,23 @@ class Opening:
                     self.unopened.discard(topic)
 
     def count_again(self, producer: Any) -> None:
-        """Partitions may be added to a topic at any time."""
-        now = time.monotonic()
-        if now - self._counted < _COUNT_AGAIN_S:
+        """Partitions may be added to a topic at any time. Raises until it is known that this is the
+        cluster that it was: nothing is written to another one."""
+        if self._known and time.monotonic() - self._counted < _COUNT_AGAIN_S:
             return
-        self._counted = now
         with self._hub.lock:
             topics = list(self._hub.lanes_of)
+        failed: KafkaException | None = None
         for topic in topics:
-            self._look(producer, topic)
+            try:
+                self._look(producer, topic)
+            except KafkaException as error:  # one that was deleted holds up no others
+                failed = error
+                if error.args[0].code() in NOBODY:
+                    break
+        if failed is not None and not self._known:
+            raise failed
+        self._counted = time.monotonic()
 
     def _look(self, producer: Any, topic: str) -> None:
         """At a topic, and at whether this is the cluster that it was."""
@@ -76,7 +87,8 @@ class Opening:
         key = f"cluster {self._side}"
         with self._hub.lock:
             known = self._hub.ledger.about(key)
-            if known is not None and seen.cluster_id not in ("", known):
+            self._known = known is None or seen.cluster_id in ("", known)
+            if not self._known:
                 raise ConfigError(
                     "produce to",
                     self._side,

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from causeway.producer.hub import State
-from causeway.producer.lanes import Entry
+from causeway.producer.lanes import BOTH, Entry
 from causeway.producer.options import Options
 from causeway.producer.side import Side
-
-_BOTH = 3  # the bits of both sides
 
 
 class Roles:
@@ -56,20 +54,20 @@ class Roles:
         before, self.primary = self.primary, to
         self.failovers += 1
         self._decide()
-        delivered = [entry for entry in self.primary.hub.unreported.values() if entry.acks & to.bit]
-        for entry in delivered:
-            self._report(entry, None, entry.message)
+        for entry in list(to.hub.unreported.values()):
+            if (entry.acks | entry.refused) & to.bit:
+                self._report(entry, entry.error, entry.message)
         if self._on_failover is not None:
             self._queue(self._on_failover, before.name, to.name)
 
     def _decide(self) -> None:
         for side in self._sides:
             if self._options.policy == "both":
-                side.decides = frozenset({_BOTH})
+                side.decides = frozenset({BOTH})
             elif self._options.policy == "any":
                 side.decides = frozenset({side.bit})
             elif side is self.primary:
-                side.decides, side.keeps = frozenset({side.bit, _BOTH}), False
+                side.decides, side.keeps = frozenset({side.bit, BOTH}), False
             else:
                 side.decides = frozenset()
                 side.keeps = self._options.failover_after_s is not None

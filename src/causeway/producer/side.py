@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from causeway.errors import ConfigError
 from causeway.producer.hub import Hub, State
 from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
 from causeway.producer.journal import Cursor, Record
-from causeway.producer.lanes import Entry, Lane, SideLane
+from causeway.producer.lanes import BOTH, Entry, Lane, SideLane
 from causeway.producer.ledger import Place
 from causeway.producer.look_back import look_back
 from causeway.producer.opening import Opening
@@ -103,11 +103,13 @@ class Side:
                 produce(
                     lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
                 )  # fmt: skip
-        except (BufferError, KafkaException) as error:
+        except Exception as error:
             lanes[record[1]].on[bit].pending.pop()
             self._fall_behind(record[0])
             if isinstance(error, KafkaException):
                 self._not_taken(record[0], error.args[0])
+            elif not isinstance(error, BufferError):
+                self._break(error)
 
     def missed(self, position: int) -> None:
         """A topic that is not open here yet: it goes on from the journal at `position`."""
@@ -165,7 +167,8 @@ class Side:
         return self.hub.journal.behind(self._cursor) if self.state is not State.DIRECT else 0
 
     def in_flight(self) -> int:
-        return len(self.producer) if self.producer is not None else 0
+        producer = self.producer  # without the lock: it may be replaced meanwhile
+        return 0 if producer is None else len(producer)
 
     def _poll(self, timeout_s: float) -> None:
         """A client that gave up says so here, by raising; the answers are heard the next time."""
@@ -209,25 +212,27 @@ class Side:
             self._break(error)
 
     def _refuse(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
-        """For good. Nothing else is on its way, so all before it in the partition are there."""
+        """For good. Nothing else is on its way, so all before it in the partition are there. It is
+        not delivered where this side decides, or the other one will not have it either."""
         self._suspects.discard(entry.position)
         self._alone = None
         self.refused += 1
         lane.there = entry.position  # as good as there: it is not sent again
         self.hub.told(self, error, message)
-        if entry.position in self.hub.unreported:
+        entry.refused |= self.bit
+        if BOTH in self.decides or entry.refused == BOTH:
             self.hub.report(entry, error, message)
+        else:
+            entry.error, entry.message = error, message
 
     def _found(self, record: Record, lane: Lane) -> None:
         """It is there, and its answer may have been lost with its client."""
         entry = self.hub.unreported.get(record[0])
-        if entry is None or entry.acks & self.bit:
+        if entry is None or (entry.acks | entry.refused) & self.bit:
             return
         self.acked += 1
         entry.acks |= self.bit
-        message = Message(
-            topic=lane.topic, partition=lane.partition, key=record[3], value=record[4]
-        )
+        message = lane.message(record[3], record[4])
         if entry.acks in self.decides:
             self.hub.report(entry, None, message)
         elif self.keeps:
@@ -380,15 +385,16 @@ class Side:
             self.producer.produce(
                 lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
             )
-        except BufferError:
+        except Exception as error:
             on.pending.pop()
-            return False
-        except KafkaException as error:
-            on.pending.pop()
+            if isinstance(error, BufferError):
+                return False
+            if not isinstance(error, KafkaException):
+                raise
             if self._alone != position:
                 self._not_taken(position, error.args[0])
                 return False
-            self._refuse(on, entry, error.args[0], None)
+            self._refuse(on, entry, error.args[0], lane.message(key, value, error.args[0]))
             return True
         self._from = position + 1
         return True

@@ -14,9 +14,11 @@ from causeway.producer.options import Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
-    """`life`: how often it was opened, this time included."""
+    """`identity`: what ids of its records begin with, this spool's alone, whatever name others
+    were given. `life`: how often it was opened, this time included."""
 
     name: str
+    identity: str
     life: int
     ledger: Ledger
     journal: Journal
@@ -34,7 +36,7 @@ def open_spool(options: Options) -> Spool:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         ledger = Ledger(directory)
-        name = _name(options, ledger)
+        name, identity = _name(options, ledger)
         life = int(ledger.about("life") or 0) + 1
         ledger.note("life", str(life))
         durable = options.sync == "machine"
@@ -45,11 +47,12 @@ def open_spool(options: Options) -> Spool:
         if isinstance(error, CausewayError):
             raise
         raise ConfigError("open", f"spool {directory}", str(error)) from error
-    return Spool(name=name, life=life, ledger=ledger, journal=journal)
+    return Spool(name=name, identity=identity, life=life, ledger=ledger, journal=journal)
 
 
-def _name(options: Options, ledger: Ledger) -> str:
-    """The one that it was given at first. Its sides are those of then as well."""
+def _name(options: Options, ledger: Ledger) -> tuple[str, str]:
+    """The one that it was given at first, and what its ids begin with. Its sides are those of then
+    as well."""
     known = ledger.about("name")
     if known is not None and options.name not in (None, known):
         raise ConfigError(
@@ -67,7 +70,10 @@ def _name(options: Options, ledger: Ledger) -> str:
             f"its sides are {before}, and the names given {sides}",
             remedy="give the names that it had",
         )
-    name = known or options.name or secrets.token_hex(6)
-    ledger.note("name", name)
-    ledger.note("sides", sides)
-    return name
+    token = secrets.token_hex(6)
+    name = known or options.name or token
+    # Two spools may be given one name: then each would take the other's records for its own.
+    identity = ledger.about("identity") or (token if name == token else f"{name}.{token}")
+    for key, value in (("name", name), ("identity", identity), ("sides", sides)):
+        ledger.note(key, value)
+    return name, identity

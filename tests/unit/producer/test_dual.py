@@ -130,7 +130,7 @@ def test_both_copies_are_the_same_record(two_sides: TwoSides, opened: Open) -> N
         (one,) = [s for log in cluster.logs.values() for s in log if s[1] is not None]
         (two,) = [s for log in cluster.logs.values() for s in log if s[1] is None]
         assert one[1:3] == ("värde".encode(), b"k")
-        assert one[7] == [("h", b"1"), (ID_HEADER, b"shop/1-1")]
+        assert one[7] == [("h", b"1"), (ID_HEADER, f"{producer.name}/1-1".encode())]
         assert (two[3], two[6], two[7][0]) == (1, 77, ("n", None))
         rows.append((one[:4], one[6:], two[:4], two[6:]))
     assert rows[0] == rows[1]

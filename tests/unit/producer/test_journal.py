@@ -94,6 +94,20 @@ def test_a_chunk_that_was_cut_short_is_cut_off(journal: Journal, tmp_path: Path,
     assert positions(again) == [1, 2, 3, 9]
 
 
+@pytest.mark.parametrize("zeros", [10, 24, 5000])
+def test_zeros_behind_the_last_chunk_are_cut_off(
+    journal: Journal, tmp_path: Path, zeros: int
+) -> None:
+    """As a crash of the machine leaves them where a file has grown and its content was lost."""
+    journal.append(records(1, 3))
+    (path,) = tmp_path.glob("*.log")
+    os.truncate(path, journal.size + zeros)
+    again = Journal(tmp_path, most=MOST, durable=True)
+    assert again.size == journal.size
+    again.append(records(9, 1))
+    assert positions(again) == [1, 2, 3, 9]
+
+
 def test_damage_in_the_midst_is_an_error(journal: Journal, tmp_path: Path) -> None:
     for first in range(1, 101):
         journal.append(records(first, 1, 10_000))

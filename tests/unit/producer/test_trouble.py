@@ -1,0 +1,255 @@
+"""`DualProducer` where the application, its surroundings or one side do what nobody wished for."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from causeway.producer import AsyncDualProducer, DualProducer, opening
+from causeway.producer.lanes import Entry, Lane
+from causeway.producer.ledger import Place
+from tests.harness.two_sides import TwoSides, two_sides
+from tests.harness.waiting import await_until
+from tests.unit.producer.test_dual import Open, alike, crash, make, opened, settled, told, until
+
+__all__ = ["opened", "two_sides"]
+
+
+class Name(enum.StrEnum):
+    TRACE = "trace"
+
+
+def test_another_cluster_than_the_spool_is_for_gets_nothing_however_long_it_is_tried(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    producer = opened(policy="any")
+    producer.produce("orders", b"")
+    settled(producer)
+    producer.close()
+    two_sides.west.name = "elsewhere"
+    producer = opened(policy="any")
+    producer.produce("orders", b"not for elsewhere")
+    until(producer, lambda: producer.stats()["sides"]["west"]["reason"])
+    for _ in range(100):
+        producer.poll(0.005)
+    assert len(two_sides.west.ids()) == 1
+    assert len(two_sides.east.ids()) == 2
+
+
+def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
+    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was deleted holds up no others, once any has said it."""
+    producer = opened(policy="any")
+    for topic in ("gone", "orders"):
+        producer.produce(topic, b"")
+    settled(producer)
+    producer.close()
+    answers = {"gone": KafkaError.UNKNOWN_TOPIC_OR_PART, "orders": KafkaError._TRANSPORT}
+
+    def look(client: Any, topic: str) -> Any:
+        if client.cluster is two_sides.west and topic in answers:
+            raise KafkaException(KafkaError(answers[topic]))
+        return two_sides.look(client, topic)
+
+    monkeypatch.setattr(opening, "look", look)
+    producer = opened(policy="any")
+    producer.produce("orders", b"1")
+    until(producer, lambda: len(two_sides.east.ids()) == 3)
+    for _ in range(50):
+        producer.poll(0.005)
+    assert len(two_sides.west.ids()) == 2
+    del answers["orders"]
+    settled(producer)
+    alike(two_sides)
+
+
+def test_spools_with_one_name_do_not_take_each_other_s_records_for_their_own(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    """Replicas of an application, say, each with a disk of its own."""
+    one, other = make(tmp_path / "one"), make(tmp_path / "other")
+    for producer in (one, other):
+        told(producer, 0, [])
+        settled(producer)
+    assert one.name != other.name
+    assert one.stats()["name"] == other.stats()["name"] == "shop"
+    two_sides.west.up = False
+    for number in (2, 4):
+        told(other, number, [])
+    until(other, lambda: len(two_sides.east.ids()) == 4)
+    two_sides.west.up = True
+    for number in range(6, 60, 2):
+        told(one, number, [])
+        settled(one)
+    one.close()
+    two_sides.west.up = False
+    crash(other, two_sides, (0, 0), tmp_path / "image")
+    two_sides.west.up = True
+    other = make(tmp_path / "image")
+    settled(other)
+    other.close()
+    assert {b"2", b"4"} <= set(two_sides.west.values()["orders", 0])
+
+
+def test_names_of_headers_are_what_spool_and_clients_can_write(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    producer = opened()
+    producer.produce("orders", b"", headers={Name.TRACE: "1"})
+    with pytest.raises(UnicodeEncodeError):
+        producer.produce("orders", b"", headers={"\ud800": "1"})
+    producer.produce("orders", b"")
+    settled(producer)
+    assert len(two_sides.east.ids()) == 2
+    alike(two_sides)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refuses", "error"),
+    [
+        ("both", "west", True),
+        ("primary", "west", False),
+        ("primary", "east", True),
+        ("any", "east", False),
+        ("any", "both", True),
+    ],
+)
+def test_a_refusal_counts_where_the_policy_asks_that_side(
+    policy: str, refuses: str, error: bool, two_sides: TwoSides, opened: Open
+) -> None:
+    for cluster in two_sides.both:
+        if refuses in (cluster.name, "both"):
+            cluster.refuses = frozenset({b"7"})
+    heard: list[tuple[str, Any]] = []
+    producer = opened(policy=policy, on_side_delivery=lambda side, e, _: heard.append((side, e)))
+    reports: list[tuple[int, Any]] = []
+    told(producer, 1, reports)
+    settled(producer)
+    for cluster in two_sides.both:
+        cluster.up = refuses in (cluster.name, "both")  # so that the refusal is heard first
+    told(producer, 7, reports)
+    until(producer, lambda: [1 for _, e in heard if e is not None])
+    for cluster in two_sides.both:
+        cluster.up = True
+    told(producer, 9, reports)
+    settled(producer)
+    assert [number for number, e in reports if e is not None] == ([7] if error else [])
+    assert sorted(number for number, _ in reports) == [1, 7, 9]
+    refused = {side for side, e in heard if e is not None}
+    assert refused == ({"east", "west"} if refuses == "both" else {refuses})
+
+
+def test_where_a_repeated_record_lies_may_be_unknown() -> None:
+    side = SimpleNamespace(
+        bit=1, decides=frozenset(), keeps=False, tells=False, acked=0, hub=SimpleNamespace()
+    )
+    on = Lane(1, "orders", 0, cast(Any, [side])).on[0]
+    for position, offset in ((5, 8), (6, None)):
+        on.pending.append(Entry(position, None))
+        on.acked(None, SimpleNamespace(offset=lambda at=offset: at))
+        assert on.place() == Place(position=position, offset=9)
+
+
+def test_closed_is_closed(two_sides: TwoSides, opened: Open) -> None:
+    producer = opened()
+    producer.produce("orders", b"")
+    settled(producer)
+    two_sides.west.up = False
+    producer.produce("orders", b"")
+    assert producer.close(timeout=0.05) is False
+    assert producer.close() is False
+    assert producer.flush() == 1  # it follows at the next start
+    for topic in ("orders", "others"):
+        with pytest.raises(RuntimeError, match="was closed"):
+            producer.produce(topic, b"")
+
+
+def test_a_partitioner_that_names_no_partition_is_refused(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    producer = DualProducer(
+        {"bootstrap.servers": "east", "partitioner": lambda topic, key, count: -1},
+        {"bootstrap.servers": "west"},
+        spool=tmp_path,
+    )
+    with producer, pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+        producer.produce("orders", b"")
+
+
+def test_records_go_on_their_way_whatever_befell_the_clerk(
+    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = opened()
+    producer.produce("orders", b"")
+    settled(producer)
+    fails = iter([True])
+    watch = producer._core.roles.watch
+
+    def watched(now: float) -> None:
+        if next(fails, False):
+            raise ValueError("nobody thought of it")
+        watch(now)
+
+    monkeypatch.setattr(producer._core.roles, "watch", watched)
+    await_until(lambda: "nobody thought of it" in producer.stats()["full"], 30)
+    await_until(lambda: not producer.stats()["full"], 30)
+    producer.produce("orders", b"")
+    await_until(lambda: len(two_sides.west.ids()) == 2, 30)  # nobody polls
+
+
+def test_deliveries_are_told_of_though_a_callback_raises(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    def raising(side: str, error: Any, message: Any) -> None:
+        raise ValueError(side)
+
+    async def main() -> list[dict[str, Any]]:
+        raised: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: raised.append(each))
+        async with AsyncDualProducer(
+            {"bootstrap.servers": "east"},
+            {"bootstrap.servers": "west"},
+            spool=tmp_path,
+            on_side_delivery=raising,
+        ) as producer:
+            for _ in range(3):
+                await (await producer.produce("orders", b""))
+            while len(producer):
+                await asyncio.sleep(0.001)
+        return raised
+
+    assert {str(each["exception"]) for each in asyncio.run(main())} <= {"east", "west"}
+
+
+def test_a_process_that_is_forked_off_leaves_the_spool_alone(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    producer = opened()
+    producer.produce("orders", b"")
+    settled(producer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it is what this is about
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            producer.produce("orders", b"")
+        except RuntimeError:
+            producer.flush()
+            producer.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    producer.produce("orders", b"")
+    settled(producer)
+    assert len(two_sides.west.ids()) == 2
