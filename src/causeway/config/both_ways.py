@@ -72,7 +72,8 @@ def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
 
 
 def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
-    """Of flows that go round: that no record comes to a cluster by two ways."""
+    """Of flows whose headers tell where records came from, and all that lie in one file with such
+    that go round: that no record comes to a cluster by two ways."""
     same = [link for link in links if not link.policy.tells_source(link.source.alias)]
     for start in dict.fromkeys(link.source.alias for link in same):
         known: dict[str, str] = {}

@@ -19,8 +19,9 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
         problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
     blind = [circle for circle in both_ways.circles(links) if any(map(_why_blind, circle))]
     told_apart = {link.name for c in blind if both_ways.are_told_apart(c) for link in c}
-    if told_apart:
-        both_ways.check_doubles(links, problems)
+    both_ways.check_doubles(
+        links if told_apart else [link for link in links if link.mingles], problems
+    )
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)

@@ -125,6 +125,15 @@ def test_a_mesh_would_bring_records_by_two_ways(tmp_path: Path) -> None:
     assert on == ["A->B", "A->C", "B->C"]
 
 
+def test_two_ways_without_a_way_back_are_refused_too(tmp_path: Path) -> None:
+    flows = _flows("A->B", "B->C", "A->C")
+    with pytest.raises(ConfigError, match="what is written on A would come to C twice"):
+        _load(tmp_path, THREE + HEADER + flows)
+    local = "B->C.causeway.provenance = local\n"
+    assert len(_load(tmp_path, THREE + HEADER + local + flows).links) == 3
+    assert len(_load(tmp_path, THREE + flows).links) == 3  # as MirrorMaker 2
+
+
 def test_a_header_that_is_skipped_is_a_step_before_the_others(tmp_path: Path) -> None:
     links = _links(_load(tmp_path, TWO + HEADER + "A->B.causeway.skip.header = x-id\n"))
     assert [step.kind for step in links["A->B"].treatments] == ["skip-header", "provenance"]
