@@ -151,11 +151,12 @@ class Copier:
 
     def _register(self, change: Register) -> None:
         version = change.version
+        before = self._target.versions(change.subject)
         given = self._target.register(
             change.subject, version.schema, id=version.id, number=version.number
         )
         if given != version.id:
             stray = self._target.find(change.subject, version.schema)
-            if stray is not None:
+            if stray is not None and stray.number not in before:  # else it is somebody's
                 self._target.delete(change.subject, stray.number)
             raise RefusedError(0, _NO_IDS)

@@ -223,6 +223,20 @@ def test_a_registry_that_gives_ids_of_its_own_is_found_out(
     assert target.deleted("A.orders-value") == list(target.ids("A.orders-value"))
 
 
+def test_what_such_a_registry_had_already_is_not_taken_for_a_stray(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    target.register("A.orders-value", record("gone"))
+    theirs = target.register("A.orders-value", record("a"))
+    target.delete("A.orders-value", 1, permanent=True)
+    target.modes["A.orders-value"] = "IMPORT"
+    target.gives_ids = True
+    assert copier.run([ORDERS]).clashing == {"A.orders-value"}
+    assert target.ids("A.orders-value") == {2: theirs}
+    assert target.deleted("A.orders-value") == []
+
+
 def test_a_registry_that_is_down_is_told_as_such(
     source: RegistryStandIn, target: RegistryStandIn, copier: Copier
 ) -> None:
