@@ -188,10 +188,15 @@ class RegistryStandIn:
                     if one.id == int(id) and (deleted or not one.deleted)
                 ]
             case ["GET", "schemas", "guids", guid, "ids"]:
-                ids = {one.id for _, _, one in self._all(context) if _guid(one.body) == guid}
-                if not ids:
+                known = sorted(
+                    (_context(name).strip(":") or ".", one.id)
+                    for name, versions in self._state.subjects.items()
+                    for one in versions.values()
+                    if _guid(one.body) == guid
+                )
+                if not known:
                     raise _Error(404, _NO_SCHEMA, "no such schema")
-                return [{"context": context or ":.:", "id": id} for id in sorted(ids)]
+                return [{"context": name, "id": id} for name, id in dict(known).items()]
             case ["GET", "mode", subject]:
                 return {"mode": self._mode(context + subject)}
             case ["PUT", "mode", subject]:

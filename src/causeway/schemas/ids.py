@@ -11,13 +11,16 @@ import time
 from typing import NamedTuple
 
 from causeway.schemas.registry import RefusedError, Registry, UnansweredError, Version
-from causeway.schemas.selection import Pair, names, subject_of
+from causeway.schemas.selection import PARTS, Pair, names, subject_of
 from causeway.schemas.told import unanswered
 from causeway.schemas.translating import Translator
 
 LATE_S = (0.2, 0.4, 0.8, 1.6)  # before what it does not know is asked for again: see below
 LATE_EVERY_S = 60.0
+_LONG_S = 2.0  # before a registry counts as one that keeps others waiting
 _MOST = 10_000  # made-up ids that are remembered
+_OPERATION = "translate the ids of schemas"
+_OF_TOPICS = tuple(subject_of("", part) for part in PARTS)
 
 
 class Asked(NamedTuple):
@@ -50,6 +53,8 @@ class Ids:
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
         self._late_at = -LATE_EVERY_S
+        self._silence: UnansweredError | None = None
+        self._silent_until = 0.0
 
     def get(self, asked: Asked, *, settled: bool = False) -> int | str | Unknown | None:
         """None: nobody has found out yet. That is noted, and what is unknown, but where it is
@@ -64,15 +69,27 @@ class Ids:
             return unknown
 
     def find_out(self) -> None:
-        """What is noted. Raises CausewayError where a registry does not answer: then it stays so.
-        What it says of a single id is for `get`."""
+        """What is noted. Raises CausewayError where a registry does not answer: then it stays so,
+        and where that took long, nobody is asked for as long again: many flows' places are found
+        one after the other, and each would wait for it. What it says of a single id is for `get`.
+        """
         with self._asking:
             while True:
                 with self._lock:
                     asked = next(iter(self._lacking), None)
                 if asked is None:
                     return
-                answer = self._answer(asked)
+                began = time.monotonic()
+                if self._silence is not None and began < self._silent_until:
+                    raise unanswered(_OPERATION, self._silence)
+                try:
+                    answer = self._answer(asked)
+                except UnansweredError as error:
+                    took = time.monotonic() - began
+                    if took >= _LONG_S:
+                        self._silent_until = began + 2 * took
+                        self._silence = error.with_traceback(None)
+                    raise unanswered(_OPERATION, error) from None
                 with self._lock:
                     if isinstance(answer, Unknown):
                         if len(self._unknown) >= _MOST:
@@ -88,7 +105,7 @@ class Ids:
             version = self._version(asked)
         except UnansweredError as error:
             if error.passing or error.denied:
-                raise unanswered("translate the ids of schemas", error) from None
+                raise
             return Unknown(f"the registry {error.url}: {error.reason}")
         except RefusedError as error:
             return Unknown(f"the target's registry refuses the schema: {error.reason}")
@@ -120,10 +137,20 @@ class Ids:
         called = next(names(self._called, own, mirrors))
         listed = sorted(self._source.subjects_of(id), key=lambda each: (each[0] != own, each))
         for subject, number in listed:
-            target = called if subject == own else subject
-            pair = Pair(source=subject, target=target)
+            other = _of_other(self._called, subject, asked)
+            pair = Pair(source=subject, target=called if subject == own else other)
             if (found := self._translator.there(pair, number)) is not None:
                 return found
         # No subject has it any more, but its id is for ever.
         schema = self._source.by_id(id)
         return None if schema is None else self._translator.of(called, schema)
+
+
+def _of_other(called: str, subject: str, asked: Asked) -> str:
+    """What `subject` is called there, which is not the topic's own. As that of another topic, whose
+    records were put into this one, it follows that topic, as far as names tell; on the target there
+    may be one of its own that is called as on the source."""
+    prefix = asked.target.removesuffix(asked.source)
+    if prefix == asked.target or not subject.endswith(_OF_TOPICS):
+        return subject
+    return next(names(called, subject, prefix + subject))

@@ -134,14 +134,20 @@ class Registry:
         )
 
     def id_of_guid(self, guid: str) -> int | None:
-        """None: it does not know it, or is too old to know any."""
+        """None: it does not know it here, or is too old to know any. A GUID is the same in every
+        context, an id is not."""
         try:
             found = self._client.get(f"/schemas/guids/{guid}/ids")
         except UnansweredError as error:
             if not error.missing:
                 raise
             return None
-        ids = sorted(int(each["id"]) for each in found or () if "id" in each)
+        own = self._prefix.strip(":") or "."
+        ids = sorted(
+            int(each["id"])
+            for each in found or ()
+            if "id" in each and (each.get("context") or ".").strip(":") == own
+        )
         return ids[0] if ids else None
 
     def find(self, subject: str, schema: Schema) -> Version | None:

@@ -6,6 +6,7 @@ import struct
 import threading
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.relay.messages import TreatmentStep
 from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
 from causeway.schemas import ids
-from causeway.schemas.registry import Registry
+from causeway.schemas.registry import Registry, UnansweredError
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
@@ -135,6 +136,24 @@ def test_ids_and_guids_in_headers(source: RegistryStandIn, target: RegistryStand
     assert (three.headers, three.value) == ([(name, None)], framed(there.id))
 
 
+def test_a_guid_is_that_of_its_context(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    """In another context, the id that it has there is another schema's here."""
+    source.register(":.X:orders-value", "wanted")
+    source.register("orders-value", "another")
+    source.register("orders-value", "wanted")
+    versions = [Registry(source.settings).version("orders-value", number) for number in (1, 2)]
+    another, wanted = (version for version in versions if version is not None)
+    elsewhere = Registry(source.settings, "X").version("orders-value", 1)
+    assert elsewhere is not None
+    assert wanted.guid is not None
+    assert (elsewhere.id, elsewhere.guid) == (another.id, wanted.guid)
+    name = "__value_schema_id"
+    guid = b"\1" + uuid.UUID(wanted.guid).bytes
+    (after,) = through(made(source, target), record(b"data", None, (name, guid)))
+    assert after.headers == [(name, guid)]  # the same schema has the same there
+    assert target.ids("A.orders-value") == {1: 4, 2: 5}
+
+
 def test_an_unknown_id_waits_and_says_why_without_quoting_it(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:
@@ -236,6 +255,43 @@ def test_the_subject_of_the_topic_comes_first_others_keep_their_names(
     assert target.ids("A.orders-value") == {1: 4}
     assert target.ids("a.Order") == {}
     assert target.ids("b.Order") == {1: 5}
+
+
+def test_the_subject_of_another_topic_follows_that_topic(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    """As of records that were put into a topic for those to be tried again."""
+    id = source.register("payments-value", '"long"')
+    own = target.register("payments-value", '"mine"')
+    through(made(source, target), record(framed(id)))
+    assert target.ids("payments-value") == {1: own}
+    assert target.ids("A.payments-value") == {1: own + 1}
+
+
+def test_a_registry_that_is_silent_is_not_waited_for_by_one_flow_after_the_other(
+    source: RegistryStandIn, target: RegistryStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def silent(*_: Any) -> None:
+        nonlocal now
+        now += 10
+        raise UnansweredError("it does not answer in time", passing=True)
+
+    known = source.register("orders-value", '"long"')
+    treatment = made(source, target)
+    with monkeypatch.context() as patched:
+        patched.setattr(ids, "time", SimpleNamespace(monotonic=lambda: now))
+        patched.setattr(Registry, "subjects_of", silent)
+        for _ in range(64):
+            with pytest.raises(UnreachableError, match="does not answer in time"):
+                through(treatment, record(framed(known)))
+        assert now == 10
+        now += 10
+        patched.undo()
+        patched.setattr(ids, "time", SimpleNamespace(monotonic=lambda: now))
+        (after,) = through(treatment, record(framed(known)))
+    assert after.value == framed(4)
 
 
 def test_ids_of_versions_that_were_deleted_are_still_known(
