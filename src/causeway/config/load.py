@@ -20,8 +20,8 @@ class Form(StrEnum):
 
 
 def is_yaml(path: Path) -> bool:
-    """Whether `path` is read as YAML: by the end of its name."""
-    return path.suffix.lower() in (".yaml", ".yml")
+    """Whether `path` is read as YAML, which JSON is a form of: by the end of its name."""
+    return path.suffix.lower() in (".yaml", ".yml", ".json")
 
 
 def is_resource(document: Fields) -> bool:

@@ -59,7 +59,10 @@ def _class(name: str) -> Any:
     try:
         found = point.load()
     except Exception as error:  # it is the user's code
-        raise _refused(name, f"{point.value} cannot be imported: {_said(error)}") from None
+        remedy = ""
+        if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
+            remedy = f"put the folder of {error.name}.py into PYTHONPATH, or install it"
+        raise _refused(name, f"{point.value} cannot be imported: {_said(error)}", remedy) from None
     if not callable(found):
         raise _refused(name, f"{point.value} is no class")
     return found

@@ -156,6 +156,7 @@ def test_the_name_of_an_entry_point_is_enough(
         ("com.acme.Teams", "a Java class cannot run here (there are org.apache."),
         ("team_names:Sufix", "team_names:Sufix cannot be imported: AttributeError"),
         ("team_name:Suffix", "team_name:Suffix cannot be imported: ModuleNotFoundError"),
+        ("team_name:Suffix", "put the folder of team_name.py into PYTHONPATH, or install it"),
         ("team-names:Suffix", "a class is named module:Class"),
         ("team_names:value", "team_names:value is no class"),
         ("team_names:NoUpstream", "it has no method upstream_topic (docs/names.md has them)"),

@@ -9,9 +9,9 @@ from causeway.config.causeway_yaml.shape import KafkaKeys, Leaf, Part, Section, 
 
 _HEAD = """# causeway.yaml
 
-Every command takes a `causeway.yaml` (or any file whose name ends in `.yaml` or `.yml`) where it
-takes a MirrorMaker 2 property file. It says the same in a shorter form: each value here is one key
-of [the property file](configuration.md), with the same default and the same checks.
+Every command takes a `causeway.yaml` (or any file whose name ends in `.yaml`, `.yml` or `.json`)
+where it takes a MirrorMaker 2 property file. It says the same in a shorter form: each value here is
+one key of [the property file](configuration.md), with the same default and the same checks.
 
 ```yaml
 clusters:

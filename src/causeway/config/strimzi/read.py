@@ -70,6 +70,13 @@ def read_resource(
     target, pairs = _clusters(spec, mirrors, version, problems)
     problems.raise_if_any()
     assert target is not None
+    used = {target.path, *(source.path for source, _ in pairs)}
+    checker.ignored += [
+        each.path for each in spec.items.get("clusters", ()) if each.path not in used
+    ]
+    checker.ignored += _passed_over(spec, "target", "connectCluster")
+    for mirror in mirrors:
+        checker.ignored += _passed_over(mirror, "source", "sourceCluster")
     configs = [
         each.keys.get("config", {})
         for each in (
@@ -89,6 +96,11 @@ def read_resource(
     ignored = [", ".join(reader.ignored)] if reader.ignored else []
     warnings = (*(f"without meaning here: {paths}" for paths in ignored), *notes)
     return Resource(entries=reader.entries, warnings=warnings)
+
+
+def _passed_over(tree: Tree, new: str, old: str) -> list[str]:
+    """The older field of two that say the same."""
+    return [tree.texts[old].path] if new in tree.trees and old in tree.texts else []
 
 
 def _version(document: Fields, problems: Problems) -> str:

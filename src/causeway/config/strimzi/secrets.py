@@ -19,6 +19,7 @@ from causeway.config.strimzi.fields import Given
 VARIABLE = "CAUSEWAY_SECRETS"
 MOUNTED = "/etc/causeway/secrets"  # where deploy/kubernetes has them
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_EITHER = re.compile(r"\{([^{}]*)\}")
 _KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
 
 
@@ -56,7 +57,8 @@ class Secrets:
         folder = self._folder(name)
         if folder is None:
             return []
-        keys = [key for key in _keys(folder) if fnmatchcase(key, pattern.text)]
+        globs = _globs(pattern.text)
+        keys = [key for key in _keys(folder) if any(fnmatchcase(key, each) for each in globs)]
         if not keys:
             cause = f"no key of the Secret {name.text} in {folder.parent} matches {pattern.text!r}"
             self.problems.add(f"{pattern.where}: {cause}")
@@ -85,6 +87,15 @@ class Secrets:
             self.problems.add(f"{name.where}: {cause}{_near(name.text, there)}")
             return None
         return folder
+
+
+def _globs(pattern: str) -> list[str]:
+    """Java's globs have `{a,b}` besides."""
+    found = _EITHER.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [glob for part in found[1].split(",") for glob in _globs(before + part + after)]
 
 
 def _keys(folder: Path) -> list[str]:

@@ -56,7 +56,7 @@ class Made:
         if named is not None:
             self.texts[named[2], named[3]] = text.strip()
             return named[2], named[3]
-        said = "" if not _REFERENCE.search(text) else f", {text.strip()}"
+        said = f", {text.strip()}" if text.strip() and not _literal(text) else ""
         self.contents[secret, key] = what + said
         self.texts[secret, key] = text
         return secret, key
@@ -172,6 +172,11 @@ def refuse_secret(key: str, text: str) -> None:
         )
 
 
+def _literal(text: str) -> bool:
+    """Whether more than references stands there."""
+    return bool(_REFERENCE.sub("", text).strip())
+
+
 def _written_out(key: str, text: str) -> bool:
     if key.endswith(login.JAAS):
         try:
@@ -180,7 +185,7 @@ def _written_out(key: str, text: str) -> bool:
             return not _REFERENCE.fullmatch(text.strip())
         hidden = re.compile("secret|password|token|assertion", re.IGNORECASE)
         return any(
-            hidden.search(name) and not _REFERENCE.search(value)
+            hidden.search(name) and _literal(value)
             for name, value in options.items()
             if not name.endswith(("uri", "url"))
         )

@@ -241,6 +241,26 @@ def test_what_is_a_secret_is_named_and_not_written(tmp_path: Path) -> None:
     assert one == two
 
 
+def test_a_secret_is_not_shown_for_a_reference_within_it(tmp_path: Path) -> None:
+    entries = HEAD | {
+        "A.security.protocol": "SASL_SSL",
+        "A.sasl.mechanism": "PLAIN",
+        "A.sasl.jaas.config": "o.PlainLoginModule required"
+        ' username="me" password="let${env:WORD}in";',
+    }
+    found = convert(written(tmp_path, entries), Form.STRIMZI)
+    assert "a-login with password" in " ".join(found.notes)
+    for text in (found.text, *found.notes):
+        assert "let${" not in text
+        assert "}in" not in text
+    entries["A.sasl.mechanism"] = "OAUTHBEARER"
+    entries["A.sasl.jaas.config"] = (
+        'o.OAuthBearerLoginModule required clientId="me" clientSecret="let${env:WORD}in";'
+    )
+    with pytest.raises(ConfigError, match="it is a secret"):
+        convert(written(tmp_path, entries), Form.STRIMZI)
+
+
 def test_a_resource_is_one_that_strimzi_would_take(tmp_path: Path) -> None:
     file = written(
         tmp_path, HEAD | {"topics": "orders.*", "A->B.groups": "g"}, "My Orders.properties"

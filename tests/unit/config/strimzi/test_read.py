@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -480,7 +481,47 @@ def test_a_target_for_all_mirrors(tmp_path: Path) -> None:
     assert "none of spec.clusters, which are cluster-a" in refused(resource, tmp_path)
 
 
+def test_a_cluster_that_no_mirror_uses_is_named_and_one_that_another_form_names_too(
+    tmp_path: Path,
+) -> None:
+    resource = example("v1beta2-plain")
+    other = {"alias": "cluster-c", "bootstrapServers": "c:9092"}
+    resource["spec"]["clusters"].append(other)
+    (told, *_) = of(resource, tmp_path).warnings
+    assert "spec.clusters[2]" in told
+    assert "spec.clusters[1]" not in told
+    resource["spec"]["target"] = {**other, "offsetStorageTopic": "offsets"}
+    mirror(resource)["source"] = {"alias": "cluster-d", "bootstrapServers": "d:9092"}
+    del mirror(resource)["targetCluster"]
+    settings = of(resource, tmp_path)
+    assert settings.links[0].name == "cluster-d->cluster-c"
+    assert "spec.connectCluster" in settings.warnings[0]
+    assert "spec.mirrors[0].sourceCluster" in settings.warnings[0]
+
+
+def test_json_is_read_as_well(tmp_path: Path) -> None:
+    """As `kubectl get -o json` writes it."""
+    file = tmp_path / "mirror.json"
+    file.write_text(json.dumps(example("v1-plain"), indent=4))
+    assert load(file, environment={}).links[0].name == "cluster-a->cluster-b"
+
+
 # -- secrets
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [("*.crt", 2), ("ca.crt", 1), ("ca{,-old}.crt", 2), ("{ca,x}.{crt,pem}", 1), ("c?-*", 1)],
+)
+def test_patterns_are_those_of_java(
+    pattern: str, count: int, tmp_path: Path, secrets: Path
+) -> None:
+    resource = example("v1-plain")
+    trusted = [{"secretName": "cluster-a-cluster-ca-cert", "pattern": pattern}]
+    mirror(resource)["source"]["tls"] = {"trustedCertificates": trusted}
+    tls = link(resource, tmp_path, secrets).source.tls
+    assert tls is not None
+    assert (tls.ca_pem or "").count("BEGIN") == count
 
 
 def test_what_is_missing_of_the_secrets_is_told(tmp_path: Path, secrets: Path) -> None:
