@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from causeway.config.control_settings import ControlSettings
 from causeway.config.load import load
 from causeway.config.settings import (
-    ControlSettings,
     LinkSettings,
     RunSettings,
     SaslSettings,

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from causeway.config.settings import ControlSettings
+from causeway.config.control_settings import ControlSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from causeway.config.control_settings import ControlSettings
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
-from causeway.config.settings import ControlSettings, LinkSettings
+from causeway.config.settings import LinkSettings
 from causeway.config.treatments import PROVENANCE
 
 _CONFIGS, _ACLS = "sync.topic.configs.enabled", "sync.topic.acls.enabled"

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from causeway.config.client_keys import ConsumerKeys
+from causeway.config.control_settings import ControlSettings
 from causeway.config.keys import IN_SECONDS, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (
     ClientSettings,
-    ControlSettings,
     FetchSettings,
     HttpSettings,
     RunSettings,

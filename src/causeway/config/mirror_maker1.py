@@ -25,11 +25,12 @@ from causeway.config.build import (
     run_settings,
     spark_settings,
 )
+from causeway.config.control_settings import ControlSettings
 from causeway.config.keys import FlowKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, load_properties
 from causeway.config.security import client_settings
-from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, Settings
+from causeway.config.settings import ClientSettings, LinkSettings, Settings
 from causeway.config.transforms import apart, check_listed, family, listed, transforms
 from causeway.config.treatments import PROVENANCE, SKIP
 from causeway.config.typed import read

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from causeway.config.chosen import Chosen
+from causeway.config.control_settings import ControlSettings
 from causeway.filters import (
     Renaming,
     TopicDecision,
-    compile_patterns,
     decide_topic,
     excludes,
 )
@@ -98,37 +98,6 @@ class FetchSettings:
     max_bytes: int = 50 * 1024 * 1024
     max_partition_bytes: int = 4 * 1024 * 1024
     start: Literal["earliest", "latest"] = "earliest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlSettings:
-    """What a link mirrors besides records. Defaults are MirrorMaker 2's; a replication factor of -1
-    is the broker's default."""
-
-    groups: tuple[Pattern, ...] = compile_patterns(".*")
-    groups_exclude: tuple[Pattern, ...] = compile_patterns("console-consumer-.*, connect-.*, __.*")
-    refresh_groups_enabled: bool = True
-    refresh_groups_interval_s: float = 600
-    emit_checkpoints_enabled: bool = True
-    emit_checkpoints_interval_s: float = 60
-    checkpoints_replication_factor: int = 3
-    sync_group_offsets_enabled: bool = False
-    sync_group_offsets_interval_s: float = 60
-    emit_offset_syncs_enabled: bool = True
-    offset_lag_max: int = 100  # records
-    offset_syncs_topic_location: Literal["source", "target"] = "source"
-    offset_syncs_replication_factor: int = 3
-    emit_heartbeats_enabled: bool = True
-    emit_heartbeats_interval_s: float = 1
-    heartbeats_replication_factor: int = 3
-    sync_topic_acls_enabled: bool = True
-    sync_topic_acls_interval_s: float = 600
-    # [causeway.*]: ours alone.
-    read_only_mirrors: bool = False  # nobody but `principal` may write to mirrored topics
-    principal: str | None = None  # Causeway's own on the target, like `User:causeway`
-    mm2_offsets: bool = True  # go on from MirrorMaker 2's positions, and keep them written
-    mm2_offsets_topic: str | None = None  # None: mm2-offsets.<source>.internal
-    mm2_connector: str = "MirrorSourceConnector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +232,7 @@ class LinkSettings:
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # No record is copied, whatever directives say: the file wants it so.
     records_paused: bool = False
-    control: ControlSettings = ControlSettings()
+    control: ControlSettings = field(default_factory=ControlSettings)
     transforms: tuple[TransformSettings, ...] = ()
     treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
     schemas: SchemaSettings | None = None

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from causeway.config.build import spark_settings
+from causeway.config.control_settings import ControlSettings
 from causeway.config.mm2 import load_mm2
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (
-    ControlSettings,
     HeartbeatSettings,
     LinkSettings,
     Secret,

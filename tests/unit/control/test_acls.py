@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings, SaslSettings
+from causeway.config.control_settings import ControlSettings
+from causeway.config.settings import ClientSettings, LinkSettings, SaslSettings
 from causeway.control.acls import (
     EVERYBODY,
     AclPlan,

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.config.control_settings import ControlSettings
+from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import (
     CommitPlan,

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import ClientSettings, ControlSettings, LinkSettings
+from causeway.config.control_settings import ControlSettings
+from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.tasks import groups as module
