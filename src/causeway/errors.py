@@ -2,6 +2,7 @@
 
     CausewayError                 exit code
     ├── ConfigError               2   a file, key, option or value that cannot be used
+    │   └── RefusedError          2   what is asked of a mirror cannot be while it stands as it does
     ├── UnreachableError          3   no broker answered in the stated time
     ├── AuthenticationError       4   TLS or SASL refused
     ├── AuthorizationError        5   an ACL is missing
@@ -68,6 +69,10 @@ def _rebuild(kind: type[CausewayError], state: dict[str, object]) -> CausewayErr
 
 
 class ConfigError(CausewayError):
+    exit_code = 2
+
+
+class RefusedError(ConfigError):
     exit_code = 2
 
 

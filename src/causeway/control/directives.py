@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from causeway.control.cuts import Cut
-from causeway.errors import ConfigError
+from causeway.errors import RefusedError
 from causeway.model import ENDED, State, TopicPartition
 
 MOST_RATE = 2**63 - 1  # bytes/s, as of the file's
@@ -221,7 +221,7 @@ class Plan:
 
 def plan(standing: Standing, wish: Directive) -> Plan:
     """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
-    leaves alone what somebody paused of its parts. Raises ConfigError where its mirror has ended:
+    leaves alone what somebody paused of its parts. Raises RefusedError where its mirror has ended:
     then there is nothing to pause, to resume or to restart."""
     asked_of_mirrors = wish.kind in (Kind.PAUSE, Kind.RESTART)
     if asked_of_mirrors and (end := standing.end_of(wish.scope)) is not None:
@@ -241,9 +241,9 @@ def plan_back(standing: Standing, kind: Kind, scope: Scope) -> Plan:
     return Plan(changes=() if before is None else (((kind, scope), None),), before=before)
 
 
-def _has_ended(wish: Directive, end: Directive) -> ConfigError:
+def _has_ended(wish: Directive, end: Directive) -> RefusedError:
     back = end.how in ENDED
-    return ConfigError(
+    return RefusedError(
         "resume" if not wish.paused else str(wish.kind),
         str(wish.scope),
         f"its mirror was {end.how} {end.by}" if back else f"{end.how} {end.by}",

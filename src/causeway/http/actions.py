@@ -21,6 +21,7 @@ from causeway.errors import (
     ConfigError,
     ConflictError,
     NobodyLeadsError,
+    RefusedError,
     UnreachableError,
 )
 from causeway.http.answers import AnyJSONResponse
@@ -33,7 +34,7 @@ _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
 _WAIT_S: Final = 10.0  # for the leading driver's word
 _STATUS: Final[tuple[tuple[type[CausewayError], int], ...]] = (
-    (ConfigError, 404),  # all but names is looked at before
+    (RefusedError, 409),
     (ConflictError, 409),
     (NobodyLeadsError, 409),
     (AuthorizationError, 403),
@@ -117,8 +118,9 @@ class Actions:
             async with self._turn:
                 return await in_thread(partial(call, who=who, reason=wish.reason), "act")
         except CausewayError as error:
-            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 502)
-            status = misnamed if isinstance(error, ConfigError) else status
+            # All but names is looked at before.
+            known = (*_STATUS, (ConfigError, misnamed))
+            status = next((code for kind, code in known if isinstance(error, kind)), 502)
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
             raise HTTPException(status, str(error)) from error
 

@@ -19,7 +19,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import directive_json, directive_log, directives
 from causeway.control.directive_log import Written
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.errors import ConfigError, NobodyLeadsError
+from causeway.errors import ConfigError, NobodyLeadsError, RefusedError
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.scopes import Wanted, choose
 from causeway.operate.status import driver_of
@@ -233,7 +233,7 @@ def _refuse_by_file(links: Sequence[LinkSettings]) -> None:
     for link in links:
         if link.records_paused:
             where = link.places.get("causeway.paused", "causeway.paused")
-            raise ConfigError(
+            raise RefusedError(
                 "resume",
                 link.name,
                 f"the file itself pauses it: {where}",

@@ -18,7 +18,7 @@ from causeway.control.directives import (
     plan,
 )
 from causeway.control.ending import back, begin, cuts_of, finish, let_go
-from causeway.errors import ConfigError, ConflictError
+from causeway.errors import ConfigError, ConflictError, RefusedError
 from causeway.model import State, TopicPartition
 
 ORDERS = Scope("orders")
@@ -129,10 +129,10 @@ def test_what_has_ended_is_neither_paused_nor_resumed_nor_restarted() -> None:
     standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
     for paused in (True, False):
         wish = Directive(kind=Kind.PAUSE, scope=ORDERS, who="ben@ops", at=2, paused=paused)
-        with pytest.raises(ConfigError, match=r"failed over by anna@ops.*causeway failback"):
+        with pytest.raises(RefusedError, match=r"failed over by anna@ops.*causeway failback"):
             plan(standing, wish)
     wish = Directive(kind=Kind.RESTART, scope=ORDERS, who="ben@ops", at=2)
-    with pytest.raises(ConfigError, match=r"^restart orders: .*causeway failback"):
+    with pytest.raises(RefusedError, match=r"^restart orders: .*causeway failback"):
         plan(standing, wish)
 
 

@@ -16,6 +16,7 @@ from causeway.errors import (
     CausewayError,
     ConfigError,
     ConflictError,
+    RefusedError,
     UnreachableError,
 )
 from causeway.http.actions import Doors
@@ -129,6 +130,7 @@ def test_what_nobody_has_acted_on_yet_is_accepted(api: TestClient, clusters: Clu
     ("error", "status"),
     [
         (ConfigError("pause", "topic odrers", "there is no topic of that name"), 404),
+        (RefusedError("pause", "topic odrers", "its mirror was promoted by anna"), 409),
         (ConflictError("pause", "A->B", "anna acts at the same time"), 409),
         (AuthorizationError("write", "a topic", "not allowed"), 403),
         (UnreachableError("reach", "B"), 503),
