@@ -24,6 +24,8 @@ from causeway.control.acls import EVERYBODY, Acls
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
 from causeway.errors import (
+    AuthenticationError,
+    AuthorizationError,
     CausewayError,
     ConfigError,
     PartitionsFailedError,
@@ -36,6 +38,7 @@ from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")
 _PROMOTING_MS = 120_000  # as long as a promotion takes, groups and all
+_SHARER_S: Final = 5.0  # so long the target of another link is waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +187,8 @@ def _change(
     change: Callable[[str, Directive], Directive | None],
 ) -> set[str]:
     """Has the fences that sharers have of `topics` changed, each by the first that has one to
-    change; which they were. A sharer whose target does not answer is passed over: its cutover goes
-    by what the source's brokers say in any case."""
+    change; which they were. A sharer whose target does not answer soon, or hides that from us, is
+    passed over: its cutover goes by what the source's brokers say in any case."""
     done: set[str] = set()
     for target, link in sharers:
         left = set(topics) - done
@@ -198,12 +201,13 @@ def _change(
         if not left:
             break
         try:
+            target.bootstrap_check(_SHARER_S)
             log = DirectiveLog(target, link.directives_topic)
             log.look()
             if decide(log.standing).changes:
                 written = directive_log.write(target, link, decide)
                 done |= {str(scope.topic) for (_, scope), _ in written.plan.changes}
-        except UnreachableError:
+        except (UnreachableError, AuthenticationError, AuthorizationError):
             continue
     return done
 

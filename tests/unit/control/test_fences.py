@@ -12,7 +12,13 @@ from causeway.control import directive_log, fences
 from causeway.control.directive_json import decode, encode
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.control.fences import DENY_WRITE, Sharer
-from causeway.errors import ConfigError, PrerequisiteError, UnreachableError
+from causeway.errors import (
+    AuthorizationError,
+    CausewayError,
+    ConfigError,
+    PrerequisiteError,
+    UnreachableError,
+)
 from causeway.wire.cluster import AclBinding, SecurityDisabled
 
 
@@ -100,7 +106,7 @@ class Sides:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acls: set[AclBinding] = set()
         self.standing = {"A->B": Standing(), "A->C": Standing()}
-        self.unreachable = False
+        self.trouble: CausewayError | None = None
         self.links = {
             name: cast(Any, SimpleNamespace(name=name, directives_topic=name))
             for name in self.standing
@@ -110,10 +116,15 @@ class Sides:
 
     def log(self, _: object, name: str) -> Any:
         def look() -> None:
-            if self.unreachable:
-                raise UnreachableError("reach", name)
+            if isinstance(self.trouble, AuthorizationError):
+                raise self.trouble
 
         return SimpleNamespace(look=look, standing=self.standing[name])
+
+    def bootstrap_check(self, timeout_s: float) -> None:
+        assert timeout_s <= 5, "nobody may write meanwhile"
+        if isinstance(self.trouble, UnreachableError):
+            raise self.trouble
 
     def write(self, _: object, link: Any, decide: Callable[[Standing], Plan]) -> Any:
         plan = decide(self.standing[link.name])
@@ -164,10 +175,15 @@ def test_a_fence_that_two_links_need_stands_until_both_are_lifted(
     assert not sides.is_fenced
 
 
-def test_a_sharer_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "trouble", [UnreachableError("reach", "C"), AuthorizationError("read", "directives")]
+)
+def test_a_sharer_that_cannot_be_asked_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, trouble: CausewayError
+) -> None:
     sides = Sides(monkeypatch)
     sides.set_up("A->B", 300)
     sides.set_up("A->C", 500)
-    sides.unreachable = True
+    sides.trouble = trouble
     sides.lift("A->B")
     assert not sides.is_fenced
