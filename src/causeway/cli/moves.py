@@ -175,6 +175,8 @@ def failover(
     else:
         for each in found:
             _failed_over(each)
+    if (error := next((each.error for each in found if each.error), None)) is not None:
+        return error.exit_code
     if yes or dry_run or all(each.before is not None or each.left is not None for each in found):
         if any(each.failures for each in found):
             return _FAILED
@@ -188,6 +190,9 @@ def _failed_over(each: FailedOver) -> None:
 
     out = console()
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    if each.error is not None:
+        out.print(Text(f"{what} is not done: ", "red").append(str(each.error)))
+        return
     if each.left is not None:
         out.print(Text(f"{what} is left as it is: ", "yellow").append(each.left))
         if each.late:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from causeway.cli import failback, moves
 from causeway.cli.standing import standing
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
+from causeway.errors import NobodyLeadsError
 from causeway.model import State, TopicPartition
 from causeway.operate.moves.failed_back import FailedBack, Step
 from causeway.operate.moves.failover import FailedOver
@@ -76,16 +79,19 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
         assert each in said
+    moves._failed_over(replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on")))
+    assert "orders of A->B is not done: end A->B: it goes on" in capsys.readouterr().out
 
 
 def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str]) -> None:
-    only = Unmirrored(at=AT, first=10, end=15, records=5, surely=False)
+    only = Unmirrored(at=AT, first=10, end=15, records=5, surely=False, deleted=3)
     fields = {"link": "A->B", "reverse": "B->A", "scope": THE_LINK, "dry_run": False}
     failback._show(
         FailedBack(step=Step.UNDECIDED, changed=False, unmirrored=(only,), **fields)  # type: ignore[arg-type]
     )
     said = capsys.readouterr().out
     assert "5 records of orders-0, offsets 10 to 14; some of them may be on both sides" in said
+    assert "lost: 3 offsets of orders-0, before 10" in said
     assert "--drop-unmirrored --yes" in said
     failback._show(FailedBack(step=Step.BACK, changed=True, lag=3, **fields))  # type: ignore[arg-type]
     said = capsys.readouterr().out

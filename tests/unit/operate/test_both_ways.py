@@ -8,9 +8,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.load import load
-from causeway.control.directives import Scope
+from causeway.control.directives import Scope, Standing
 from causeway.errors import ConfigError
-from causeway.operate.moves.ending import Ending
+from causeway.operate.moves.failback import _Failback
+from causeway.operate.moves.failed_back import Step
+from causeway.operate.moves.failover import _Failover
+from causeway.operate.moves.promote import _Promotion
 
 FILE = """
 clusters = A, B
@@ -23,6 +26,10 @@ causeway.provenance = header
 """
 
 
+def nothing(_: object) -> None:
+    pass
+
+
 def test_its_mirrors_do_not_end(tmp_path: Path) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text(FILE)
@@ -31,5 +38,40 @@ def test_its_mirrors_do_not_end(tmp_path: Path) -> None:
     def nobody(*_: Any, **__: Any) -> Any:
         raise AssertionError("no cluster is asked")
 
+    nowhere = cast(Any, nobody)
     with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
-        Ending(link, Scope(), cast(Any, nobody), 10.0, lambda _: None)
+        _Promotion(link, Scope(), nowhere, 10.0, nothing, None, dry_run=False)
+    with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
+        _Failover(link, Scope(), nowhere, 10.0, nothing)
+
+
+def test_one_that_had_ended_before_can_be_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was a mirror that went one way only then."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(FILE)
+    settings = load(path, environment={})
+    link, _ = settings.links
+    monkeypatch.setattr("causeway.operate.moves.ending.ProgressTopic", Unasked)
+    monkeypatch.setattr("causeway.operate.moves.ending.DirectiveLog", Unasked)
+    connect = cast(Any, nothing)
+    move = _Failback(settings, link, Scope(), connect, nothing, dry_run=False)
+    move.who, move.why = "anna@ops", None
+    found = move.run(None, None, drop=False, turn_round=False, wait_s=0)
+    assert found.step is Step.GOES_ON
+
+
+class Unasked:
+    """A topic that is not there."""
+
+    standing = Standing()
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def exists(self) -> bool:
+        return False
+
+    def look(self) -> None:
+        pass

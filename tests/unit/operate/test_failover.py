@@ -11,7 +11,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control.directives import THE_LINK
-from causeway.errors import CausewayError, ConfigError, UnreachableError
+from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.model import State, TopicPartition
 from causeway.operate.moves import failover as failovers
 from causeway.operate.moves.failover import FailedOver, failover
@@ -66,6 +66,30 @@ def test_the_rpo_is_that_of_the_topic_that_is_furthest_behind() -> None:
     assert found(known(5_000, exact=True), known(8_000)).rpo_ms == 1_000, "one is whole, surely"
     assert found(known(5_000, exact=True)).rpo_ms == 0
     assert found(known(-1), known(8_000)).rpo_ms is None
+
+
+def test_a_clock_that_is_ahead_does_not_make_it_whole() -> None:
+    assert found(known(9_500, 3, exact=True)).rpo_ms == 1, "0 is said where nothing is missing"
+
+
+@pytest.mark.parametrize(("reason", "times"), [(None, 2), ("gone", 1)])
+def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
+    reason: str | None, times: int
+) -> None:
+    """It was asked beside that, as it may be gone: what it has said then is old."""
+    done: list[str] = []
+
+    def ask(_: object) -> Seen:
+        done.append("asked")
+        return Seen(reason=reason)
+
+    move: Any = failovers._Failover.__new__(failovers._Failover)
+    contents = SimpleNamespace(partitions={}, leases=())
+    move.link, move._scope = link("127.0.0.1:1", "127.0.0.1:2", ".*"), THE_LINK
+    move._ending = SimpleNamespace(end=None, contents=contents, progress=dict)
+    move._ask, move._act = ask, lambda *_: {}
+    assert move.run(None, 0.0).source == reason
+    assert len(done) == times
 
 
 class Side:
@@ -147,7 +171,8 @@ def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
 
 @pytest.fixture
 def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Links that were failed over. Only clusters B and C answer; A->C has mirrored nothing."""
+    """Links that were failed over. Only clusters B and C answer; A->C has mirrored nothing, and the
+    driver of C->B goes on."""
     done: list[str] = []
 
     class Move:
@@ -155,6 +180,8 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             self.link, self.has_begun = each, each.name != "A->C"
 
         def run(self, *_: object) -> FailedOver:
+            if self.link.name == "C->B":
+                raise NobodyLeadsError("end the mirror", "C->B", "a driver goes on")
             done.append(self.link.name)
             return replace(found(), link=self.link.name, target=self.link.target.alias)
 
@@ -187,6 +214,15 @@ def test_a_link_to_the_cluster_that_is_gone_keeps_no_other_from_ending(acted: li
     assert other.late, "it ends nothing that its target still takes"
     _, third = failover(settings_of("A->B", "A->C"), yes=True)
     assert (third.left, third.late) == ("nothing of it has been mirrored yet", False)
+
+
+def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) -> None:
+    failed, one = failover(settings_of("C->B", "A->B"), yes=True)
+    assert (acted, one.error) == (["A->B"], None)
+    assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
+    assert isinstance(failed.error, NobodyLeadsError)
+    with pytest.raises(NobodyLeadsError):
+        failover(settings_of("C->B"), yes=True)
 
 
 def test_where_nothing_can_be_ended_that_is_an_error(acted: list[str]) -> None:

@@ -66,7 +66,6 @@ class Ending:
         self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
     ) -> None:
         """Reads both. Raises CausewayError."""
-        refuse_mingled(link)
         self.link = link
         self.scope = scope
         self.target = connect(link.target_admin)

@@ -25,7 +25,7 @@ from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups, missing
-from causeway.operate.moves.ending import Ending, Say, wish
+from causeway.operate.moves.ending import Ending, Say, refuse_mingled, wish
 from causeway.operate.moves.last_groups import GroupPlace
 from causeway.operate.moves.missing import Known
 from causeway.operate.moves.promote import cuts_json
@@ -42,7 +42,8 @@ _NOTHING: Final = "nothing of it has been mirrored yet"
 class FailedOver:
     """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
     it had ended already, as `before` says. `left`: why there was nothing to look at, nor to end;
-    `late` where that has to be done once its target answers. `seen_ms`: when a driver last led the
+    `late` where that has to be done once its target answers; `error`: that it was begun, or tried,
+    and is not done. `seen_ms`: when a driver last led the
     link; `source`: why the source did not answer, None where it did."""
 
     link: str
@@ -53,6 +54,7 @@ class FailedOver:
     before: Directive | None = None
     left: str | None = None
     late: bool = False
+    error: CausewayError | None = None
     seen_ms: int | None = None
     source: str | None = None
     topics: tuple[Known, ...] = ()
@@ -68,7 +70,8 @@ class FailedOver:
         late = [each.newest_ms for each in self.topics if not each.is_whole]
         if any(newest < 0 for newest in late):
             return None
-        return max((self.at_ms - newest for newest in late), default=0)
+        # By a clock that is ahead of ours it would be none, as if nothing were missing.
+        return max((max(1, self.at_ms - newest) for newest in late), default=0)
 
 
 def failover(
@@ -90,9 +93,10 @@ def failover(
     does not act, the lead is taken from it. Called again it goes on where it was, and changes
     nothing once it is done. Of several links, one whose target does not answer, or of which nothing
     was mirrored, is left (`left`), and the others are seen to: with a cluster gone, a link to it
-    has nothing to end, but one that is not the way back has yet to be (`late`). Raises
-    NobodyLeadsError where a driver goes on mirroring in spite of it, ConflictError where somebody
-    else acts at the same time; CausewayError.
+    has nothing to end, but one that is not the way back has yet to be (`late`). One that fails
+    keeps no other from it (`error`). Raises, where none is seen to, NobodyLeadsError where a driver
+    goes on mirroring in spite of it, ConflictError where somebody else acts at the same time;
+    CausewayError.
     """
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
     wanted = Wanted(link, topic, None, ahead=False)
@@ -109,7 +113,18 @@ def failover(
                 _NOTHING + "".join(f"; {name}: {why}" for name, why in unreachable.items()),
             )
         asked = wish(State.FAILED_OVER, scope, who, reason)
-        found = {each.link.name: each.run(asked, wait_s) if yes else each.look() for each in begun}
+        found: dict[str, FailedOver] = {}
+        errors: list[CausewayError] = []
+        for move in begun:
+            try:
+                done = move.run(asked, wait_s) if yes else move.look()
+            except CausewayError as error:
+                errors.append(error)
+                left = _left(move.link, scope, str(error), late=False)
+                done = replace(left, error=error)
+            found[move.link.name] = done
+        if len(errors) == len(begun):
+            raise errors[0]
         ways_back = {(each.link.target.alias, each.link.source.alias) for each in begun}
         for each in quick.links:
             if (why := unreachable.get(each.name)) is not None:
@@ -172,6 +187,7 @@ class _Failover:
     def __init__(
         self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
     ) -> None:
+        refuse_mingled(link)
         self.link = link
         self._scope = scope
         self._say = say
@@ -216,6 +232,9 @@ class _Failover:
             asking = pool.submit(self._ask, dict(ending.contents.partitions))
             done = self._act(asked, wait_s)
             seen = asking.result()
+        if seen.reason is None:
+            # It is there, and has gone on: what counts is what it has now that the mirror ended.
+            seen = self._ask(dict(ending.contents.partitions))
         return self._found(changed=True, **self._known(seen), **done)
 
     def _act(self, asked: Directive, wait_s: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups
-from causeway.operate.moves.ending import Ending, Guard, Say, wish
+from causeway.operate.moves.ending import Ending, Guard, Say, refuse_mingled, wish
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.cluster import AclBinding
 
@@ -118,6 +118,7 @@ class _Promotion:
         *,
         dry_run: bool,
     ) -> None:
+        refuse_mingled(link)
         self._link = link
         self._scope = scope
         self._say = say
