@@ -16,8 +16,9 @@ key    {"do": "end", "topic": "orders"}                       of a link or a top
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
                           "done": all that follows is done, too; "cut": of a topic, see cuts.py
 key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
-value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …},
-        "looked": {"0": 900, …}, "kept": {}}             both missing in those of earlier versions
+value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}, "source_id": "…",
+        "looked": {"0": 900, …}, "kept": {}}        the last three missing in those of earlier
+                                                    versions
 key    {"do": "mirror", "topic": "orders"}           chosen, whatever the file's `topics` say
 value  {"v": 1, "who": …, "why": …, "at": …}
 key    {"do": "origin"}                               of a link: which cluster its source is
@@ -35,7 +36,7 @@ from typing import Any
 from causeway.control import cuts
 from causeway.control.directives import Change, Directive, FenceAcl, Kind, Scope
 from causeway.errors import ProtocolError
-from causeway.model import State
+from causeway.model import NO_TOPIC_ID, State
 
 VERSION = 1
 
@@ -70,6 +71,7 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     elif kind is Kind.ORIGIN:
         value["cluster"] = directive.cluster
     elif kind is Kind.BEGIN:
+        value["source_id"] = directive.source_id
         for name in ("starts", "looked", "kept"):
             offsets: Mapping[int, int] = getattr(directive, name)
             value[name] = {str(partition): at for partition, at in offsets.items()}
@@ -100,11 +102,12 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         elif kind is Kind.ORIGIN:
             more = {"cluster": str(fields["cluster"])}
         elif kind is Kind.BEGIN:
-            fields = {"looked": {}, "kept": {}, **fields}
+            fields = {"looked": {}, "kept": {}, "source_id": NO_TOPIC_ID, **fields}
             more = {
                 name: {int(each): int(at) for each, at in fields[name].items()}
                 for name in ("starts", "looked", "kept")
             }
+            more["source_id"] = str(fields["source_id"])
         directive = Directive(
             kind=kind,
             scope=scope,

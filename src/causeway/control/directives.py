@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from causeway.control.cuts import Cut
 from causeway.errors import RefusedError
-from causeway.model import ENDED, State, TopicPartition
+from causeway.model import ENDED, NO_TOPIC_ID, State, TopicPartition
 
 MOST_RATE = 2**63 - 1  # bytes/s, as of the file's
 
@@ -70,10 +70,12 @@ Hold = tuple[State, str]  # how something is held, and why
 
 
 class Start(NamedTuple):
-    """A source offset that a partition is claimed from, and by which directive (its `at`)."""
+    """A source offset that a partition is claimed from, and by which directive (its `at`); `of`: the
+    id of the topic that it is one of."""
 
     offset: int
     by: int
+    of: str = NO_TOPIC_ID
 
 
 class FenceAcl(NamedTuple):
@@ -92,8 +94,8 @@ class Directive:
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source; of the
-    target `looked`, up to where it was looked through for what only it has, and `kept`, up to where
+    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source, of
+    its topic with `source_id`; of the target `looked`, up to where it was looked through for what only it has, and `kept`, up to where
     what others wrote later was seen to. `cluster` of an origin: the id of the source."""
 
     kind: Kind
@@ -110,6 +112,7 @@ class Directive:
     done: bool = False
     cut: Cut | None = None
     starts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    source_id: str = NO_TOPIC_ID
     looked: Mapping[int, int] = field(default_factory=dict, hash=False)
     kept: Mapping[int, int] = field(default_factory=dict, hash=False)
     cluster: str = ""
@@ -184,7 +187,7 @@ class Standing:
         found = self.by_key.get((Kind.BEGIN, Scope(at.topic)))
         if found is None or (offset := found.starts.get(at.partition)) is None:
             return None
-        return Start(offset, found.at)
+        return Start(offset, found.at, found.source_id)
 
     @property
     def holds(self) -> bool:

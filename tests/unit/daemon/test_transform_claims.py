@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import Secret, TransformSettings
+from causeway.control.directives import Start
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.claiming import Claimer, Taken
@@ -207,6 +208,7 @@ def take_up(
     alone_in_s: float = 0.0,
     wish: Wish = NOBODY,
     now: str = "new",
+    start: Start | None = None,
 ) -> tuple[Taken, Found]:
     """`answer`: of the recovery of the earlier outlets."""
     monkeypatch.setattr(discovery, "find_places", lambda *_: {AT: place})
@@ -222,6 +224,7 @@ def take_up(
         wish,
         cast(Any, Leading(alone_in_s)),
         Transforms(link, {}, lambda *_: now),
+        lambda _: start,
     )
     found = Found(mirrored={"orders": TOPIC}, counts={"orders": 4})
     return claimer.take_up(
@@ -244,6 +247,21 @@ def test_the_new_claim_lies_right_behind(monkeypatch: pytest.MonkeyPatch) -> Non
     assert outlet.routed is None, "where it leads, it has to ask for again"
     assert not found.troubles
     assert taken.rows[0].transform is not None
+
+
+def test_what_was_turned_round_before_does_not_begin_at_that_cut_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its directive stands for good: by a claim that knew nothing of it, the next restart would
+    mirror all since that cut again."""
+    start = Start(offset=40, by=5_000)
+    known = replace(transformed(routed()), begun=5_000)
+    taken, _ = take_up(monkeypatch, known, resumed(93, 93), start=start)
+    (claim,) = [each for each in taken.claims if isinstance(each, Progress)]
+    assert (claim.position, claim.transform, claim.begun) == (93, "new", 5_000)
+    again, _ = take_up(monkeypatch, claim, resumed(93), start=start)
+    assert not again.claims
+    assert [row.progress.position for row in again.rows] == [93]
 
 
 @pytest.mark.parametrize(

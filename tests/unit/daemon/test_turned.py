@@ -27,6 +27,18 @@ def test_it_begins_there_once() -> None:
     assert found == Begin(start=90, targets=(0,), by=6_000)
 
 
+def test_the_place_is_one_of_the_topic_that_was_there_then() -> None:
+    """In one that was made anew since, records before that offset would be left out."""
+
+    def begins(start: Start) -> int | None:
+        found = decide(TOPIC, 0, None, EMPTY, Wish(), start, ended=False, progress_lost=False)
+        return found.start if isinstance(found, Begin) else None
+
+    assert begins(START._replace(of=TOPIC.source_id)) == 70
+    assert begins(START) == 70, "an earlier version has not said of which"
+    assert begins(START._replace(of="cc" * 16)) is None
+
+
 def test_it_does_not_begin_by_itself() -> None:
     found = decide(TOPIC, 0, None, EMPTY, Wish(), None, ended=True, progress_lost=False)
     assert isinstance(found, Stop)
@@ -44,9 +56,14 @@ def test_lost_progress_may_have_begun_there_already() -> None:
 
 def test_a_directive_to_begin_is_read_as_it_was_written() -> None:
     wish = Directive(
-        kind=Kind.BEGIN, scope=Scope("orders"), who="anna@ops", at=5_000, starts={0: 70, 3: 9}
+        kind=Kind.BEGIN,
+        scope=Scope("orders"),
+        who="anna@ops",
+        at=5_000,
+        starts={0: 70, 3: 9},
+        source_id="ab",
     )
     assert decode(*encode((wish.key, wish))) == (wish.key, wish)
     standing = Standing({wish.key: wish})
-    assert standing.start_of(TopicPartition("orders", 3)) == Start(offset=9, by=5_000)
+    assert standing.start_of(TopicPartition("orders", 3)) == Start(offset=9, by=5_000, of="ab")
     assert standing.start_of(TopicPartition("orders", 1)) is None

@@ -115,8 +115,13 @@ class Claimer:
         places = discovery.find_places(
             self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
+        starts = {at: self._start_of(at) for at in places}
         decisions: list[tuple[MirroredTopic, int, Decision]] = [
-            (topic, partition, self._decide(topic, partition, left.get(at), places[at], led, ended))
+            (
+                topic,
+                partition,
+                self._decide(topic, partition, left.get(at), places[at], starts[at], led, ended),
+            )
             for topic, partition in wanted
             if (at := TopicPartition(topic.source, partition)) in places
         ]
@@ -160,7 +165,7 @@ class Claimer:
                     after = claims.stopped(topic, partition, progress, reason)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
-                    begins.append((topic, partition, begin))
+                    begins.append((topic, partition, turned.settled(begin, starts[at])))
                     known_before = at in copied or self._leadership.progress_lost
                     if progress is None and decided is begin and not known_before:
                         never_fed.add(at)
@@ -184,11 +189,12 @@ class Claimer:
         partition: int,
         progress: Progress | None,
         place: Offsets,
+        start: Start | None,
         led: Collection[TopicPartition],
         ended: Collection[str],
     ) -> Decision:
         at = TopicPartition(topic.source, partition)
-        start, wish = self._start_of(at), self.wish_of(at)
+        wish = self.wish_of(at)
         first = turned.decide(
             topic,
             partition,
