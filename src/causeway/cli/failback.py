@@ -108,6 +108,13 @@ def _show(each: FailedBack) -> None:
 
     out = console()
     for one in each.unmirrored:
+        if one.deleted:
+            out.print(
+                Text(f"lost: {count(one.deleted, 'offset')}", "red"),
+                f"of {one.at}, before {number(one.first)}: deleted there, and never mirrored",
+            )
+        if not one.records:
+            continue
         surely = "" if one.surely else "; some of them may be on both sides"
         out.print(
             f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "

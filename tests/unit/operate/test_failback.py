@@ -13,7 +13,7 @@ from causeway.config.settings import ClientSettings, TransformSettings, Treatmen
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Standing
 from causeway.daemon.partitions.discovery import Sides
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
@@ -48,14 +48,23 @@ def cut(**changes: Any) -> Cut:
 
 
 def look(
-    monkeypatch: pytest.MonkeyPatch, ends: tuple[int, int], starts: int = 0, **changes: Any
+    monkeypatch: pytest.MonkeyPatch,
+    ends: tuple[int, int],
+    starts: int = 0,
+    stable: int | None = None,
+    **changes: Any,
 ) -> Sighting:
-    """Of an old source that ends so."""
+    """Of an old source that begins and ends so, and shows up to `stable` to committed reads."""
 
-    def offsets(_: object, places: Iterable[TopicPartition], when: int) -> dict[Any, int]:
+    def offsets(
+        _: object, places: Iterable[TopicPartition], when: int, *, read_committed: bool = False
+    ) -> dict[Any, int]:
+        if read_committed and stable is not None:
+            return dict.fromkeys(places, stable)
         return {at: starts if when == EARLIEST else ends[at.partition] for at in places}
 
     def relayed(_: object, at: TopicPartition, first: int, **__: object) -> Iterator[Any]:
+        assert first >= starts, "a broker refuses that"
         yield SimpleNamespace(records=ends[at.partition] - first)
 
     monkeypatch.setattr(unmirrored, "offsets_at", offsets)
@@ -76,6 +85,22 @@ def test_a_partition_that_had_not_begun_holds_nothing(monkeypatch: pytest.Monkey
     found = look(monkeypatch, (70, 75), points=cut().points[:1])
     assert found.starts == {FIRST: 50, SECOND: 0}
     assert [(each.at, each.first) for each in found.unmirrored] == [(SECOND, 0)]
+
+
+def test_what_the_old_source_has_deleted_by_now_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its retention goes on once it is there again."""
+    found = look(monkeypatch, (70, 90), starts=85)
+    (only,) = found.unmirrored
+    assert (only.at, only.first, only.records, only.deleted) == (SECOND, 85, 5, 15)
+    (all_of_it,) = look(monkeypatch, (70, 90), starts=90).unmirrored
+    assert (all_of_it.first, all_of_it.records, all_of_it.deleted) == (90, 0, 20)
+    assert not look(monkeypatch, (70, 70), starts=60).unmirrored
+
+
+def test_what_a_transaction_holds_back_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PartitionsFailedError, match=r"orders-1: .* open there from offset 72 on"):
+        look(monkeypatch, (70, 75), stable=72)
+    assert look(monkeypatch, (70, 75), stable=75).unmirrored
 
 
 def test_a_topic_that_was_made_anew_comes_back_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,13 +152,15 @@ def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
 
 
 def test_what_a_link_keeps_from_its_target_is_not_saved_there() -> None:
-    way_back.check_keep(LINK, ["orders"])
+    way_back.check_keep(LINK, ["orders"], "spare")
+    with pytest.raises(ConfigError, match="mirrored back to A, which would have .* twice"):
+        way_back.check_keep(LINK, ["orders"], "orders")
     pii = TransformSettings(name="pii", topics=compile_patterns("orders"), sql="SELECT 1")
     skip = TreatmentSettings(kind="skip", decides={"header": "secret"}, text="")
-    way_back.check_keep(replace(LINK, transforms=(pii,)), ["bills"])
+    way_back.check_keep(replace(LINK, transforms=(pii,)), ["bills"], "spare")
     for more in ({"transforms": (pii,)}, {"treatments": (skip,)}):
         with pytest.raises(ConfigError, match=r"--save-topic for orders of A->B.*--save PATH"):
-            way_back.check_keep(replace(LINK, **cast(Any, more)), ["orders"])
+            way_back.check_keep(replace(LINK, **cast(Any, more)), ["orders"], "spare")
 
 
 @pytest.mark.parametrize("mingles", [True, False])

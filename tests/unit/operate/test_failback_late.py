@@ -12,7 +12,7 @@ import pytest
 
 from causeway.control import directive_log
 from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import Pair, TopicPartition
 from causeway.operate.moves import begun, late, saving
 from causeway.operate.moves.begun import Looked
@@ -113,6 +113,15 @@ def test_what_was_rolled_back_nobody_misses() -> None:
     assert look(source, [way_back(105, 5)]) == ()
 
 
+def test_nobody_is_told_that_there_is_nothing_while_a_transaction_is_open() -> None:
+    source, log = old_source((OURS, 5))
+    records = [Rec(offset=105 + n) for n in range(3)]
+    log.append(records, producer_id=FOREIGN, epoch=0, sequence=0, transactional=True)
+    log.stable = 105
+    with pytest.raises(PartitionsFailedError, match="open there from offset 105"):
+        look(source, [way_back(105, 5)])
+
+
 def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     standing = Standing()
 
@@ -124,12 +133,12 @@ def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(directive_log, "write", write)
     nobody = cast(Any, None)
     wish = Directive(kind=Kind.BEGIN, who="anna@ops", at=7)
-    begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100})
+    begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
     assert begun.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
     begun.note_kept(nobody, nobody, END, {SOURCE: 108})
     assert begun.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
     known = standing.by_key[Kind.BEGIN, Scope(SOURCE.topic)]
-    assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
+    assert (known.starts, known.source_id, known.at) == ({0: 40}, "ab", 7), "the link does not begin anew for it"
     assert begun.looked_of(standing, replace(END, at=8)) == {}, "that was another end"
     before: Change = (known.key, replace(known, looked={}, kept={}))
     assert begun.looked_of(Standing().with_all([before]), END) == {}

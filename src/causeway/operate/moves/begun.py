@@ -11,7 +11,7 @@ from typing import NamedTuple
 from causeway.config.settings import LinkSettings
 from causeway.control import directive_log, ending
 from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
-from causeway.model import TopicPartition
+from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.operate.moves.ending import Ending
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import LATEST, OffsetAt
@@ -21,24 +21,37 @@ Places = Mapping[TopicPartition, int]
 
 
 def begin(
-    target: Cluster, link: LinkSettings, wish: Directive, starts: Places, looked: Places
+    target: Cluster,
+    link: LinkSettings,
+    wish: Directive,
+    starts: Places,
+    looked: Places,
+    ids: Mapping[str, str],
 ) -> None:
     """Has `link` begin at `starts`, whatever ended it before. `wish`: a begin of the scope, with
-    the end the other way in its `at`; `looked`: see Directive, by partition of the target. Raises
-    ConflictError; CausewayError."""
-    directive_log.write(target, link, partial(_plan, wish, _by_topic(starts), _by_topic(looked)))
+    the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
+    the topics of its source. Raises ConflictError; CausewayError."""
+    decide = partial(_plan, wish, _by_topic(starts), _by_topic(looked), ids)
+    directive_log.write(target, link, decide)
 
 
 def _plan(
     wish: Directive,
     starts: Mapping[str, Mapping[int, int]],
     looked: Mapping[str, Mapping[int, int]],
+    ids: Mapping[str, str],
     standing: Standing,
 ) -> Plan:
     begins: list[Change] = []
     for topic, places in sorted(starts.items()):
         # A way back keeps names, so they are those of the other side as well.
-        each = replace(wish, scope=Scope(topic), starts=places, looked=looked.get(topic, {}))
+        each = replace(
+            wish,
+            scope=Scope(topic),
+            starts=places,
+            source_id=ids.get(topic, NO_TOPIC_ID),
+            looked=looked.get(topic, {}),
+        )
         begins.append((each.key, each))
     again = replace(wish, kind=Kind.RESTART, at=int(time.time() * 1000))
     taken_back = ending.back(standing, wish.scope).changes

@@ -27,7 +27,7 @@ from causeway.operate.cutover.chosen import sharers_of
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import begun, late, saving, unmirrored, way_back
 from causeway.operate.moves import promote as promoting
-from causeway.operate.moves.ending import Ending, Say
+from causeway.operate.moves.ending import Ending, Say, refuse_mingled
 from causeway.operate.moves.failed_back import FailedBack, Keep, Step
 from causeway.operate.moves.unmirrored import Unmirrored
 from causeway.operate.scopes import Wanted, choose
@@ -142,7 +142,7 @@ class _Failback:
         way_back.check(self._link, self._reverse, cuts)
         way_back.check_places(self._link, cuts)
         if save_topic is not None:
-            way_back.check_keep(self._link, cuts)
+            way_back.check_keep(self._link, cuts, save_topic)
         back = self._back()
         keep = Keep(path=save, topic=save_topic, drop=drop)
         if way_back.is_begun(back.standing, end, cuts):
@@ -160,7 +160,7 @@ class _Failback:
                 step = Step.UNDECIDED if sighting.unmirrored and not keep else Step.BACK
                 return self._found(step, changed=False, **found)
             found["saved"] = self._save(sighting.unmirrored, keep)
-            self._begin(self._reverse, end, sighting.starts, sighting.ends)
+            self._begin(self._reverse, end, sighting.starts, sighting.ends, sighting.ids)
             found["unfenced"] = self._lift_fences()
             changed = True
         if turn_round:
@@ -192,7 +192,8 @@ class _Failback:
             return self._found(Step.UNDECIDED, changed=True, promoted=promoted, **found)
         self._say(f"{self._link.name}: going on behind the cut")
         their = back.standing.by_key[Kind.END, self._scope]
-        self._begin(self._link, their, _targets(promoted.cuts), {})
+        ids = {each.target: each.target_id for each in promoted.cuts.values()}
+        self._begin(self._link, their, _targets(promoted.cuts), {}, ids)
         return self._found(Step.GOES_ON, changed=True, promoted=promoted, **found)
 
     # -- what others write to the old source meanwhile --------------------------------------------
@@ -200,6 +201,7 @@ class _Failback:
     def _back(self) -> Ending:
         """The way back, as it is by now."""
         assert self._reverse is not None
+        refuse_mingled(self._reverse)
         lease_s = self._settings.run.lease_s
         return Ending(self._reverse, self._scope, self._connect, lease_s, self._say)
 
@@ -294,11 +296,16 @@ class _Failback:
     # -- to begin ---------------------------------------------------------------------------------
 
     def _begin(
-        self, link: LinkSettings, end: Directive, starts: begun.Places, looked: begun.Places
+        self,
+        link: LinkSettings,
+        end: Directive,
+        starts: begun.Places,
+        looked: begun.Places,
+        ids: Mapping[str, str],
     ) -> None:
         """Has `link` begin there, as `end` the other way says so."""
         wish = Directive(kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope)
-        begun.begin(self._connect(link.target_admin), link, wish, starts, looked)
+        begun.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
 
     def _lift_fences(self) -> tuple[str, ...]:
         """Of a cutover: they would keep the way back from writing as well. Which topics these

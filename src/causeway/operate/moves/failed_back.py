@@ -87,5 +87,6 @@ def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
         "first": one.first,
         "end": one.end,
         "records": one.records,
+        "deleted_offsets": one.deleted,
         "surely": one.surely,
     }

@@ -13,7 +13,7 @@ from typing import Final
 
 from causeway.model import TopicPartition
 from causeway.operate.moves.begun import Looked
-from causeway.operate.moves.unmirrored import Unmirrored
+from causeway.operate.moves.unmirrored import Unmirrored, refuse_open
 from causeway.relay import walk
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
@@ -38,7 +38,8 @@ def look(
     """Of the old source, from where each partition was `looked` through until its end by now, or
     `until`. `back`: the progress of the way back. Where nothing foreign lies between, hardly
     anything is read. With causeway.delivery = at-least-once nothing tells who wrote what, and
-    nothing is found. Raises CausewayError."""
+    nothing is found. Raises CausewayError; PartitionsFailedError where others have a transaction
+    open."""
     ends = {at: value_of(end) for at, end in offsets_at(source, looked, LATEST).items()}
     writers: dict[TopicPartition, list[Outlet]] = {}
     for each in back:
@@ -103,6 +104,9 @@ def _theirs(
 
 def _count(source: Cluster, theirs: Unmirrored, read_committed: bool) -> int:
     """Those of them that a mirror would take: not what was rolled back."""
+    places = [theirs.at]
+    stable = offsets_at(source, places, LATEST, read_committed=read_committed)
+    refuse_open(theirs.at, value_of(stable[theirs.at]), theirs.end)
     count = 0
     for batch in walk.relayed(source, theirs.at, theirs.first, read_committed=read_committed):
         count += sum(theirs.has(batch.source_offset(index)) for index in range(batch.records))

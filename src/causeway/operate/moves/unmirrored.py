@@ -21,8 +21,8 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.discovery import Sides
-from causeway.errors import CausewayError, ConfigError
-from causeway.model import TopicPartition, same_topic
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.progress import Progress
 from causeway.relay.walk import offsets_at, value_of
@@ -35,7 +35,8 @@ class Unmirrored:
     """Of one partition of the old source: `records` from offset `first` on, before `end`. `surely`
     false: some of them may be on the target all the same, as nothing tells where the mirror
     ended. `ours`: stretches in between, each from an offset to before another, that a mirror
-    wrote: none of these."""
+    wrote: none of these. `deleted`: so many offsets before `first` were not mirrored either, and by
+    now the old source has deleted them, as its retention says: nobody can save those."""
 
     at: TopicPartition
     first: int
@@ -43,6 +44,7 @@ class Unmirrored:
     records: int
     surely: bool
     ours: tuple[tuple[int, int], ...] = ()
+    deleted: int = 0
 
     def has(self, offset: int) -> bool:
         """Whether what lies there is one of these."""
@@ -57,12 +59,13 @@ class Sighting:
     """`unmirrored`: of the partitions that have such records. `starts`: where a mirror the other
     way begins, by partition of the old target; `lost`: those of the old source that end before what
     was mirrored of them, so that it begins earlier there; `ends`: up to where each partition of the
-    old source was looked at."""
+    old source was looked at; `ids`: of the topics of the old target."""
 
     unmirrored: tuple[Unmirrored, ...]
     starts: Mapping[TopicPartition, int]
     lost: tuple[TopicPartition, ...]
     ends: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
 
 
 def look(
@@ -76,7 +79,7 @@ def look(
     at. What has none was not mirrored at all, and is when the link goes on. A topic that
     was made anew on either side holds nothing of the mirror there. Raises CausewayError;
     ConfigError where the old source lacks a topic, or has lost records and it can't be told
-    which."""
+    which; PartitionsFailedError where a transaction is open there."""
     topics = {name: topic for name, topic in topics.items() if name in cuts}
     if missing := sorted(cuts.keys() - topics.keys()):
         raise ConfigError(
@@ -90,6 +93,7 @@ def look(
     places = [TopicPartition(t.source, n) for t in topics.values() for n in range(t.partitions)]
     ends = offsets_at(sides.source, places, LATEST)
     firsts = offsets_at(sides.source, places, EARLIEST)
+    stable = offsets_at(sides.source, places, LATEST, read_committed=link.fetch.read_committed)
     recovered = _recovered(link, sides, topics, cuts, progress)
     unmirrored, lost = [], []
     # A partition that had not begun holds nothing of the mirror.
@@ -97,7 +101,8 @@ def look(
         TopicPartition(t.target, n): 0 for t in topics.values() for n in range(t.target_partitions)
     }
     for at in sorted(places):
-        end, first = value_of(ends[at]), value_of(firsts[at])
+        end, start = value_of(ends[at]), value_of(firsts[at])
+        first = start
         topic, cut = topics[at.topic], cuts[at.topic]
         point = cut.point(at.partition)
         surely = True
@@ -111,20 +116,40 @@ def look(
                 starts[target] = _where_it_ends(sides, at, target) if end else 0
                 lost.append(at)
         if end > first:
+            deleted, first = max(0, start - first), max(first, start)
+            refuse_open(at, value_of(stable[at]), end)
             batches = walk.relayed(
                 sides.source, at, first, read_committed=link.fetch.read_committed
             )
             count = sum(batch.records for batch in batches)
-            if count:
+            if count or deleted:
                 unmirrored.append(
-                    Unmirrored(at=at, first=first, end=end, records=count, surely=surely)
+                    Unmirrored(
+                        at=at, first=first, end=end, records=count, surely=surely, deleted=deleted
+                    )
                 )
     return Sighting(
         unmirrored=tuple(unmirrored),
         starts=starts,
         lost=tuple(lost),
         ends={at: value_of(end) for at, end in ends.items()},
+        ids={topic.target: topic.target_id or NO_TOPIC_ID for topic in topics.values()},
     )
+
+
+def refuse_open(at: TopicPartition, stable: int, end: int) -> None:
+    """Raises PartitionsFailedError where `at` cannot be read as far as `end`, but up to its last
+    stable offset only: what lies behind would be taken for rolled back, and be missed later."""
+    if stable < end:
+        raise PartitionsFailedError(
+            "fail back",
+            str(at),
+            f"a transaction is open there from offset {stable} on, so nobody can tell yet what of "
+            f"it and behind it counts, up to {end}",
+            remedy="try again once it has ended: by itself after its producer's "
+            "transaction.timeout.ms, or by `kafka-transactions.sh abort`",
+            retriable=True,
+        )
 
 
 def _recovered(

@@ -52,9 +52,17 @@ def check_places(link: LinkSettings, cuts: Mapping[str, Cut]) -> None:
             )
 
 
-def check_keep(link: LinkSettings, topics: Collection[str]) -> None:
-    """That records of `topics` may be written to the target as they are. Raises ConfigError where
-    the link changes them on the way, or leaves some out: that is what nobody may see there."""
+def check_keep(link: LinkSettings, topics: Collection[str], keeper: str) -> None:
+    """That records of `topics` may be written to `keeper`, on the target, as they are. Raises
+    ConfigError where that comes back, or where the link changes them on the way, or leaves some
+    out: that is what nobody may see there."""
+    if keeper in topics:
+        raise ConfigError(
+            "fail back",
+            f"--save-topic {keeper}",
+            f"it is mirrored back to {link.source.alias}, which would have these records twice",
+            remedy="say another topic",
+        )
     changed = sorted(name for name in topics if link.transform_of(name) or link.treatments_of(name))
     if changed:
         raise ConfigError(
