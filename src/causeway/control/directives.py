@@ -70,8 +70,8 @@ Hold = tuple[State, str]  # how something is held, and why
 
 
 class Start(NamedTuple):
-    """A source offset that a partition is claimed from, and by which directive (its `at`); `of`: the
-    id of the topic that it is one of."""
+    """A source offset that a partition is claimed from, in the topic with the id `of`, and by which
+    directive (its `at`)."""
 
     offset: int
     by: int
@@ -94,9 +94,10 @@ class Directive:
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source, of
-    its topic with `source_id`; of the target `looked`, up to where it was looked through for what only it has, and `kept`, up to where
-    what others wrote later was seen to. `cluster` of an origin: the id of the source."""
+    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source, of its
+    topic with `source_id`; of the target `looked`, up to where it was looked through for what only
+    it has, and `kept`, up to where what others wrote later was seen to. `cluster` of an origin: the
+    id of the source."""
 
     kind: Kind
     scope: Scope = THE_LINK

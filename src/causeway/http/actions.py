@@ -33,7 +33,8 @@ from causeway.operate.directives import Outcome
 _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
 _WAIT_S: Final = 10.0  # for the leading driver's word
-_STATUS: Final[tuple[tuple[type[CausewayError], int], ...]] = (
+Status = tuple[type[CausewayError], int]
+_STATUS: Final[tuple[Status, ...]] = (
     (RefusedError, 409),
     (ConflictError, 409),
     (NobodyLeadsError, 409),
@@ -119,7 +120,7 @@ class Actions:
                 return await in_thread(partial(call, who=who, reason=wish.reason), "act")
         except CausewayError as error:
             # All but names is looked at before.
-            known = (*_STATUS, (ConfigError, misnamed))
+            known: tuple[Status, ...] = (*_STATUS, (ConfigError, misnamed))
             status = next((code for kind, code in known if isinstance(error, kind)), 502)
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
             raise HTTPException(status, str(error)) from error

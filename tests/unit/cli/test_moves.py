@@ -79,7 +79,9 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
         assert each in said
-    moves._failed_over(replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on")))
+    moves._failed_over(
+        replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))
+    )
     assert "orders of A->B is not done: end A->B: it goes on" in capsys.readouterr().out
 
 

@@ -153,7 +153,7 @@ def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
 
 def test_what_a_link_keeps_from_its_target_is_not_saved_there() -> None:
     way_back.check_keep(LINK, ["orders"], "spare")
-    with pytest.raises(ConfigError, match="mirrored back to A, which would have .* twice"):
+    with pytest.raises(ConfigError, match=r"mirrored back to A, which would have .* twice"):
         way_back.check_keep(LINK, ["orders"], "orders")
     pii = TransformSettings(name="pii", topics=compile_patterns("orders"), sql="SELECT 1")
     skip = TreatmentSettings(kind="skip", decides={"header": "secret"}, text="")

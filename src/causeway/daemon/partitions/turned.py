@@ -29,8 +29,9 @@ def decide(
     ended: bool,
     progress_lost: bool,
 ) -> Begin | Stop | None:
-    """`start`: where a person wanted the topic that was there then to begin; `ended`: the mirror the
-    other way. None where neither matters. Where `progress_lost`, it may have begun there already."""
+    """`start`: where a person wanted the topic that was there then to begin; `ended`: the mirror
+    the other way. None where neither matters. Where `progress_lost`, it may have begun there
+    already."""
     if progress is None and progress_lost:
         return None
     if start is not None and not same_topic(start.of, topic.source_id):
