@@ -139,7 +139,7 @@ class Ids:
         for subject, number in listed:
             other = _of_other(self._called, subject, asked)
             pair = Pair(source=subject, target=called if subject == own else other)
-            if (found := self._translator.there(pair, number)) is not None:
+            if (found := self._translator.there(pair, number, id=id)) is not None:
                 return found
         # No subject has it any more, but its id is for ever.
         schema = self._source.by_id(id)

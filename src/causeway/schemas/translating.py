@@ -25,21 +25,23 @@ class Translator:
 
     def forget(self) -> None:
         """Others may have written since."""
-        self._there: dict[tuple[Pair, int], Version] = {}
+        self._there: dict[tuple[Pair, int], tuple[int, Version]] = {}  # with the source's id
 
-    def there(self, pair: Pair, number: int) -> Version | None:
+    def there(self, pair: Pair, number: int, *, id: int | None = None) -> Version | None:
         """The target's version that says what `number` of the source says, registered if it is not
-        there; None where the source has no such version."""
-        found = self._there.get((pair, number))
+        there; None where the source has no such version, or by `id` another one: a subject that is
+        deleted for good and made anew has its first version again."""
+        known = self._there.get((pair, number))
+        if known is not None and id in (None, known[0]):
+            return known[1]
+        version = self._source.version(pair.source, number)
+        if version is None or id not in (None, version.id):
+            return None
+        schema = self._moved(version.schema)
+        found = self._target.find(pair.target, schema)
         if found is None:
-            version = self._source.version(pair.source, number)
-            if version is None:
-                return None
-            schema = self._moved(version.schema)
-            found = self._target.find(pair.target, schema)
-            if found is None:
-                found = self._registered(pair, number, schema)
-            self._there[pair, number] = found
+            found = self._registered(pair, number, schema)
+        self._there[pair, number] = version.id, found
         return found
 
     def of(self, subject: str, schema: Schema) -> Version:

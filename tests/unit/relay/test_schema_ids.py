@@ -294,6 +294,24 @@ def test_a_registry_that_is_silent_is_not_waited_for_by_one_flow_after_the_other
     assert after.value == framed(4)
 
 
+def test_a_subject_that_was_deleted_for_good_and_made_anew_is_another(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    """Its versions are numbered from 1 again; ids go on."""
+    first = source.register("orders-value", '"long"')
+    treatment = made(source, target)
+    through(treatment, record(framed(first)))
+    source.register("taken-value", '"other"')  # so that ids go on
+    source.delete("orders-value", 1, permanent=True)
+    second = source.register("orders-value", '"int"')
+    assert second != first
+    old, new = through(treatment, record(framed(first)), record(framed(second)))
+    there = Registry(target.settings).version("A.orders-value", 2)
+    assert there is not None
+    assert there.schema.text == '"int"'
+    assert (old.value, new.value) == (framed(4), framed(there.id))
+
+
 def test_ids_of_versions_that_were_deleted_are_still_known(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:
