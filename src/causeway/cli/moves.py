@@ -220,7 +220,7 @@ def _known(out: Output, each: FailedOver) -> None:
 
     if each.source is not None:
         out.print(Text("source unavailable ", "yellow").append(each.source))
-    elif any(one.missing for one in each.topics):
+    elif not each.changed and any(one.missing for one in each.topics):
         out.print(
             "the source answers: with its producers stopped, `causeway promote` would lose nothing"
         )
@@ -245,6 +245,10 @@ def _known(out: Output, each: FailedOver) -> None:
         left = sum(place.behind or 0 for place in places)
         said = f"group {group}: goes on {count(left, 'record')} before the end"
         out.print(said if reason is None else Text(f"group {group}: {reason}", "yellow"))
+        if group in each.failures:
+            out.print("  it has no place there: set it before you start it")
+            for place in places:
+                out.print(f"  {place.partition} to offset {number(place.offset)}")
     rpo = each.rpo_ms
     whole = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
     out.print(Text("RPO unknown" if rpo is None else whole, "bold"))

@@ -79,6 +79,15 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
         assert each in said
+    assert "set it before" not in said
+    moves._failed_over(replace(found, changed=True, failures={"billing": "not allowed"}))
+    said = capsys.readouterr().out
+    for each in (
+        "group billing: not allowed",
+        "set it before you start it",
+        "orders-0 to offset 5",
+    ):
+        assert each in said, "nobody tries it again: the failover is done"
     moves._failed_over(
         replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))
     )

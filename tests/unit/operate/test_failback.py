@@ -11,7 +11,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings, TransformSettings, TreatmentSettings
 from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directives import THE_LINK, Directive, Kind, Standing
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
@@ -140,6 +140,18 @@ def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
         way_back.check_end(LINK, BACK, end)
     way_back.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
     way_back.check_end(LINK, BACK, None)
+
+
+def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
+    """As it has since it was turned round: the topic would wait for ever."""
+    end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.PROMOTED, done=True)
+    standing = Standing().with_all([(end.key, end)])
+    with pytest.raises(ConfigError, match=r"B->A, was promoted as a whole by anna@ops.*A->B, by"):
+        way_back.check_whole(LINK, BACK, standing, Scope("orders"))
+    way_back.check_whole(LINK, BACK, standing, THE_LINK)
+    ended = replace(end, scope=Scope("orders"))
+    standing = Standing().with_all([(ended.key, ended)])
+    way_back.check_whole(LINK, BACK, standing, Scope("orders"))
 
 
 def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:

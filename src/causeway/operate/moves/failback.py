@@ -152,6 +152,7 @@ class _Failback:
             if found.get("late") and turn_round:
                 return self._found(Step.UNDECIDED, changed=False, **found)
         else:
+            way_back.check_whole(self._link, self._reverse, back.standing, self._scope)
             sighting = unmirrored.look(
                 self._link, self._sides, self._mirrored(), cuts, self._ending.progress()
             )

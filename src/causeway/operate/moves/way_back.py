@@ -85,3 +85,20 @@ def check_end(link: LinkSettings, reverse: LinkSettings, end: Directive | None) 
             f"by then is on {reverse.source.alias} only",
             remedy=f'`causeway failback --link "{reverse.name}"` tells what that is',
         )
+
+
+def check_whole(
+    link: LinkSettings, reverse: LinkSettings, standing: Standing, scope: Scope
+) -> None:
+    """`standing`: of `reverse`. Raises ConfigError where a topic of it is to begin, and the whole
+    of it has ended, as it has since the link was turned round: no part of that goes on."""
+    end = None if scope.wider is None else standing.end_of(scope.wider)
+    if end is not None:
+        raise ConfigError(
+            "fail back",
+            f"{scope} of {link.name}",
+            f"the way back, {reverse.name}, was {end.how} as a whole {end.by}, and no topic of it "
+            "goes on alone",
+            remedy=f"end all of {link.name}, by `causeway promote` or `failover` without --topic, "
+            "and fail back that",
+        )
