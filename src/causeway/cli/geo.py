@@ -192,5 +192,5 @@ def _with_origin(found: Remembered, origin: str | None, config: Path | None) -> 
         with clusters() as connect, waiting() as told:
             told(f"asking {place.name}")
             claims.id_of(connect(client))
-        memory.write(after)
+        return memory.change(found.path, lambda now: now.with_origin(place))
     return after

@@ -19,7 +19,7 @@ from causeway.cli.geo_common import (
     say,
 )
 from causeway.cli.guard import EXIT_CODES
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, UnreachableError
 from causeway.geo import remembered as memory
 from causeway.geo.remembered import Remembered
 
@@ -66,8 +66,8 @@ def add_destination(
     with waiting() as told:
         told(f"asking {name}")
         added = destinations.add(link, known=known, reason=reason)
-    found = found.with_destination(replace(place, cluster=added.cluster))
-    memory.write(found)
+    place = replace(place, cluster=added.cluster)
+    found = memory.change(found.path, lambda now: now.with_destination(place))
     if as_json:
         print_json(destinations.as_json(added))
     else:
@@ -110,9 +110,9 @@ def remove_destination(
     from causeway.geo import destinations, settings
 
     found: Remembered = context.obj
-    without = found.without_destination(found.destination(name).name)
+    found.destination(name)
     if forget:
-        memory.write(without)
+        memory.change(found.path, lambda now: now.without_destination(name))
         if as_json:
             print_json({"destination": name, "action": "forget"})
         else:
@@ -120,11 +120,15 @@ def remove_destination(
         return 0
     with waiting() as told:
         told("waiting until nothing is copied there any more")
-        done = destinations.remove(
-            settings.link_to(found, name),
-            confirmed=yes,
-            reason=reason,
-            wait_s=None if no_wait else timeout,
-        )
-    memory.write(without)
+        try:
+            done = destinations.remove(
+                settings.link_to(found, name),
+                confirmed=yes,
+                reason=reason,
+                wait_s=None if no_wait else timeout,
+            )
+        except UnreachableError as error:
+            error.remedy = "with --forget this machine knows it no more, and asks no cluster"
+            raise
+    memory.change(found.path, lambda now: now.without_destination(name))
     return say(done, as_json)

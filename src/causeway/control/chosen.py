@@ -35,7 +35,9 @@ _WHY_NOT = "topics were chosen"  # how each reason begins that a driver gives fo
 def chosen(standing: Standing) -> dict[str, Directive]:
     """Who chose each topic, by its name on the source."""
     return {
-        str(each.scope.topic): each for each in standing.by_key.values() if each.kind is Kind.MIRROR
+        each.scope.topic: each
+        for each in standing.by_key.values()
+        if each.kind is Kind.MIRROR and each.scope.topic is not None
     }
 
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from causeway.control import cuts
@@ -113,7 +114,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             scope=scope,
             who=str(fields["who"]),
             why=None if fields["why"] is None else str(fields["why"]),
-            at=int(fields["at"]),
+            at=_time(fields["at"]),
             paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
             bytes_per_s=rate,
             until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
@@ -121,11 +122,26 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             run=str(fields["run"]) if kind is Kind.CUTOVER else "",
             **more,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        OSError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ProtocolError(
             "read directives", cause=f"a record that this Causeway did not write ({error!r})"
         ) from error
     return directive.key, directive
+
+
+def _time(found: Any) -> int:
+    """One that can be shown."""
+    at = int(found)
+    datetime.fromtimestamp(at / 1000, UTC)
+    return at
 
 
 def _acls(found: list[list[str]]) -> tuple[FenceAcl, ...]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -178,6 +178,14 @@ def write(remembered: Remembered) -> None:
             (error.strerror or str(error)).lower(),
             remedy=f"--config FILE, or {VARIABLE}, names another place",
         ) from None
+
+
+def change(path: Path, to: Callable[[Remembered], Remembered]) -> Remembered:
+    """What stands there by now, changed and written: others may have changed it since it was read.
+    Raises ConfigError."""
+    after = to(read(path))
+    write(after)
+    return after
 
 
 def parse_origin(text: str, config: Path | None) -> Place:

@@ -4,6 +4,7 @@ other, so every command that takes a file works on it (`causeway geo properties`
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,10 @@ FLOWS: Final = {
     "emit.offset-syncs.enabled": "false",
     "causeway.mirror.maker.offsets": "false",
 }
+
+_REFERENCES: Final = re.compile(r"""["']?(\$\{[^}]*\})+["']?""")
+_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")  # of a login module
+_OPEN: Final = frozenset({"username", "clientId", "scope"})
 
 
 def settings(
@@ -79,12 +84,13 @@ def client_of(place: Place, environment: Mapping[str, str] | None = None) -> Cli
 
 def as_properties(remembered: Remembered) -> Mapping[str, Entry]:
     """The same for others to read: what the files of clients say stands as references to them, so
-    no secret is copied. Raises ConfigError."""
+    no secret is copied. Raises ConfigError where one of them is only in part a reference."""
     entries = dict(_flows(remembered))
     for place in (remembered.known_origin(), *remembered.destinations):
         own = {} if place.config is None else dict(read_properties(place.config).entries)
         referred = {
-            name: Entry(key=name, value=f"${{file:{place.config}:{name}}}", line=0) for name in own
+            name: Entry(key=name, value=_referring(place, entry), line=0)
+            for name, entry in own.items()
         }
         entries |= _of_place(place, _with_bootstrap(place, referred))
     return entries
@@ -97,6 +103,22 @@ def _flows(remembered: Remembered) -> Iterator[tuple[str, Entry]]:
     texts |= {f"{origin.name}->{each.name}.enabled": "true" for each in remembered.destinations}
     for key, value in {**texts, **FLOWS}.items():
         yield key, Entry(key=key, value=value, line=0)
+
+
+def _referring(place: Place, entry: Entry) -> str:
+    """References are followed once: what is one itself stands as it is."""
+    value = entry.value
+    if "${" not in value:
+        return f"${{file:{place.config}:{entry.key}}}"
+    options = _OPTION.findall(value) or [("", value)]
+    if entry.secret and not all(name in _OPEN or _REFERENCES.fullmatch(v) for name, v in options):
+        raise ConfigError(
+            "geo properties",
+            f"{place.config}: {entry.place}",
+            "it is a reference in one part, and a secret may be in another",
+            remedy="have all of its secrets be references",
+        )
+    return value
 
 
 def _read(place: Place, environment: Mapping[str, str]) -> dict[str, Entry]:

@@ -83,7 +83,14 @@ def add(
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
         wish = wish_of(Kind.MIRROR, reason, who)
         wishes = [replace(wish, scope=Scope(name)) for name in names]
-        plan = asking.write(wish, partial(chosen.plan_mirror, wishes=wishes))
+
+        def decide(standing: Standing) -> Plan:
+            # Somebody may have removed the destination, or ended mirrors, since we looked.
+            claims.check_standing(standing, link, source_id)
+            _refuse_ended(standing, names)
+            return chosen.plan_mirror(standing, wishes)
+
+        plan = asking.write(wish, decide)
         return done(asking, "add", targets, plan, standing, wait_s)
 
 

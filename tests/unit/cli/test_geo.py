@@ -112,6 +112,37 @@ def test_a_destination_is_forgotten_without_being_asked(geo: Geo, path: Path) ->
     assert memory.read(path).destinations == ()
 
 
+def test_who_changes_what_is_remembered_at_the_same_time_loses_nothing(
+    geo: Geo, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters are asked, and drivers waited for, meanwhile."""
+    remember(path)
+
+    def also(name: str) -> None:
+        place = Place(name=name, bootstrap="x:1")
+        memory.change(path, lambda now: now.with_destination(place))
+
+    def add(link: Any, **_: Any) -> Added:
+        also("dc4")
+        return Added(destination=link.target.alias, cluster="an id", before=None, topics=())
+
+    def remove(*_: Any, **__: Any) -> Done:
+        also("dc5")
+        return done("remove destination")
+
+    monkeypatch.setattr(destinations, "add", add)
+    monkeypatch.setattr(destinations, "remove", remove)
+    geo("destination", "add", "dc3", "--bootstrap", "three:9092")
+    geo("destination", "remove", "dc2")
+    assert [each.name for each in memory.read(path).destinations] == ["dc3", "dc4", "dc5"]
+
+    def fail(*_: Any, **__: Any) -> Done:
+        raise UnreachableError("connect", "dc3", "no broker answered")
+
+    monkeypatch.setattr(destinations, "remove", fail)
+    assert "--forget" in geo("destination", "remove", "dc3", code=3).err
+
+
 def test_what_a_driver_refuses_ends_with_its_own_exit_code(
     geo: Geo, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

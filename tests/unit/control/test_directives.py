@@ -136,7 +136,7 @@ def test_a_throttle_that_is_the_same_changes_nothing() -> None:
     scopes,
     st.text(max_size=20),
     st.none() | st.text(max_size=20),
-    st.integers(0, 2**52),
+    st.integers(0, 253_402_300_799_999),  # until the year 10000
     st.booleans(),
     st.none() | st.integers(1, 2**52),
 )
@@ -179,6 +179,8 @@ def test_what_is_written_is_read(
         (b'{"do":"pause"}', b'{"v":2,"who":"a","why":null,"at":1,"paused":true}'),
         (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1,"bytes_per_s":-1}'),
         (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1,"bytes_per_s":"fast"}'),
+        (b'{"do":"restart"}', b'{"v":1,"who":"a","why":null,"at":99999999999999999999}'),
+        (b'{"do":"restart"}', b'{"v":1,"who":"a","why":null,"at":1e999}'),
     ],
 )
 def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: bytes | None) -> None:

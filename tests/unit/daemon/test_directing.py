@@ -247,6 +247,33 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     assert link.chosen.names == frozenset()
 
 
+def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be resumed, and copied until the next look."""
+    link = replace(LINK, geo=True, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    seen: list[tuple[bool, frozenset[str]]] = []
+
+    def stand(_: object, standing: Standing) -> None:
+        seen.append((standing.pause_of(Scope("orders")) is not None, link.chosen.names))
+
+    monkeypatch.setattr(Pauses, "stand", stand)
+    found, log = begin(None)
+    assert found.known.wait(10)
+    log.comes(0, Kind.MIRROR, Scope("orders"))
+    log.comes(2, Kind.PAUSE, Scope("orders"))
+    log.await_looks(2)
+    with log._looked:
+        log.standing = Standing()
+        log.end = 9
+    log.await_looks(2)
+    assert (True, frozenset({"orders"})) in seen
+    paused = seen.index((True, frozenset({"orders"})))
+    assert (False, frozenset({"orders"})) not in seen[paused:]
+    assert found.carry_out()
+
+
 @pytest.mark.parametrize(
     ("geo", "cluster", "why"),
     [

@@ -241,3 +241,25 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     assert written == [known]
     assert registry.known() == {known.source: known}
     assert not found.troubles
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_what_is_paused_and_chosen_no_more_is_not_resumed(
+    monkeypatch: pytest.MonkeyPatch, chosen: bool
+) -> None:
+    """The look that follows lets go of it."""
+    registry, known = Registry("A->B"), test_claims.progress()
+    topic = replace(test_claims.TOPIC, partitions=1)
+    paused = replace(known, state=State.PAUSED)
+    registry.add([Row(topic=topic, progress=paused, first=0)])
+    own = Chosen()
+    own.names = frozenset({"orders"} if chosen else ())
+    link = replace(test_claims.LINK, geo=True, topics=(), chosen=own)
+    monkeypatch.setattr(test_claims, "LINK", link)
+    intake = _intake(monkeypatch, registry, topic)
+    monkeypatch.setattr(intake.pauses, "over", lambda: [known.source])
+    monkeypatch.setattr(intake, "_assign", lambda *_: None)
+    monkeypatch.setattr(intake, "_recall", lambda _: {})
+    intake.resume()
+    (row,) = registry.status()
+    assert (row.state is State.PAUSED) == (not chosen)

@@ -190,6 +190,22 @@ def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
         world.add("orders")
 
 
+def test_who_adds_while_another_removes_the_destination_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is chosen there: the driver would copy it."""
+    write = world.write
+
+    def removed(wish: object, decide: Any) -> Plan:
+        world.standing = Standing()
+        return write(wish, decide)
+
+    monkeypatch.setattr(world, "write", removed)
+    with pytest.raises(ConfigError, match="it was never added, or was removed"):
+        world.add("orders")
+    assert chosen.chosen(world.standing) == {}
+
+
 def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
     world.claims[SHOP_ID] = [Claim("legacy", "shop", DC2_ID, "by ben")]
     world.shop.ends["__consumer_offsets"] = 1

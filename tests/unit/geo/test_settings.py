@@ -82,6 +82,30 @@ def test_the_same_as_a_file_holds_no_secret_and_says_the_same(
     assert _essence(load(file)) == _essence(settings(found))
 
 
+def test_what_a_client_s_file_refers_to_is_referred_to(
+    found: Remembered, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEO_PASSWORD", PASSWORD)
+    text = client.read_text()
+    client.write_text(text.replace(PASSWORD, "${env:GEO_PASSWORD}"))
+    file = tmp_path / "mm2.properties"
+    file.write_text(to_properties(as_properties(found)))
+    assert _essence(load(file)) == _essence(settings(found))
+    client.write_text(text + "ssl.key.password = ${env:GEO_PASSWORD}\nclient.id = a-${env:HOME}\n")
+    shown = as_properties(found)
+    assert PASSWORD not in str([entry.value for entry in shown.values()])
+    assert shown["shop.producer.client.id"].value == "a-${env:HOME}"
+    for half in ("ssl.key.password = half${env:GEO_PASSWORD}", 'ssl.truststore.password = "x"${a}'):
+        client.write_text(text + half + "\n")
+        with pytest.raises(ConfigError, match="have all of its secrets be references") as refused:
+            as_properties(found)
+        assert "half" not in str(refused.value)
+    client.write_text(text.replace('username="anna"', 'username="${env:HOME}"'))
+    with pytest.raises(ConfigError, match="have all of its secrets be references") as refused:
+        as_properties(found)
+    assert PASSWORD not in str(refused.value)
+
+
 def _essence(found: Settings) -> object:
     return found.links, found.heartbeat_links, found.run, found.spark
 
