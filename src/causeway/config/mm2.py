@@ -92,14 +92,19 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
     if not aliases and not (entry and entry.missing):
         problems.add("it names no clusters: set clusters = A, B")
     for alias in aliases:
-        if not is_legal_name(alias):
+        if why := no_alias(alias):
             shown = "an alias" if entry and entry.secret else repr(alias)
-            problems.add(f"clusters: {shown} has characters that topic names cannot have")
-        elif alias in ("spark", "causeway", "clusters", "config"):
-            problems.add(
-                f"clusters: {alias} cannot be an alias, keys beginning so mean other things"
-            )
+            problems.add(f"clusters: {shown} {why}")
     return aliases
+
+
+def no_alias(text: str) -> str:
+    """Why it cannot be a cluster's alias; empty where it can."""
+    if not is_legal_name(text):
+        return "has characters that topic names cannot have" if text else "is no alias"
+    if text in ("spark", "causeway", "clusters", "config"):
+        return "cannot be an alias, keys beginning so mean other things"
+    return ""
 
 
 def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Problems) -> None:

@@ -55,6 +55,8 @@ def _class(name: str) -> Any:
         raise _unknown(name, {point.name for point in installed})
     if not chosen and not _PATH.fullmatch(name):
         raise _refused(name, "a class is named module:Class, by Python's names")
+    if not chosen and ".py:" in name:
+        raise _refused(name, "it cannot be imported", f"write {name.replace('.py:', ':')}")
     point = next(iter(chosen.values()), EntryPoint(name=name, value=name, group=GROUP))
     try:
         found = point.load()

@@ -208,7 +208,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         ("clusters=\n", "it names no clusters"),
         ("clusters=A,B\nA->B.topics=x", "no flow is enabled"),
         ("clusters=A B\nA->B.enabled=true", "characters that topic names cannot have"),
-        ("clusters=spark,B", "spark cannot be an alias"),
+        ("clusters=spark,B", "'spark' cannot be an alias"),
         (PLAIN + "A->C.enabled=true", r"A->C.enabled \(line 6\): clusters does not name C"),
         (PLAIN + "A -> B.enabled=true", r"A \(line 6\): a flow is written A->B.key"),
         (PLAIN + "A->B.topics=*", r"A->B.topics \(line 6\): .*nothing stands before"),

@@ -157,6 +157,7 @@ def test_the_name_of_an_entry_point_is_enough(
         ("team_names:Sufix", "team_names:Sufix cannot be imported: AttributeError"),
         ("team_name:Suffix", "team_name:Suffix cannot be imported: ModuleNotFoundError"),
         ("team_name:Suffix", "put the folder of team_name.py into PYTHONPATH, or install it"),
+        ("team_names.py:Suffix", "cannot be imported (write team_names:Suffix)"),
         ("team-names:Suffix", "a class is named module:Class"),
         ("team_names:value", "team_names:value is no class"),
         ("team_names:NoUpstream", "it has no method upstream_topic (docs/names.md has them)"),

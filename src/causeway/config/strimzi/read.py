@@ -70,6 +70,11 @@ def read_resource(
     target, pairs = _clusters(spec, mirrors, version, problems)
     problems.raise_if_any()
     assert target is not None
+    for cluster in (target, *(source for source, _ in pairs)):
+        alias = cluster.texts["alias"]
+        if why := mm2.no_alias(alias.text):
+            problems.add(f"{alias.where}: {alias.text!r} {why}")
+    problems.raise_if_any()  # else each entry of a flow would be told
     used = {target.path, *(source.path for source, _ in pairs)}
     checker.ignored += [
         each.path for each in spec.items.get("clusters", ()) if each.path not in used

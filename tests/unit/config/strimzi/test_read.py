@@ -481,6 +481,15 @@ def test_a_target_for_all_mirrors(tmp_path: Path) -> None:
     assert "none of spec.clusters, which are cluster-a" in refused(resource, tmp_path)
 
 
+@pytest.mark.parametrize("alias", ["", "eu, west", "eu west", "config"])
+def test_an_alias_that_cannot_be_is_told_once(alias: str, tmp_path: Path) -> None:
+    resource = example("v1-plain")
+    mirror(resource)["source"]["alias"] = alias
+    told = refused(resource, tmp_path)
+    assert ": spec.mirrors[0].source.alias (line" in told
+    assert "problems" not in told
+
+
 def test_a_cluster_that_no_mirror_uses_is_named_and_one_that_another_form_names_too(
     tmp_path: Path,
 ) -> None:
