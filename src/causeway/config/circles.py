@@ -10,6 +10,7 @@ from causeway import filters
 from causeway.config import both_ways
 from causeway.config.problems import Problems
 from causeway.config.settings import LinkSettings
+from causeway.config.treatments import PROVENANCE
 
 
 def check(links: list[LinkSettings], problems: Problems) -> None:
@@ -17,6 +18,9 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     names = [link.name for link in links]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
+    clusters = _clusters(links)
+    if not _are_called_alike(links, clusters, problems):
+        return
     blind = [circle for circle in both_ways.circles(links) if any(map(_why_blind, circle))]
     told_apart = {link.name for c in blind if both_ways.are_told_apart(c) for link in c}
     both_ways.check_doubles(
@@ -25,8 +29,8 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)
-        back = _way(links, link.target.alias, link.source.alias) if reason else None
-        if back is not None and {link.name, *back} not in seen and link.name not in told_apart:
+        back = _way(links, clusters, link.target.alias, link.source.alias) if reason else None
+        if back and {link.name, *back} not in seen and link.name not in told_apart:
             seen.append({link.name, *back})
             circle = " and ".join([link.name, *back])
             problems.add(
@@ -34,7 +38,7 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
                 " headers tell, with causeway.provenance = header for each of these flows"
             )
         unclear = [rename.rule for rename in link.policy.renames if rename.exact is None]
-        if unclear and (round_about := _long_way(links, link)):
+        if unclear and (round_about := _long_way(links, clusters, link)):
             problems.add(
                 f"{link.name}: what '{unclear[0]}' makes does not tell where it came from, and"
                 f" {' and '.join(round_about)} may bring it back: write a rule with one group, and"
@@ -46,6 +50,39 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
             problems.add(
                 f"{link.name} would mirror topics onto themselves: both clusters are {host}:{port}"
             )
+
+
+def _clusters(links: list[LinkSettings]) -> dict[str, str]:
+    """By alias, one name for each cluster: flows may call it by several."""
+    names: dict[str, str] = {}
+    known: dict[tuple[str, int], str] = {}
+    for link in links:
+        for side in (link.source, link.target):
+            if set(link.source.bootstrap) & set(link.target.bootstrap):
+                names.setdefault(side.alias, side.alias)  # a cluster's mirror in itself
+                continue
+            name = next((known[at] for at in side.bootstrap if at in known), side.alias)
+            name = names.setdefault(side.alias, name)
+            for at in side.bootstrap:
+                known.setdefault(at, name)
+    return names
+
+
+def _are_called_alike(
+    links: list[LinkSettings], clusters: dict[str, str], problems: Problems
+) -> bool:
+    """Whether flows by whose headers clusters are told apart have one alias for each."""
+    marked = [link for link in links if link.has_provenance]
+    for alias in dict.fromkeys(
+        a for each in marked for a in (each.source.alias, each.target.alias)
+    ):
+        if (name := clusters[alias]) != alias:
+            problems.add(
+                f"{name} and {alias} are one cluster by their addresses: headers tell clusters"
+                f" apart by their aliases ({PROVENANCE}), so all flows must call it the same"
+            )
+            return False
+    return True
 
 
 def _why_blind(link: LinkSettings) -> str:
@@ -79,23 +116,28 @@ def told_of_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
     return [replace(link, renaming=renaming) for link in links] if renaming else links
 
 
-def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None:
+def _long_way(
+    links: list[LinkSettings], clusters: dict[str, str], link: LinkSettings
+) -> list[str] | None:
     """One from its target back to its source by way of other clusters. What comes back directly is
     known by its form."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
-    return _way(others, *direct)
+    return _way(others, clusters, *direct)
 
 
-def _way(links: list[LinkSettings], start: str, end: str) -> list[str] | None:
+def _way(
+    links: list[LinkSettings], clusters: dict[str, str], start: str, end: str
+) -> list[str] | None:
     """The shortest way from `start` to `end` along the flows, by their names."""
-    ways: list[tuple[str, list[str]]] = [(start, [])]
-    seen = {start}
+    ways: list[tuple[str, list[str]]] = [(clusters[start], [])]
+    seen = {clusters[start]}
     for at, names in ways:
-        if at == end:
+        if at == clusters[end]:
             return names
         for link in links:
-            if link.source.alias == at and link.target.alias not in seen:
-                seen.add(link.target.alias)
-                ways.append((link.target.alias, [*names, link.name]))
+            there = clusters[link.target.alias]
+            if clusters[link.source.alias] == at and there not in seen:
+                seen.add(there)
+                ways.append((there, [*names, link.name]))
     return None

@@ -125,6 +125,19 @@ def test_a_mesh_would_bring_records_by_two_ways(tmp_path: Path) -> None:
     assert on == ["A->B", "A->C", "B->C"]
 
 
+def test_another_alias_hides_no_circle(tmp_path: Path) -> None:
+    """A cluster is one by its addresses, whatever a flow calls it."""
+    text = TWO + "A->B.source.cluster.alias = X\n"
+    with pytest.raises(ConfigError, match="go round for ever through X->B and B->A"):
+        _load(tmp_path, text)
+    with pytest.raises(ConfigError, match=r"X and A are one cluster.*must call it the same"):
+        _load(tmp_path, text + HEADER)
+    both = text + "B->A.target.cluster.alias = X\n"
+    assert set(_links(_load(tmp_path, both + HEADER))) == {"X->B", "B->X"}
+    with_names = text.replace("IdentityReplicationPolicy", "DefaultReplicationPolicy")
+    assert set(_links(_load(tmp_path, with_names))) == {"X->B", "B->A"}
+
+
 def test_two_ways_without_a_way_back_are_refused_too(tmp_path: Path) -> None:
     flows = _flows("A->B", "B->C", "A->C")
     with pytest.raises(ConfigError, match="what is written on A would come to C twice"):
