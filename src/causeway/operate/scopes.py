@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control.directive_log import DirectiveLog
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.operate.clusters import Connect
 from causeway.relay.progress import Contents, ProgressTopic
 
@@ -27,9 +27,11 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Numbers of partitions by topic of the source; of those that only a directive names, 0."""
+    """Numbers of partitions by topic of the source; of those that only a directive names, 0.
+    `trouble`: why the source could not be asked for more."""
 
     counts: dict[str, int]
+    trouble: CausewayError | None = None
 
     def has(self, wanted: Wanted) -> bool:
         if wanted.topic not in self.counts:
@@ -63,17 +65,23 @@ def choose(
         return chosen
     found = [(each, _known(each, wanted, connect)) for each in links]
     chosen = tuple(link for link, known in found if known.has(wanted))
+    trouble = next((known.trouble for _, known in found if known.trouble is not None), None)
+    if chosen and trouble is not None:
+        raise trouble  # another link may have it, too
     if chosen:
         return chosen
     counts = [known.counts[wanted.topic] for _, known in found if wanted.topic in known.counts]
     if counts:
         what = f"partition {wanted.partition} of {wanted.topic}"
         raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
+    names = {name for _, known in found for name in known.counts}
+    if trouble is not None and not get_close_matches(wanted.topic, names):
+        raise trouble  # nobody knows whether there is such a topic
     raise unknown(
         action,
         "topic",
         wanted.topic,
-        {name for _, known in found for name in known.counts},
+        names,
         more="topics are named as on the source; --ahead if it is yet to come",
     )
 
@@ -104,7 +112,10 @@ def _known(link: LinkSettings, wanted: Wanted, connect: Connect) -> _Known:
     known = _Known(counts)
     if known.has(wanted):
         return known
-    return _Known(counts | _of_source(link, connect, counts))
+    try:
+        return _Known(counts | _of_source(link, connect, counts))
+    except UnreachableError as error:
+        return _Known(counts, error)
 
 
 def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> dict[str, int]:

@@ -9,7 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import ClientSettings, TransformSettings, TreatmentSettings
+from causeway.config.settings import (
+    ClientSettings,
+    LinkSettings,
+    TransformSettings,
+    TreatmentSettings,
+)
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.daemon.partitions.discovery import Sides
@@ -17,9 +22,11 @@ from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
+from causeway.operate.moves import failback as failbacks
 from causeway.operate.moves import unmirrored, way_back
 from causeway.operate.moves.failback import _Failback
 from causeway.operate.moves.unmirrored import Sighting
+from causeway.operate.scopes import Wanted
 from causeway.relay import walk
 from causeway.wire.offsets import EARLIEST
 from tests.unit.daemon.test_claims import LINK
@@ -140,6 +147,21 @@ def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
         way_back.check_end(LINK, BACK, end)
     way_back.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
     way_back.check_end(LINK, BACK, None)
+
+
+def test_a_topic_that_nobody_knows_is_not_said_to_be_mirrored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Wanted] = []
+
+    def choose(_: object, wanted: Wanted, *__: object) -> tuple[LinkSettings, ...]:
+        asked.append(wanted)
+        raise ConfigError("fail back", "topic odrers")
+
+    monkeypatch.setattr(failbacks, "choose", choose)
+    with pytest.raises(ConfigError):
+        failbacks.failback(cast(Any, None), topic="odrers")
+    assert asked == [Wanted(None, "odrers", None, ahead=False)]
 
 
 def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:

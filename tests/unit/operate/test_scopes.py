@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
@@ -106,6 +106,20 @@ def test_all_links_that_have_it() -> None:
 def test_names_that_nobody_has(wanted: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         chosen(**wanted)
+
+
+def test_a_name_is_put_right_with_the_source_gone() -> None:
+    def nobody(_: object) -> Any:
+        raise UnreachableError("reach", "A")
+
+    connect = cast(Connect, lambda _: SimpleNamespace(metadata=nobody))
+    with pytest.raises(ConfigError, match="like it: orders"):
+        choose(SETTINGS, Wanted("A->B", "odrers", None, False), connect, "fail over")
+    with pytest.raises(UnreachableError):
+        choose(SETTINGS, Wanted("A->B", "bills", None, False), connect, "fail over")
+    with pytest.raises(UnreachableError):
+        choose(SETTINGS, Wanted(None, "orders", None, False), connect, "pause")
+    assert choose(SETTINGS, Wanted("A->B", "orders", None, False), connect, "fail over")
 
 
 def test_nothing_can_be_asked_of_a_file_without_flows() -> None:

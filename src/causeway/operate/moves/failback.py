@@ -60,7 +60,7 @@ def failback(
     ConflictError; CausewayError.
     """
     with clusters() as connect:
-        chosen = choose(settings, Wanted(link, None, None, ahead=False), connect, "fail back")
+        chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "fail back")
         if len(chosen) != 1:
             names = ", ".join(each.name for each in chosen)
             raise ConfigError("fail back", names, "which one?", remedy="--link A->B")
