@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from causeway.control.directives import Scope
+from causeway.config.settings import LinkSettings
+from causeway.control.directives import THE_LINK, Scope
 from causeway.errors import PartitionsFailedError
 from causeway.model import TopicPartition
 from causeway.operate.moves import last_groups
-from causeway.operate.moves.promote import Lagging, _Promotion
+from causeway.operate.moves import promote as promoting
+from causeway.operate.moves.promote import Lagging, Promoted, _Promotion
 from tests.harness.daemon import link
+from tests.unit.operate.test_failover import settings_of
 
 LATE = Lagging(at=TopicPartition("orders", 0), position=10, end=11)
+
+
+def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Move:
+        def __init__(self, each: LinkSettings, *_: object, **__: object) -> None:
+            self._name = each.name
+
+        def run(self, *_: object) -> Promoted:
+            if self._name == "A->B":
+                raise PartitionsFailedError("promote", "A->B", "lags", remedy="try again")
+            fields = {"link": self._name, "source": "C", "target": "B", "scope": THE_LINK}
+            return Promoted(changed=True, dry_run=False, cuts={}, **cast(Any, fields))
+
+    monkeypatch.setattr(promoting, "clusters", lambda: nullcontext(None))
+    monkeypatch.setattr(promoting, "choose", lambda settings, *_: settings.links)
+    monkeypatch.setattr(promoting, "_Promotion", Move)
+    with pytest.raises(PartitionsFailedError, match=r"C->B: promoted by now; try again"):
+        promoting.promote(settings_of("C->B", "A->B"))
+    with pytest.raises(PartitionsFailedError, match=r"lags \(try again"):
+        promoting.promote(settings_of("A->B"))
 
 
 @pytest.mark.parametrize("looks", [[()], [(LATE,)], [(), (LATE,)]])

@@ -92,7 +92,8 @@ def promote(
     that were made read-only are opened. `guard`: see `Ending.begin`.
 
     Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
-    PartitionsFailedError naming what lags, with the mirror going on as before. Called again it goes
+    PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
+    were promoted before it. Called again it goes
     on where it was, and changes nothing once it is done. Raises ConfigError for unknown names,
     ConflictError where somebody else acts at the same time; CausewayError.
     """
@@ -103,7 +104,15 @@ def promote(
             _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
             for each in chosen
         ]
-        return tuple(each.run(wish(State.PROMOTING, scope, who, reason), wait_s) for each in moves)
+        done: list[Promoted] = []
+        for each in moves:
+            try:
+                done.append(each.run(wish(State.PROMOTING, scope, who, reason), wait_s))
+            except CausewayError as error:
+                if before := [one.link for one in done if one.changed]:
+                    error.remedy = f"{', '.join(before)}: promoted by now; {error.remedy}"
+                raise
+        return tuple(done)
 
 
 class _Promotion:
