@@ -74,14 +74,14 @@ def choose(
     if counts:
         what = f"partition {wanted.partition} of {wanted.topic}"
         raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
-    names = {name for _, known in found for name in known.counts}
-    if trouble is not None and not get_close_matches(wanted.topic, names):
+    known_names = {name for _, known in found for name in known.counts}
+    if trouble is not None and not get_close_matches(wanted.topic, known_names):
         raise trouble  # nobody knows whether there is such a topic
     raise unknown(
         action,
         "topic",
         wanted.topic,
-        names,
+        known_names,
         more="topics are named as on the source; --ahead if it is yet to come",
     )
 
