@@ -12,6 +12,7 @@ import pytest
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control.directives import THE_LINK
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
+from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.operate.moves import failover as failovers
 from causeway.operate.moves.failover import FailedOver, failover
@@ -214,6 +215,14 @@ def test_a_link_to_the_cluster_that_is_gone_keeps_no_other_from_ending(acted: li
     assert other.late, "it ends nothing that its target still takes"
     _, third = failover(settings_of("A->B", "A->C"), yes=True)
     assert (third.left, third.late) == ("nothing of it has been mirrored yet", False)
+
+
+def test_a_cluster_that_a_topic_never_goes_to_is_no_matter(acted: list[str]) -> None:
+    settings = settings_of("A->B", "C->D")
+    one, other = settings.links
+    settings = replace(settings, links=(one, replace(other, topics=compile_patterns("bills"))))
+    (found,) = failover(settings, topic="orders", yes=True)
+    assert (found.link, acted) == ("A->B", ["A->B"])
 
 
 def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) -> None:

@@ -143,16 +143,18 @@ def _that_answer(
     if wanted.link is not None or len(settings.links) < 2:
         return settings, {}
     unreachable: dict[str, CausewayError] = {}
+    links: list[LinkSettings] = []
     for each in settings.links:
-        if wanted.topic is None or each.decide_topic(wanted.topic).target_name is not None:
-            try:
-                connect(each.target_admin).bootstrap_check(TARGET_S)
-            except UnreachableError as error:
+        try:
+            connect(each.target_admin).bootstrap_check(TARGET_S)
+        except UnreachableError as error:
+            if wanted.topic is None or each.decide_topic(wanted.topic).target_name is not None:
                 unreachable[each.name] = error
-    links = tuple(each for each in settings.links if each.name not in unreachable)
+        else:
+            links.append(each)
     if unreachable and not links:
         raise next(iter(unreachable.values()))
-    return replace(settings, links=links), unreachable
+    return replace(settings, links=tuple(links) or settings.links), unreachable
 
 
 def _left(link: LinkSettings, scope: Scope, why: str, late: bool) -> FailedOver:
