@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer.dual import DualProducer
 
@@ -31,6 +31,7 @@ class AsyncDualProducer:
         self._producer = DualProducer(primary, other, **more)
         self._ended = threading.Event()
         self._known: set[str] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._thread = threading.Thread(target=self._poll, name="causeway-reports", daemon=True)
         self._thread.start()
 
@@ -42,7 +43,7 @@ class AsyncDualProducer:
         delivery: asyncio.Future[Any] = self._loop.create_future()
 
         def told(error: Any, message: Any) -> None:
-            self._loop.call_soon_threadsafe(_settle, delivery, error, message)
+            self._loop.call_soon_threadsafe(self._settle, delivery, error, message)
 
         more["on_delivery"] = told
         while True:
@@ -55,6 +56,8 @@ class AsyncDualProducer:
             except BufferError:
                 await asyncio.sleep(_FULL_S)
             else:
+                if not delivery.done():
+                    self._waiting.add(delivery)
                 return delivery
 
     async def flush(self, timeout: float = -1) -> int:
@@ -65,10 +68,15 @@ class AsyncDualProducer:
         return await asyncio.to_thread(self._producer.list_topics, topic, timeout)
 
     async def close(self, timeout: float = 10.0) -> bool:
-        """As `DualProducer.close`."""
+        """As `DualProducer.close`; whoever still waits for a delivery gets a KafkaException."""
         self._ended.set()
         await asyncio.to_thread(self._thread.join)
-        return await asyncio.to_thread(self._producer.close, timeout)
+        try:
+            return await asyncio.to_thread(self._producer.close, timeout)
+        finally:
+            why = "the producer was closed before: the record follows at its next start"
+            for delivery in list(self._waiting):
+                self._settle(delivery, KafkaError(KafkaError._DESTROY, why), None)
 
     @property
     def primary(self) -> str:
@@ -106,11 +114,11 @@ class AsyncDualProducer:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
 
-
-def _settle(delivery: asyncio.Future[Any], error: Any, message: Any) -> None:
-    if delivery.done():  # cancelled
-        return
-    if error is not None:
-        delivery.set_exception(KafkaException(error))
-    else:
-        delivery.set_result(message)
+    def _settle(self, delivery: asyncio.Future[Any], error: Any, message: Any) -> None:
+        self._waiting.discard(delivery)
+        if delivery.done():  # cancelled
+            return
+        if error is not None:
+            delivery.set_exception(KafkaException(error))
+        else:
+            delivery.set_result(message)

@@ -58,7 +58,7 @@ class Core:
         self.lanes: dict[int, Lane] = {}
         self.lanes_of: dict[str, list[Lane]] = {}
         self.turned = 0.0
-        self.closed = False
+        self.closed = self.torn = False
         self.why_closed = "the producer was closed"
         self.why_full = ""
         self._on_side_delivery = on_side_delivery
@@ -105,34 +105,52 @@ class Core:
         told: Callable[..., Any] | None,
     ) -> None:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
-        if self.closed:
+        if self.closed or self.torn:
             raise RuntimeError(self.why_closed)
         if (why := self._full(size)) and not self._made_room(size):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
                 return
             raise BufferError(why)
-        position = self._next
-        self._next = position + 1
-        self.unreported[position] = entry = Entry(position, told)
-        self._fresh.append((position, lane.number, timestamp, key, value, headers))
-        self._entries.append(entry)
-        if not self._fresh_bytes:
-            self._fresh_since = time.monotonic()
-            self._wake.set()
-        self._fresh_bytes += size
-        if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
-            self.turn()
+        try:
+            position = self._next
+            self._next = position + 1
+            self.unreported[position] = entry = Entry(position, told)
+            self._fresh.append((position, lane.number, timestamp, key, value, headers))
+            self._entries.append(entry)
+            if not self._fresh_bytes:
+                self._fresh_since = time.monotonic()
+                self._wake.set()
+            self._fresh_bytes += size
+            if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
+                self.turn()
+        except BaseException as error:
+            self._tear(error)
+            raise
 
     def turn(self) -> None:
         """All that is to be done now and does not block."""
-        self.turned = now = time.monotonic()
-        if self._fresh:
-            self._commit(now)
-        for side in self.sides:
-            side.serve(now)
-        if now - self._checkpointed > _CHECKPOINT_S:
-            self.checkpoint()
+        if self.torn:
+            return
+        try:
+            self.turned = now = time.monotonic()
+            if self._fresh:
+                self._commit(now)
+            for side in self.sides:
+                side.serve(now)
+            if now - self._checkpointed > _CHECKPOINT_S:
+                self.checkpoint()
+        except BaseException as error:
+            self._tear(error)
+            raise
+
+    def _tear(self, error: BaseException) -> None:
+        """Where it was an exception of a signal's, such as Ctrl-C's, which can come between any two
+        steps: then nobody knows what the clients were given. The next start looks, as after a
+        crash."""
+        if not isinstance(error, Exception):
+            self.torn = True
+            self.why_closed = "it was interrupted amid its work: open it again on its spool"
 
     def checkpoint(self) -> bool:
         """Write down how far the sides have come, and delete what both have; whether that is all
@@ -143,13 +161,13 @@ class Core:
         try:
             if any(places.values()):
                 self.ledger.store({side.name: some for side, some in places.items()})
-        except sqlite3.Error as error:  # what stands there is old, and true
+            for side, some in places.items():
+                side.stored(some)
+            whole = self.whole()
+            self.journal.trim(below, all_of_it=whole)
+        except (sqlite3.Error, OSError) as error:  # what stands there is old, and true
             self._suspend(f"the spool cannot be written: {error}")
             return False
-        for side, some in places.items():
-            side.stored(some)
-        whole = self.whole()
-        self.journal.trim(below, all_of_it=whole)
         return whole
 
     def whole(self) -> bool:
@@ -181,7 +199,7 @@ class Core:
         for side in self.sides:
             side.close()
         with self.lock:
-            whole = self.checkpoint()
+            whole = not self.torn and self.checkpoint()
             self._spool.close()
         return whole
 
@@ -217,7 +235,7 @@ class Core:
 
     def open_topic(self, topic: str) -> list[Lane]:
         """Its partitions, as the sides tell that answer."""
-        if self.closed:
+        if self.closed or self.torn:
             raise RuntimeError(self.why_closed)
         seen: dict[str, Seen] = {}
         failed = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -238,6 +256,9 @@ class Core:
                 return self._add_topic(topic, count)
             except sqlite3.Error as error:
                 raise BufferError(f"the spool cannot be written: {error}") from error
+            except BaseException as error:
+                self._tear(error)
+                raise
 
     def _add_topic(self, topic: str, count: int) -> list[Lane]:
         lanes = self._add_lanes(topic, self.ledger.add_topic(topic, count))
@@ -284,6 +305,11 @@ class Core:
                 del self.unreported[entry.position]
                 if entry.callback is not None:
                     self._refuse(entry.callback, self.lanes[number], key, value, self.why_full)
+            if (many := sum(entry.callback is None for entry in entries)) and callable(
+                told := self.options.sides[0].producer.get("error_cb")
+            ):
+                why = f"{many} records without on_delivery are lost: {self.why_full}"
+                told(KafkaError(KafkaError._QUEUE_FULL, why))
             return
         self.newest = fresh[-1][0]
         for side in self.sides:

@@ -172,7 +172,7 @@ class DualProducer:
         """Wait until all records are reported, up to `timeout` seconds; how many are not."""
         until = time.monotonic() + timeout if timeout >= 0 else float("inf")
         while len(self) and (left := until - time.monotonic()) > 0:
-            if self._core.closed and not self._reports:
+            if (self._core.closed or self._core.torn) and not self._reports:
                 break  # what is left follows at the next start
             self.poll(min(left, 0.1))
         return len(self)
@@ -198,7 +198,10 @@ class DualProducer:
             return self._whole
         until = time.monotonic() + timeout
         try:
-            while not self._core.whole() and (left := until - time.monotonic()) > 0:
+            while (
+                not (self._core.torn or self._core.whole())
+                and (left := until - time.monotonic()) > 0
+            ):
                 self.poll(min(left, 0.01))
         finally:  # a callback may raise
             self._whole = self._core.close()

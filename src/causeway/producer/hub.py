@@ -34,6 +34,8 @@ class Hub(Protocol):
     unreported: dict[int, Entry]
     newest: int
     """The last position that is in the journal."""
+    torn: bool
+    """It was interrupted amid its work: no answer can be told from another any more."""
 
     def report(self, entry: Entry, error: Any, message: Any) -> None: ...
     def told(self, side: Side, error: Any, message: Any) -> None: ...

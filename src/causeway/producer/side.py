@@ -27,22 +27,12 @@ from causeway.producer.ledger import Place
 from causeway.producer.look_back import look_back
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
+from causeway.producer.refusals import REFUSALS
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2
 _FULL_S = 0.01
 _PURGE_TIMEOUT_S = 30.0
-
-# What a broker, or the client itself, says of a record: it will say so again.
-_REFUSALS = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_MSG,
-    KafkaError.INVALID_MSG_SIZE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.POLICY_VIOLATION,
-}
 
 
 class Side:
@@ -127,7 +117,7 @@ class Side:
     def failed(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
-        if error.code() in _REFUSALS:
+        if error.code() in REFUSALS:
             if self._alone == entry.position:
                 self._refuse(lane, entry, error, message)
             else:
@@ -172,6 +162,8 @@ class Side:
 
     def _poll(self, timeout_s: float) -> None:
         """A client that gave up says so here, by raising; the answers are heard the next time."""
+        if self.hub.torn:
+            return
         try:
             self.producer.poll(timeout_s)
         except KafkaException as error:
@@ -191,7 +183,8 @@ class Side:
     def _break(self, error: Any) -> None:
         if self.state is not State.BROKEN:
             self.state = State.BROKEN
-            self._complain(error)
+            if not self._closing.is_set():
+                self._complain(error)
             self.wake()
 
     def _complain(self, error: Any) -> None:
@@ -206,7 +199,7 @@ class Side:
 
     def _not_taken(self, position: int, error: Any) -> None:
         """By the client; where that is for the record's own sake, it is tried alone."""
-        if error.code() in _REFUSALS:
+        if error.code() in REFUSALS:
             self._suspects.add(position)
         else:
             self._break(error)
@@ -284,7 +277,7 @@ class Side:
             return
         self.producer.purge()
         until = time.monotonic() + _PURGE_TIMEOUT_S
-        while len(self.producer) and time.monotonic() < until:
+        while len(self.producer) and not self.hub.torn and time.monotonic() < until:
             with self.hub.lock:
                 self._poll(0.01)
         with self.hub.lock:

@@ -230,6 +230,70 @@ def test_deliveries_are_told_of_though_a_callback_raises(
     assert {str(each["exception"]) for each in asyncio.run(main())} <= {"east", "west"}
 
 
+def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    async def main() -> list[Any]:
+        async with AsyncDualProducer(
+            {"bootstrap.servers": "east"}, {"bootstrap.servers": "west"}, spool=tmp_path
+        ) as producer:
+            first = await producer.produce("orders", b"")
+            await first
+            two_sides.west.up = False
+            second = await producer.produce("orders", b"")
+            assert await producer.close(0.05) is False
+            return await asyncio.gather(first, second, return_exceptions=True)
+
+    _, second = asyncio.run(main())
+    assert "the producer was closed before" in str(second)
+
+
+@pytest.mark.parametrize("where", ["east", "west", "journal", "answers"])
+def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
+    where: str, two_sides: TwoSides, opened: Open
+) -> None:
+    """It can come between any two steps, also between what a client takes and what we note of it.
+    What was taken and not yet written may be on neither side."""
+    reports: list[tuple[int, Any]] = []
+    producer = opened()
+    told(producer, 0, reports)
+    settled(producer)
+    until(producer, lambda: {s.state.value for s in producer._core.sides} == {"direct"})
+    told(producer, 2, reports)
+    if where == "journal":
+        thing: Any = producer._core.journal
+        name = "append"
+    else:
+        thing = getattr(two_sides, "east" if where == "answers" else where).clients[-1]
+        name = "poll" if where == "answers" else "produce"
+    real = getattr(thing, name)
+
+    def interrupted(*arguments: Any) -> Any:
+        if name != "poll":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    with producer._core.lock:  # the clerk does nothing meanwhile
+        for number in range(4, 20, 2):
+            told(producer, number, reports)
+        setattr(thing, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer._core.turn()
+        delattr(thing, name)
+    with pytest.raises(RuntimeError, match="interrupted amid its work"):
+        told(producer, 20, reports)
+    assert producer.close() is False
+    producer = opened()
+    told(producer, 22, reports)
+    settled(producer)
+    producer.flush()
+    written = [int(value) for value in alike(two_sides)["orders", 0]]
+    assert written == sorted(written)
+    assert {number for number, _ in reports} <= set(written)
+    if where != "journal":
+        assert set(range(4, 20, 2)) <= set(written)
+
+
 def test_a_process_that_is_forked_off_leaves_the_spool_alone(
     two_sides: TwoSides, opened: Open
 ) -> None:
