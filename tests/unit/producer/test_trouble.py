@@ -233,7 +233,7 @@ def test_deliveries_are_told_of_though_a_callback_raises(
 def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
     two_sides: TwoSides, tmp_path: Path
 ) -> None:
-    async def main() -> list[Any]:
+    async def main() -> tuple[Any, ...]:
         async with AsyncDualProducer(
             {"bootstrap.servers": "east"}, {"bootstrap.servers": "west"}, spool=tmp_path
         ) as producer:
