@@ -48,7 +48,10 @@ def written(data: bytes, name: int | str) -> bytes:
 
 
 def _id(data: bytes) -> int | None:
-    return _ID.unpack_from(data)[1] if len(data) >= _ID.size and data[0] == 0 else None
+    """No registry gives the id 0, which small numbers of 8 bytes look like."""
+    if len(data) < _ID.size or data[0]:
+        return None
+    return _ID.unpack_from(data)[1] or None
 
 
 def _header(name: str, headers: Sequence[Header]) -> int | None:

@@ -102,6 +102,13 @@ def test_what_has_no_id_or_the_same_is_the_same_object(source: RegistryStandIn) 
         assert all(one is other for one, other in zip(records, after, strict=True))
 
 
+def test_small_numbers_are_no_ids(source: RegistryStandIn, target: RegistryStandIn) -> None:
+    """Their first five bytes are zero, and no registry gives the id 0."""
+    small = [record(struct.pack(">q", number), struct.pack(">q", number)) for number in (0, 5)]
+    after = made(source, target).treat(TOPICS, small)
+    assert all(one is other for one, other in zip(small, after, strict=True))
+
+
 def test_once_known_nobody_is_asked(source: RegistryStandIn, target: RegistryStandIn) -> None:
     id = source.register("orders-value", '"long"')
     treatment = made(source, target)
