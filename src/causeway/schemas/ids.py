@@ -109,6 +109,8 @@ class Ids:
             return Unknown(f"the registry {error.url}: {error.reason}")
         except RefusedError as error:
             return Unknown(f"the target's registry refuses the schema: {error.reason}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return Unknown(f"a registry's answer cannot be understood ({type(error).__name__})")
         if version is None:
             where = self._source.url
             return Unknown(f"the registry {where} does not know its schema", nowhere=True)

@@ -194,6 +194,21 @@ def test_one_that_waits_holds_up_no_other(source: RegistryStandIn, target: Regis
     assert after.value == framed(4)
 
 
+def test_an_answer_that_makes_no_sense_holds_up_no_other(
+    source: RegistryStandIn, target: RegistryStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, id = (source.register("orders-value", f'"{kind}"') for kind in ("int", "long"))
+    treatment = made(source, target)
+    answers = Registry.subjects_of
+    monkeypatch.setattr(
+        Registry, "subjects_of", lambda self, id: {}["subject"] if id == odd else answers(self, id)
+    )
+    with pytest.raises(CausewayError, match="cannot be understood"):
+        through(treatment, record(framed(odd)))
+    (after,) = through(treatment, record(framed(id)))
+    assert after.value == framed(target.ids("A.orders-value")[2])
+
+
 def test_an_id_that_becomes_known_goes_on(source: RegistryStandIn, target: RegistryStandIn) -> None:
     treatment = made(source, target)
     with pytest.raises(CausewayError, match="does not know"):
