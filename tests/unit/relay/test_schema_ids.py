@@ -200,9 +200,13 @@ def test_an_answer_that_makes_no_sense_holds_up_no_other(
     odd, id = (source.register("orders-value", f'"{kind}"') for kind in ("int", "long"))
     treatment = made(source, target)
     answers = Registry.subjects_of
-    monkeypatch.setattr(
-        Registry, "subjects_of", lambda self, id: {}["subject"] if id == odd else answers(self, id)
-    )
+
+    def without_subject(registry: Registry, id: int) -> list[tuple[str, int]]:
+        if id == odd:
+            raise KeyError("subject")
+        return answers(registry, id)
+
+    monkeypatch.setattr(Registry, "subjects_of", without_subject)
     with pytest.raises(CausewayError, match="cannot be understood"):
         through(treatment, record(framed(odd)))
     (after,) = through(treatment, record(framed(id)))
