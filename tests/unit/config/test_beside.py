@@ -150,6 +150,9 @@ def test_other_forms_are_compared_as_the_property_file_that_says_the_same(tmp_pa
     keys = {key.key: key for key in found.keys}
     assert all(name.startswith("spec.") for name in keys)
     assert keys["spec.mirrors[0].sourceConnector.tasksMax"].use is not Use.ACTS
+    theirs = {one.what: one.mirror_maker for one in found.differences}
+    assert theirs["positions"] == "__my-mirror-maker-2-offset"
+    assert "mm2-offsets" not in theirs["its own topics on cluster-b"]
     file = tmp_path / "causeway.yaml"
     file.write_text(
         "clusters:\n  A: {bootstrap: a:9092}\n  B: {bootstrap: b:9092}\n"

@@ -209,14 +209,16 @@ def _internal(flow: Flow, _: Entries) -> Iterator[Difference]:
 
 def _own_topics(flow: Flow, _: Entries) -> Iterator[Difference]:
     source, target = flow.source, flow.target
-    theirs = ", ".join(f"mm2-{name}.{source}.internal" for name in ("configs", "offsets", "status"))
+    positions = flow.says("causeway.mirror.maker.offsets.topic")
+    names = (f"mm2-{name}.{source}.internal" for name in ("configs", "offsets", "status"))
+    theirs = f"{positions}, and two of Connect's" if positions else ", ".join(names)
     slug = f"{source}.{target}"
     ours = f"__causeway.{slug}.progress; .directives once somebody pauses or throttles"
     kept = flow.says("causeway.mirror.maker.offsets", "true").lower() == "true"
     yield _one(f"its own topics on {target}", theirs, ours)
     yield _one(
         "positions",
-        f"mm2-offsets.{source}.internal",
+        positions or f"mm2-offsets.{source}.internal",
         "goes on from there at the first start, and keeps it written for the way back"
         if kept
         else "begins by itself: causeway.mirror.maker.offsets = false",
