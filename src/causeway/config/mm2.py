@@ -89,7 +89,9 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
 def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
     entry = entries.get("clusters")
     aliases = tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
-    if not aliases and not (entry and entry.missing):
+    if "apiVersion" in entries:
+        problems.add("it is a resource of Kubernetes: its name must end in .yaml")
+    elif not aliases and not (entry and entry.missing):
         problems.add("it names no clusters: set clusters = A, B")
     for alias in aliases:
         if why := no_alias(alias):

@@ -508,6 +508,13 @@ def test_a_cluster_that_no_mirror_uses_is_named_and_one_that_another_form_names_
     assert "spec.mirrors[0].sourceCluster" in settings.warnings[0]
 
 
+def test_a_resource_under_another_name_is_told_what_to_be_called(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.txt"
+    file.write_text((RESOURCES / "v1-plain.yaml").read_text())
+    with pytest.raises(ConfigError, match=r"its name must end in \.yaml"):
+        load(file, environment={})
+
+
 def test_json_is_read_as_well(tmp_path: Path) -> None:
     """As `kubectl get -o json` writes it."""
     file = tmp_path / "mirror.json"
