@@ -12,7 +12,7 @@ import pytest
 
 from causeway.control import directive_log
 from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
-from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
 from causeway.model import Pair, TopicPartition
 from causeway.operate.moves import begun, late, saving
 from causeway.operate.moves.begun import Looked
@@ -135,6 +135,8 @@ def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatc
     wish = Directive(kind=Kind.BEGIN, who="anna@ops", at=7)
     begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
     assert begun.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
+    with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
+        begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
     begun.note_kept(nobody, nobody, END, {SOURCE: 108})
     assert begun.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
     known = standing.by_key[Kind.BEGIN, Scope(SOURCE.topic)]

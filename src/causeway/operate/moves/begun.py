@@ -11,6 +11,7 @@ from typing import NamedTuple
 from causeway.config.settings import LinkSettings
 from causeway.control import directive_log, ending
 from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.errors import ConflictError
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.operate.moves.ending import Ending
 from causeway.wire.cluster import Cluster
@@ -30,7 +31,8 @@ def begin(
 ) -> None:
     """Has `link` begin at `starts`, whatever ended it before. `wish`: a begin of the scope, with
     the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
-    the topics of its source. Raises ConflictError; CausewayError."""
+    the topics of its source. Raises ConflictError, also where somebody else had it begin meanwhile;
+    CausewayError."""
     decide = partial(_plan, wish, _by_topic(starts), _by_topic(looked), ids)
     directive_log.write(target, link, decide)
 
@@ -44,6 +46,15 @@ def _plan(
 ) -> Plan:
     begins: list[Change] = []
     for topic, places in sorted(starts.items()):
+        known = standing.by_key.get((Kind.BEGIN, Scope(topic)))
+        if known is not None and known.at == wish.at:
+            # What it has written by now is not what we have looked at.
+            raise ConflictError(
+                "begin",
+                topic,
+                f"{known.who} had it begin meanwhile",
+                remedy="nothing was changed; call this again: it goes on",
+            )
         # A way back keeps names, so they are those of the other side as well.
         each = replace(
             wish,
