@@ -72,7 +72,7 @@ class Opening:
         failed: KafkaException | None = None
         for topic in topics:
             try:
-                self._look(producer, topic)
+                self._look(producer, topic, unknown_s=0)
             except KafkaException as error:  # one that was deleted holds up no others
                 failed = error
                 if error.args[0].code() in NOBODY:
@@ -81,9 +81,9 @@ class Opening:
             raise failed
         self._counted = time.monotonic()
 
-    def _look(self, producer: Any, topic: str) -> None:
+    def _look(self, producer: Any, topic: str, **patience: float) -> None:
         """At a topic, and at whether this is the cluster that it was."""
-        seen = look(producer, topic)
+        seen = look(producer, topic, **patience)
         key = f"cluster {self._side}"
         with self._hub.lock:
             known = self._hub.ledger.about(key)

@@ -14,7 +14,7 @@ from causeway.errors import ConfigError
 
 TIMEOUT_S = 10.0
 _POLL_S = 0.1
-_NEW_S = 3.0  # so long a topic may be unknown that was made by the very question
+_UNKNOWN_S = 3.0  # so long a topic may be so that is made by the very question
 
 # Codes of a side that does not answer, as against one that answers no.
 NOBODY = (
@@ -35,8 +35,11 @@ class Seen:
     cluster_id: str
 
 
-def look(client: Any, topic: str, timeout_s: float = TIMEOUT_S) -> Seen:
-    """Raises KafkaException: of the topic, or since nobody answered in time."""
+def look(
+    client: Any, topic: str, timeout_s: float = TIMEOUT_S, *, unknown_s: float = _UNKNOWN_S
+) -> Seen:
+    """Raises KafkaException: of the topic, or since nobody answered in time. It may be unknown for
+    `unknown_s`."""
     begun = time.monotonic()
     while True:
         waited = time.monotonic() - begun
@@ -45,7 +48,10 @@ def look(client: Any, topic: str, timeout_s: float = TIMEOUT_S) -> Seen:
         if found.error is None:
             return Seen(partitions=len(found.partitions), cluster_id=metadata.cluster_id or "")
         code = found.error.code()
-        patience_s = {**dict.fromkeys(_UNKNOWN, _NEW_S), KafkaError.LEADER_NOT_AVAILABLE: timeout_s}
+        patience_s = {
+            **dict.fromkeys(_UNKNOWN, unknown_s),
+            KafkaError.LEADER_NOT_AVAILABLE: timeout_s,
+        }
         if waited >= patience_s.get(code, 0):
             raise KafkaException(found.error)
         time.sleep(_POLL_S)

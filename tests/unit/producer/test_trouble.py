@@ -55,7 +55,7 @@ def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
     producer.close()
     answers = {"gone": KafkaError.UNKNOWN_TOPIC_OR_PART, "orders": KafkaError._TRANSPORT}
 
-    def look(client: Any, topic: str) -> Any:
+    def look(client: Any, topic: str, **_: float) -> Any:
         if client.cluster is two_sides.west and topic in answers:
             raise KafkaException(KafkaError(answers[topic]))
         return two_sides.look(client, topic)
