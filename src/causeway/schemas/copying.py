@@ -85,6 +85,8 @@ class Plan:
 
 def plan(pair: Pair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]) -> Plan:
     """`taken`: what the target's registry has under each id of the source's versions."""
+    if not source.versions:
+        return Plan(pair=pair)  # gone for good by now
     reason = _differs(source, target) or _taken(source, target, taken)
     if target.mode is None and source.versions.keys() - target.versions.keys():
         reason = _NO_MODES  # nor has it contexts

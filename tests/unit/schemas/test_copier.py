@@ -112,6 +112,18 @@ def test_what_is_deleted_for_good_stays(
     assert sorted(target.ids("A.orders-value")) == [1, 2]
 
 
+def test_a_subject_that_is_gone_leaves_its_copy_as_it_is(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    source.register("orders-value", record("a"))
+    source.levels["orders-value"] = "FULL"
+    copier.run([ORDERS])
+    source.delete("orders-value", 1, permanent=True)
+    copier.forget()
+    assert copier.run([ORDERS]) == Round(copied=1)  # it was there when subjects were listed
+    assert target.levels == {"A.orders-value": "FULL"}
+
+
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
 def test_references_come_first_under_their_own_names(
     source: RegistryStandIn, target: RegistryStandIn, copier: Copier, kind: str
