@@ -177,7 +177,8 @@ def test_a_file_is_taken_for_saved_where_it_holds_the_very_records(tmp_path: Pat
 def test_a_topic_gets_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
     source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (FOREIGN, 2))
     written: list[tuple[bytes, ...]] = []
-    monkeypatch.setattr(TopicLog, "ensure", lambda *_, **__: None)
+    made: list[dict[str, str]] = []
+    monkeypatch.setattr(TopicLog, "ensure", lambda *_, configs: made.append(configs))
     monkeypatch.setattr(saving, "_saved", lambda *_: set(written[:2]))
 
     class Target:
@@ -195,4 +196,5 @@ def test_a_topic_gets_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
         saving.save_to_topic(
             cast(Any, source), [WHAT], cast(Any, Target()), "spare", read_committed=True
         )
+    assert made[0]["retention.ms"] == "-1", "their times are old"
     assert [int(place[2]) for place in written] == [105, 106, 107, 112, 113, 107, 112, 113]

@@ -21,6 +21,8 @@ from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 
 _REPLICAS: Final = 3
+# Records have the times of long ago: by the broker's own retention they would be gone soon.
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _TOGETHER_BYTES: Final = 500_000
 _PLACE: Final = ("causeway.topic", "causeway.partition", "causeway.offset")  # headers
 
@@ -84,10 +86,10 @@ def save_to_topic(
     *,
     read_committed: bool,
 ) -> None:
-    """Appends them to `topic` of the target, which is made where it is missing, each with its place
-    in headers. Those that it has by these, from a call that was killed, are not written again.
-    Raises CausewayError."""
-    TopicLog(target, topic).ensure(_REPLICAS, configs={})
+    """Appends them to `topic` of the target, which is made where it is missing, to keep them for
+    good, each with its place in headers. Those that it has by these, from a call that was killed,
+    are not written again. Raises CausewayError."""
+    TopicLog(target, topic).ensure(_REPLICAS, configs=_KEPT)
     there = _saved(target, topic)
     waiting: list[PlainRecord] = []
     size = 0
