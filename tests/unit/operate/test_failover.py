@@ -230,6 +230,7 @@ def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) ->
     assert (acted, one.error) == (["A->B"], None)
     assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
     assert isinstance(failed.error, NobodyLeadsError)
+    assert [failovers.as_json(each)["failed"] for each in (failed, one)] == [True, False]
     with pytest.raises(NobodyLeadsError):
         failover(settings_of("C->B"), yes=True)
 

@@ -309,6 +309,7 @@ def as_json(each: FailedOver) -> dict[str, Any]:
         "topic": each.scope.topic,
         "state": None if not each.changed and each.before is None else _state(each),
         "left": each.left,
+        "failed": each.error is not None,
         "changed": each.changed,
         "before": None if each.before is None else directive_json.as_json(each.before),
         "driver_seen_ms": each.seen_ms,
