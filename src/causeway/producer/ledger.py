@@ -74,6 +74,11 @@ class Ledger:
     def note(self, key: str, value: str) -> None:
         self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, value])
 
+    def keys_of(self, value: str) -> set[str]:
+        """Under which that is noted."""
+        rows = self.database.execute("SELECT key FROM about WHERE value = ?", [value])
+        return {str(key) for (key,) in rows}
+
     def lanes(self) -> dict[str, list[int]]:
         """Of each topic, its lanes by partition."""
         found: dict[str, list[int]] = {}

@@ -95,6 +95,14 @@ class Opening:
                     f"it is cluster {seen.cluster_id}, and the spool is for {known}",
                     remedy="give this pair of clusters a spool of its own",
                 )
+            if twins := self._hub.ledger.keys_of(seen.cluster_id) - {key, "name", "identity"}:
+                self._known = False
+                raise ConfigError(
+                    "produce to",
+                    self._side,
+                    f"it is the same cluster as {min(twins).removeprefix('cluster ')},"
+                    f" {seen.cluster_id}",
+                )
             if known is None and seen.cluster_id:
                 self._hub.ledger.note(key, seen.cluster_id)
             self.counts[topic] = seen.partitions

@@ -44,6 +44,22 @@ def test_another_cluster_than_the_spool_is_for_gets_nothing_however_long_it_is_t
     assert len(two_sides.east.ids()) == 2
 
 
+def test_one_cluster_under_two_addresses_gets_each_record_once(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    """Also where one of them did not answer when the topic was looked for."""
+    two_sides.west.name = "east"
+    two_sides.west.up = False
+    producer = opened(policy="any")
+    producer.produce("orders", b"")
+    until(producer, lambda: two_sides.east.ids())
+    two_sides.west.up = True
+    until(producer, lambda: "same cluster as east" in producer.stats()["sides"]["west"]["reason"])
+    for _ in range(50):
+        producer.poll(0.005)
+    assert two_sides.west.ids() == []
+
+
 def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
     two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
