@@ -63,8 +63,10 @@ class MirrorClient:
             self._jvm.java.time.Duration.ofSeconds(60),
         )
         return {
-            group: {(at.topic(), at.partition()): found[group][at].offset() for at in found[group]}
-            for group in found
+            group: {
+                (at.topic(), at.partition()): found[group][at].offset() for at in keys(found[group])
+            }
+            for group in keys(found)
         }
 
     def translate(self, alias: str, group: str) -> dict[tuple[str, int], int]:
@@ -72,7 +74,15 @@ class MirrorClient:
         found = self._mirror.RemoteClusterUtils.translateOffsets(
             self._properties, alias, group, self._jvm.java.time.Duration.ofSeconds(60)
         )
-        return {(at.topic(), at.partition()): found[at].offset() for at in found}
+        return {(at.topic(), at.partition()): found[at].offset() for at in keys(found)}
+
+
+def keys(java_map: Any) -> Iterator[Any]:
+    """Not by its own iterator, which ends by an exception of Java's: PySpark, where it is loaded,
+    takes these for its own."""
+    each = java_map.keySet().iterator()
+    while each.hasNext():
+        yield each.next()
 
 
 @pytest.fixture(scope="module")

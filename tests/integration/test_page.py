@@ -220,7 +220,7 @@ def assert_paused_and_resumed(seen: Watched) -> None:
     page.wait_for_selector("td .state.paused", timeout=_MS)
     page.wait_for_selector("text=by hand", timeout=_MS)
     assert "anna@127.0.0.1" in str(page.locator(".partitions .reason").first.text_content())
-    assert page.get_by_role("dialog").count() == 0
+    page.get_by_role("dialog").wait_for(state="detached", timeout=_MS)
     page.get_by_role("link", name="Overview").click()
     page.wait_for_selector("text=Asked for by people", timeout=_MS)
     page.wait_for_selector("text=2 partitions paused", timeout=_MS)

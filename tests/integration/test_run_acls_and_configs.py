@@ -223,7 +223,8 @@ def test_acls_follow_and_mirrors_are_read_only(
     assert planned_by(file)["acls"]["create"] == []
 
     # What ends is opened: the rule that Causeway added is taken away, and named.
-    over = "failover", str(file), "--link", "A->B", "--json"
+    # Only this topic: other tests mirror by the same link.
+    over = "failover", str(file), "--link", "A->B", "--topic", topic, "--json"
     shown = causeway(*over).json["failed_over"][0]
     (doomed,) = shown["lifted"]
     assert doomed == f"DENY WRITE on LITERAL TOPIC {mirror} for User:shop from *"
