@@ -44,6 +44,9 @@ def schema_settings(
         place = own["causeway.schemas.context"].place
         problems.add(f"{place}: a context is made of letters, digits, '_', '-' and '.'")
     here, there = sides
+    if context and there is not None and "/contexts/" in there.url:
+        place = own["causeway.schemas.context"].place
+        problems.add(f"{place}: the target has one, as its registry's URL names a context already")
     if here is None or there is None or len(problems.lines) > before:
         return None
     if here.url == there.url and not context:

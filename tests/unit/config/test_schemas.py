@@ -98,6 +98,10 @@ def test_translation_has_its_own_words(tmp_path: Path) -> None:
             "both clusters have the same registry",
         ),
         (
+            REGISTRIES.replace("b:8081", "b:8081/contexts/.X") + "causeway.schemas.context = A",
+            "its registry's URL names a context already",
+        ),
+        (
             REGISTRIES + "causeway.schemas.context = a b",
             "a context is made of letters, digits",
         ),
