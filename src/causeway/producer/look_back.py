@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from causeway.errors import ConfigError
 from causeway.producer.ids import position_of
 from causeway.producer.ledger import Place
 
@@ -83,6 +84,19 @@ def look_back(
         return {partition: reading.place for partition, reading in readings.items()}
     finally:
         consumer.close()
+
+
+def check_known(side: str, found: Mapping[Partition, Place], newest: int) -> None:
+    """Raises ConfigError where there is a record of ours behind the `newest` one that was taken."""
+    for (topic, partition), place in found.items():
+        if place.position > newest:
+            raise ConfigError(
+                "produce to",
+                f"{topic}-{partition} on {side}",
+                "it has records of this producer that its spool knows nothing of: the spool is an"
+                " old copy",
+                remedy="start with a new spool",
+            )
 
 
 def _take(name: str, readings: Mapping[Partition, _Reading], messages: list[Any]) -> bool:

@@ -24,7 +24,7 @@ from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
 from causeway.producer.journal import Cursor, Record
 from causeway.producer.lanes import BOTH, Entry, Lane, SideLane
 from causeway.producer.ledger import Place
-from causeway.producer.look_back import look_back
+from causeway.producer.look_back import check_known, look_back
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
 from causeway.producer.refusals import REFUSALS
@@ -312,6 +312,7 @@ class Side:
         if producer is None:  # an empty one is false
             producer = Producer(dict(self._options.producer))
         with self.hub.lock:
+            check_known(self.name, found, self.hub.newest)
             for lane in map(self.hub.lanes.__getitem__, numbers):
                 if (place := found.get((lane.topic, lane.partition))) is not None:
                     on = lane.on[self.bit >> 1]

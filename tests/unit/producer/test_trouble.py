@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +115,32 @@ def test_spools_with_one_name_do_not_take_each_other_s_records_for_their_own(
     settled(other)
     other.close()
     assert {b"2", b"4"} <= set(two_sides.west.values()["orders", 0])
+
+
+def test_an_old_copy_of_a_spool_is_found_out(two_sides: TwoSides, tmp_path: Path) -> None:
+    """As of a snapshot: its ids were given to others since."""
+    producer = make(tmp_path / "spool", policy="any")
+    told(producer, 0, [])
+    settled(producer)
+    two_sides.west.up = False
+    told(producer, 2, [])
+    until(producer, lambda: len(two_sides.east.ids()) == 2)
+    with producer._core.lock:
+        shutil.copytree(tmp_path / "spool", tmp_path / "copy")
+    producer.close(timeout=0)
+    two_sides.west.up = True
+    producer = make(tmp_path / "spool", policy="any")
+    for number in range(4, 60, 2):
+        told(producer, number, [])
+    settled(producer)
+    producer.close()
+    producer = make(tmp_path / "copy", policy="both")
+    reports: list[tuple[int, Any]] = []
+    for number in range(60, 80, 2):
+        told(producer, number, reports)
+    until(producer, lambda: "old copy" in producer.stats()["sides"]["west"]["reason"])
+    assert reports == [], "nothing is told of as delivered that is not there"
+    producer.close(timeout=0)
 
 
 def test_names_of_headers_are_what_spool_and_clients_can_write(
