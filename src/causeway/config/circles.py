@@ -29,7 +29,7 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)
-        back = _way(links, clusters, link.target.alias, link.source.alias) if reason else None
+        back = _way_back(links, clusters, link) if reason else None
         if back and {link.name, *back} not in seen and link.name not in told_apart:
             seen.append({link.name, *back})
             circle = " and ".join([link.name, *back])
@@ -38,7 +38,7 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
                 " headers tell, with causeway.provenance = header for each of these flows"
             )
         unclear = [rename.rule for rename in link.policy.renames if rename.exact is None]
-        if unclear and (round_about := _long_way(links, clusters, link)):
+        if unclear and (round_about := _long_way(links, link)):
             problems.add(
                 f"{link.name}: what '{unclear[0]}' makes does not tell where it came from, and"
                 f" {' and '.join(round_about)} may bring it back: write a rule with one group, and"
@@ -72,7 +72,7 @@ def _are_called_alike(
     links: list[LinkSettings], clusters: dict[str, str], problems: Problems
 ) -> bool:
     """Whether flows by whose headers clusters are told apart have one alias for each."""
-    marked = [link for link in links if link.has_provenance]
+    marked = [link for link in links if link.mingles]
     for alias in dict.fromkeys(
         a for each in marked for a in (each.source.alias, each.target.alias)
     ):
@@ -116,14 +116,28 @@ def told_of_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
     return [replace(link, renaming=renaming) for link in links] if renaming else links
 
 
-def _long_way(
+def _way_back(
     links: list[LinkSettings], clusters: dict[str, str], link: LinkSettings
 ) -> list[str] | None:
+    """From its target to its source, by their aliases. By flows that keep names it is one under
+    whatever alias; others may go to the same brokers under another one, with other topics."""
+    blind = [each for each in links if _why_blind(each)]
+    direct = (link.target.alias, link.source.alias)
+    return _way(links, {alias: alias for alias in clusters}, *direct) or _way(
+        blind, clusters, *direct
+    )
+
+
+def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None:
     """One from its target back to its source by way of other clusters. What comes back directly is
     known by its form."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
-    return _way(others, clusters, *direct)
+    return _way(others, {alias: alias for each in links for alias in _ends(each)}, *direct)
+
+
+def _ends(link: LinkSettings) -> tuple[str, str]:
+    return link.source.alias, link.target.alias
 
 
 def _way(

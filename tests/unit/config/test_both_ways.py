@@ -138,6 +138,14 @@ def test_another_alias_hides_no_circle(tmp_path: Path) -> None:
     assert set(_links(_load(tmp_path, with_names))) == {"X->B", "B->A"}
 
 
+def test_the_same_brokers_under_another_alias_are_no_way_back_for_flows_with_prefixes(
+    tmp_path: Path,
+) -> None:
+    text = THREE.replace("c:1", "b:1").replace("Identity", "Default")
+    keeps = "A->C.replication.policy.class = IdentityReplicationPolicy\n"
+    assert len(_load(tmp_path, text + _flows("A->B", "B->A", "A->C") + keeps).links) == 3
+
+
 def test_two_ways_without_a_way_back_are_refused_too(tmp_path: Path) -> None:
     flows = _flows("A->B", "B->C", "A->C")
     with pytest.raises(ConfigError, match="what is written on A would come to C twice"):
