@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,12 +58,12 @@ class Available:
 
     def __init__(self, ask: Callable[[LinkSettings], Sequence[str]]) -> None:
         self._ask = ask
-        self._turn = asyncio.Lock()
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by link
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def of(self, link: LinkSettings) -> Sequence[str]:
         """Raises HTTPException where a cluster cannot be asked."""
-        async with self._turn:
+        async with self._turns[link.name]:  # one that does not answer holds up no other
             at, found = self._known.get(link.name, (0.0, ()))
             if time.monotonic() - at > _FRESH_S or not at:
                 try:

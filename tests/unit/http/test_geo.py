@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +17,7 @@ from causeway.control.directives import Directive, Kind, Scope
 from causeway.daemon.status import Snapshot
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from causeway.geo.topics import Done, Topic
-from causeway.http.geo import GeoDoors
+from causeway.http.geo import Available, GeoDoors
 from causeway.model import State
 from tests.unit.http.served import TOKEN, client, settings
 from tests.unit.metrics.snapshots import full, link, partition
@@ -174,3 +176,24 @@ def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
         assert answer.status_code == 401
         assert api.get(f"{API}/topics").status_code == 401
     assert clusters.asked == []
+
+
+def test_a_destination_that_does_not_answer_holds_up_no_other() -> None:
+    released = threading.Event()
+    away = replace(GEO, target=replace(GEO.target, alias="C"))
+
+    def ask(link: LinkSettings) -> Sequence[str]:
+        if link is away:
+            assert released.wait(30)
+        return (link.name,)
+
+    async def main() -> Sequence[str]:
+        available = Available(ask)
+        slow = asyncio.create_task(available.of(away))
+        await asyncio.sleep(0)
+        found = await asyncio.wait_for(available.of(GEO), 20)
+        released.set()
+        assert await slow == (away.name,)
+        return found
+
+    assert asyncio.run(main()) == (GEO.name,)
