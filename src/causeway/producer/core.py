@@ -24,7 +24,7 @@ from causeway.producer.options import Options
 from causeway.producer.roles import Roles
 from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
-from causeway.producer.topics import NOBODY, Seen, agree, look
+from causeway.producer.topics import NOBODY, TIMEOUT_S, Seen, agree, look
 
 LINGER_S = 0.002  # a record waits no longer for its likes before it is written and sent
 TURN_S = 0.001
@@ -240,7 +240,7 @@ class Core:
         seen: dict[str, Seen] = {}
         failed = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         for side in self.sides:
-            client = side.producer
+            client = _client_of(side)
             try:
                 if client is not None:
                     seen[side.name] = look(client, topic)
@@ -365,3 +365,12 @@ class Core:
             if not self.closed and (lingered or now - self.turned >= _LEFT_ALONE_S):
                 self.turn()
             self.roles.watch(now)
+
+
+def _client_of(side: Side) -> Any:
+    """Waits for it while it is replaced: the side is there, and its word counts. None where that
+    takes long."""
+    until = time.monotonic() + TIMEOUT_S
+    while (client := side.producer) is None and time.monotonic() < until:
+        time.sleep(_CLERK_S)
+    return client

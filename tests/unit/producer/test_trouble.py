@@ -6,6 +6,7 @@ import asyncio
 import enum
 import os
 import shutil
+import threading
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import AsyncDualProducer, DualProducer, opening
+from causeway.producer import AsyncDualProducer, DualProducer, opening, side
 from causeway.producer.lanes import Entry, Lane
 from causeway.producer.ledger import Place
 from tests.harness.two_sides import TwoSides, two_sides
@@ -192,10 +193,10 @@ def test_a_refusal_counts_where_the_policy_asks_that_side(
 
 
 def test_where_a_repeated_record_lies_may_be_unknown() -> None:
-    side = SimpleNamespace(
+    owner = SimpleNamespace(
         bit=1, decides=frozenset(), keeps=False, tells=False, acked=0, hub=SimpleNamespace()
     )
-    on = Lane(1, "orders", 0, cast(Any, [side])).on[0]
+    on = Lane(1, "orders", 0, cast(Any, [owner])).on[0]
     for position, offset in ((5, 8), (6, None)):
         on.pending.append(Entry(position, None))
         on.acked(None, SimpleNamespace(offset=lambda at=offset: at))
@@ -335,6 +336,30 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     assert {number for number, _ in reports} <= set(written)
     if where != "journal":
         assert set(range(4, 20, 2)) <= set(written)
+
+
+def test_a_side_whose_client_is_replaced_has_a_say_in_partitions(
+    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_sides.west.partitions = 1
+    producer = opened(partition_counts="least")
+    producer.produce("orders", b"")
+    settled(producer)
+    released = threading.Event()
+
+    def look_back(*given: Any, **more: Any) -> Any:
+        assert released.wait(30)
+        return two_sides.look_back(*given, **more)
+
+    monkeypatch.setattr(side, "look_back", look_back)
+    two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
+    until(producer, lambda: producer._core.sides[1].producer is None)
+    threading.Timer(0.3, released.set).start()
+    with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+        producer.produce("others", b"", partition=1)
+    producer.produce("others", b"")
+    settled(producer)
+    assert set(alike(two_sides)) == {("orders", 0), ("others", 0)}
 
 
 def test_a_process_that_is_forked_off_leaves_the_spool_alone(
