@@ -20,11 +20,12 @@ from causeway.producer import ids
 from causeway.producer.hub import State
 from causeway.producer.journal import Record
 from causeway.producer.lanes import Entry, Lane
+from causeway.producer.opening import client_of
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
 from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
-from causeway.producer.topics import NOBODY, TIMEOUT_S, Seen, agree, look
+from causeway.producer.topics import NOBODY, Seen, agree, look
 
 LINGER_S = 0.002  # a record waits no longer for its likes before it is written and sent
 TURN_S = 0.001
@@ -59,6 +60,7 @@ class Core:
         self.lanes_of: dict[str, list[Lane]] = {}
         self.turned = 0.0
         self.closed = self.torn = False
+        self._amid = False  # something that must not be begun a second time before it is done
         self.why_closed = "the producer was closed"
         self.why_full = ""
         self._on_side_delivery = on_side_delivery
@@ -105,14 +107,15 @@ class Core:
         told: Callable[..., Any] | None,
     ) -> None:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
-        if self.closed or self.torn:
-            raise RuntimeError(self.why_closed)
+        if self.closed or self.torn or self._amid:
+            raise self._why_not()
         if (why := self._full(size)) and not self._made_room(size):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
                 return
             raise BufferError(why)
         try:
+            self._amid = True
             position = self._next
             self._next = position + 1
             self.unreported[position] = entry = Entry(position, told)
@@ -122,6 +125,7 @@ class Core:
                 self._fresh_since = time.monotonic()
                 self._wake.set()
             self._fresh_bytes += size
+            self._amid = False
             if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
                 self.turn()
         except BaseException as error:
@@ -132,6 +136,8 @@ class Core:
         """All that is to be done now and does not block."""
         if self.torn:
             return
+        if self._amid:
+            raise self._why_not()
         try:
             self.turned = now = time.monotonic()
             if self._fresh:
@@ -143,6 +149,13 @@ class Core:
         except BaseException as error:
             self._tear(error)
             raise
+
+    def _why_not(self) -> RuntimeError:
+        """The lock lets a thread in twice: so a signal's handler can come here amid another call,
+        and what it did now would go ahead of what that has begun."""
+        if self._amid:
+            self._tear(KeyboardInterrupt())
+        return RuntimeError(self.why_closed)
 
     def _tear(self, error: BaseException) -> None:
         """Where it was an exception of a signal's, such as Ctrl-C's, which can come between any two
@@ -190,7 +203,11 @@ class Core:
         return self.why_full if time.monotonic() < self._full_until else ""
 
     def close(self) -> bool:
-        """Whether both sides have all."""
+        """Whether both sides have all. By a signal's handler amid another call it is not done yet:
+        our threads, to be waited for, may wait for that call's lock."""
+        if self.entered():
+            self._tear(KeyboardInterrupt())
+            return False
         with self.lock:
             self.turn()
             self.closed = True
@@ -202,6 +219,10 @@ class Core:
             whole = not self.torn and self.checkpoint()
             self._spool.close()
         return whole
+
+    def entered(self) -> bool:
+        """Whether this very thread is amid a call."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     def disown(self) -> None:
         """In a process that was forked: spool and connections are its parent's, whose threads are
@@ -240,7 +261,7 @@ class Core:
         seen: dict[str, Seen] = {}
         failed = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         for side in self.sides:
-            client = _client_of(side)
+            client = client_of(side)
             try:
                 if client is not None:
                     seen[side.name] = look(client, topic)
@@ -294,7 +315,13 @@ class Core:
 
     def _commit(self, now: float) -> None:
         """What was taken goes to the journal, and from there to the sides."""
-        fresh, entries = self._fresh, self._entries
+        self._amid = True
+        try:
+            self._write(self._fresh, self._entries)
+        finally:
+            self._amid = False
+
+    def _write(self, fresh: list[Record], entries: list[Entry]) -> None:
         self._fresh, self._entries, self._fresh_bytes = [], [], 0
         try:
             self.journal.append(fresh)
@@ -365,12 +392,3 @@ class Core:
             if not self.closed and (lingered or now - self.turned >= _LEFT_ALONE_S):
                 self.turn()
             self.roles.watch(now)
-
-
-def _client_of(side: Side) -> Any:
-    """Waits for it while it is replaced: the side is there, and its word counts. None where that
-    takes long."""
-    until = time.monotonic() + TIMEOUT_S
-    while (client := side.producer) is None and time.monotonic() < until:
-        time.sleep(_CLERK_S)
-    return client

@@ -196,6 +196,8 @@ class DualProducer:
         a side lacks stays in the spool, and follows at the next start."""
         if self._core.closed:
             return self._whole
+        if self._core.entered():
+            return self._core.close()
         until = time.monotonic() + timeout
         try:
             while (

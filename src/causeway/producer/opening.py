@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
 from causeway.errors import ConfigError
 from causeway.producer.hub import Hub
 from causeway.producer.ledger import Place
-from causeway.producer.topics import NOBODY, ends, look
+from causeway.producer.topics import NOBODY, TIMEOUT_S, ends, look
+
+if TYPE_CHECKING:
+    from causeway.producer.side import Side
 
 _COUNT_AGAIN_S = 60.0
+_LOOK_S = 0.005
 
 
 class Opening:
@@ -107,3 +111,12 @@ class Opening:
                 self._hub.ledger.note(key, seen.cluster_id)
             self.counts[topic] = seen.partitions
             self._hub.grown(topic)
+
+
+def client_of(side: Side) -> Any:
+    """Waits for it while it is replaced: the side is there, and its word counts. None where that
+    takes long."""
+    until = time.monotonic() + TIMEOUT_S
+    while (client := side.producer) is None and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+    return client

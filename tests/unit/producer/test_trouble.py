@@ -274,6 +274,39 @@ def test_deliveries_are_told_of_though_a_callback_raises(
     assert {str(each["exception"]) for each in asyncio.run(main())} <= {"east", "west"}
 
 
+@pytest.mark.parametrize("what", ["produce", "flush", "close"])
+def test_a_signal_s_handler_amid_a_call_gets_nothing_ahead_of_what_that_has_begun(
+    what: str, two_sides: TwoSides, opened: Open
+) -> None:
+    reports: list[tuple[int, Any]] = []
+    producer = opened()
+    told(producer, 0, reports)
+    settled(producer)
+    until(producer, lambda: {s.state.value for s in producer._core.sides} == {"direct"})
+    client: Any = two_sides.east.clients[-1]
+    real = client.produce
+
+    def handled(*arguments: Any) -> None:
+        del client.produce
+        if what == "close":
+            assert producer.close() is False
+        else:
+            with pytest.raises(RuntimeError, match="interrupted amid its work"):
+                told(producer, 100, reports) if what == "produce" else producer.flush()
+        real(*arguments)
+
+    with producer._core.lock:
+        for number in range(2, 20, 2):
+            told(producer, number, reports)
+        client.produce = handled
+        producer._core.turn()
+    assert producer.close() is False
+    producer = opened()
+    settled(producer)
+    written = [int(value) for value in alike(two_sides)["orders", 0]]
+    assert written == list(range(0, 20, 2))
+
+
 def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
     two_sides: TwoSides, tmp_path: Path
 ) -> None:
