@@ -109,11 +109,17 @@ def measure(
 
 def _write(bootstrap: str, topics: list[str], each: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
+    failed: list[object] = []
+
+    def told(error: object, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
     for topic in topics:
         for partition in range(each):
-            producer.produce(topic, b"one", partition=partition)
+            producer.produce(topic, b"one", partition=partition, on_delivery=told)
         producer.poll(0)
-    if producer.flush(_TIMEOUT_S):
+    if producer.flush(_TIMEOUT_S) or failed:
         raise CausewayError("write to", bootstrap, "not all records were acknowledged")
 
 

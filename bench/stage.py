@@ -7,6 +7,7 @@ left on the target (positions, connector settings, progress) is found by a later
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.target import Target
 from causeway.dev.cluster import LocalCluster, start_all
+from causeway.errors import CausewayError
 
 TIMEOUT_S = 60.0
 _AT_ONCE = 100  # topics that a broker is asked to create or delete
@@ -97,6 +99,12 @@ def create_topics(
     for some in _batched(new, _AT_ONCE):
         for future in admin.create_topics(some, operation_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)
+    # The controller has them; with thousands, the broker learns of the last ones seconds later.
+    until = time.monotonic() + TIMEOUT_S
+    while set(topics) - admin.list_topics(timeout=TIMEOUT_S).topics.keys():
+        if time.monotonic() > until:
+            raise CausewayError("create", f"{len(topics):,} topics", "the broker lacks some still")
+        time.sleep(0.2)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
