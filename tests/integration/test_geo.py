@@ -113,6 +113,13 @@ def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
         assert topics.add(pair.link, [one], wait_s=PATIENCE_S).acted
         pair.await_same(one)
         run.await_state(one, State.RUNNING, 2)
+
+        assert topics.pause(pair.link, [one], wait_s=PATIENCE_S).acted
+        pair.fill(one, 100, first=400)
+        assert topics.remove(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert pair.arrived(one) == 400, "its pause was over, and nothing came all the same"
+        assert topics.add(pair.link, [one], wait_s=PATIENCE_S).acted
+        pair.await_same(one)
     assert run.result == 0
 
 
