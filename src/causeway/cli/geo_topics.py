@@ -42,10 +42,9 @@ def add_topics(
 
     One that was copied before goes on where it was. All of them are added, or none.
     """
-    from causeway.geo import topics as choosing
+    from causeway.geo.topics import add
 
-    wait_s = None if no_wait else timeout
-    act = partial(choosing.add, reason=reason, wait_s=wait_s)
+    act = partial(add, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they are there", as_json)
 
 
@@ -91,10 +90,9 @@ def pause_topics(
     as_json: JsonOption = False,
 ) -> int:
     """Copy nothing more of topics until they are resumed."""
-    from causeway.geo import topics as choosing
+    from causeway.geo.topics import pause
 
-    wait_s = None if no_wait else timeout
-    act = partial(choosing.pause, reason=reason, wait_s=wait_s)
+    act = partial(pause, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they are paused", as_json)
 
 
@@ -109,10 +107,9 @@ def resume_topics(
     as_json: JsonOption = False,
 ) -> int:
     """Go on with topics where they were: nothing is lost or doubled."""
-    from causeway.geo import topics as choosing
+    from causeway.geo.topics import resume
 
-    wait_s = None if no_wait else timeout
-    act = partial(choosing.resume, reason=reason, wait_s=wait_s)
+    act = partial(resume, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they go on", as_json)
 
 
@@ -127,10 +124,9 @@ def remove_topics(
     as_json: JsonOption = False,
 ) -> int:
     """Copy topics no more. On the destination they stay, with all that they have."""
-    from causeway.geo import topics as choosing
+    from causeway.geo.topics import remove
 
-    wait_s = None if no_wait else timeout
-    act = partial(choosing.remove, reason=reason, wait_s=wait_s)
+    act = partial(remove, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they are copied no more", as_json)
 
 

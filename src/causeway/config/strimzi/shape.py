@@ -17,55 +17,46 @@ AUTHENTICATIONS = ("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Field:
     """`only`: the version that has the field, where not both have."""
 
     required: bool = False
     only: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(Field):
     choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class Number(Field):
     least: int = 0
-    required: bool = False
-    only: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    required: bool = False
-    only: str | None = None
+class Flag(Field):
+    """True or false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Field):
     """Any keys with a text each, as Kafka's configs have."""
 
-    required: bool = False
-    only: str | None = None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ignored:
+class Ignored(Field):
     """Whatever stands there is named, and not looked at."""
 
-    required: bool = False
-    only: str | None = None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Field):
     parts: Mapping[str, Part]
-    required: bool = False
-    only: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
+class Items(Field):
     of: Form
-    required: bool = False
-    only: str | None = None
 
 
 Part = Text | Number | Flag | Keys | Ignored | Form | Items
