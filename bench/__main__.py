@@ -8,8 +8,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from bench.systems import (
     CAUSEWAY,
     CAUSEWAY_QUIET,
     CAUSEWAY_SQL,
+    KAFKA_PERFORMANCE,
     MM2,
     MM2_SMT,
     MM2_TUNED,
@@ -59,7 +62,8 @@ Measure = Callable[[Stage, str, Say], Any]
 class Workload:
     """`rounds`: how often each system is measured, unless told otherwise. `uncounted`: rounds
     before these, in which the brokers' Java machines compile what this work needs of them.
-    `systems`: what is measured, if not what was asked for."""
+    `systems`: what is measured, if not what was asked for. `staged`: the clusters it is measured
+    on, which stay for those that follow and want the same."""
 
     name: str
     title: str
@@ -68,6 +72,7 @@ class Workload:
     rounds: int = 3
     uncounted: int = 0
     systems: Sequence[str] = ()
+    staged: Callable[[], AbstractContextManager[Stage]] = staged
 
 
 def workloads(*, quick: bool) -> list[Workload]:
@@ -279,16 +284,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = options.output or (None if options.quick else _HERE)
     entries = results.load(folder / "results.json") if folder else {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
-    # MirrorMaker 2's own; a broker needs more than the little that a test's has, for 10,000
-    # partitions.
-    os.environ.setdefault("KAFKA_HEAP_OPTS", "-Xms256m -Xmx2g")
+    # As Kafka's own script starts them.
+    os.environ.setdefault("KAFKA_HEAP_OPTS", "-Xms1G -Xmx1G")
+    os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", " ".join(KAFKA_PERFORMANCE))
     try:
-        with staged() as stage:
-            for workload in chosen:
-                entries[workload.name] = _measure(stage, workload, systems, options.rounds)
-                if folder:
-                    results.save(folder / "results.json", entries)
-                    (folder / "RESULTS.md").write_text(report.render(entries))
+        for on, group in groupby(chosen, lambda workload: workload.staged):
+            with on() as stage:
+                for workload in group:
+                    entries[workload.name] = _measure(stage, workload, systems, options.rounds)
+                    if folder:
+                        results.save(folder / "results.json", entries)
+                        (folder / "RESULTS.md").write_text(report.render(entries))
     except (CausewayError, KafkaException) as error:
         return _fail(str(error))
     except KeyboardInterrupt:

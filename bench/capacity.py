@@ -61,11 +61,11 @@ def measure(
     with stage.run("idle", 1) as run:
         names = [f"{run.topic}-{number}" for number in range(topics)]
         say(f"{topics:,} topics of {each} partitions")
-        create_topics(stage.source.bootstrap, names, each, _SMALL)
+        create_topics(stage.source.internal_bootstrap, names, each, _SMALL)
         ports = Ports()
         port = ports.take()
         try:
-            _write(stage.source.bootstrap, names, each)
+            _write(stage.source.internal_bootstrap, names, each)
             flow = {
                 f"{run.alias}->target.topics": f"{re.escape(run.topic)}-.*",
                 "causeway.http.port": str(port),
@@ -87,8 +87,10 @@ def measure(
                     status_s, status_cpu_s = _status(file)
         finally:
             ports.release()
-            delete_topics(stage.source.bootstrap, names)
-            delete_topics(stage.target.bootstrap, [f"{run.alias}.{topic}" for topic in names])
+            delete_topics(stage.source.internal_bootstrap, names)
+            delete_topics(
+                stage.target.internal_bootstrap, [f"{run.alias}.{topic}" for topic in names]
+            )
     found = Capacity(
         topics=topics,
         partitions=partitions,

@@ -43,10 +43,10 @@ class Groups:
 def measure(stage: Stage, name: str, groups: int, say: Say) -> Groups:
     with (
         stage.run("groups", PARTITIONS) as run,
-        _cluster(stage.source.bootstrap) as source,
-        _cluster(stage.target.bootstrap) as target,
+        _cluster(stage.source.internal_bootstrap) as source,
+        _cluster(stage.target.internal_bootstrap) as target,
     ):
-        write(stage.source.bootstrap, run.topic, PARTITIONS, _RECORDS_EACH)
+        write(stage.source.internal_bootstrap, run.topic, PARTITIONS, _RECORDS_EACH)
         names = [f"{run.topic}-{number}" for number in range(groups)]
         mirror = system(name, stage, run, flow=_FLOW)
         with mirror, Meter(mirror.roots, stage.broker_pids) as meter:

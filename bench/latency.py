@@ -70,7 +70,12 @@ def measure(
         say(f"starting, and warming up with {PER_S} records/s")
         sender = stack.enter_context(
             Sender(
-                stage.source.bootstrap, run.topic, _PARTITIONS, per_s=PER_S, size=_SIZE, form=form
+                stage.source.internal_bootstrap,
+                run.topic,
+                _PARTITIONS,
+                per_s=PER_S,
+                size=_SIZE,
+                form=form,
             )
         )
         one = dict.fromkeys(range(_PARTITIONS), 1)
@@ -80,9 +85,9 @@ def measure(
         sent = dict.fromkeys(range(_PARTITIONS), sender.sent // _PARTITIONS)
         stage.watch(run).await_ends(sent, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
         places = [
-            (stage.source.bootstrap, run.topic, False),
-            (stage.target.bootstrap, run.mirrored, False),
-            (stage.target.bootstrap, run.mirrored, True),
+            (stage.source.internal_bootstrap, run.topic, False),
+            (stage.target.internal_bootstrap, run.mirrored, False),
+            (stage.target.internal_bootstrap, run.mirrored, True),
         ]
         listeners = [
             stack.enter_context(

@@ -36,16 +36,16 @@ class Many:
 
 def measure(stage: Stage, name: str, transforms: int, topics_each: int, say: Say) -> Many:
     with stage.run("many", 1) as run:
-        target = AdminClient({"bootstrap.servers": stage.target.bootstrap, "log_level": 2})
+        target = AdminClient({"bootstrap.servers": stage.target.internal_bootstrap, "log_level": 2})
         topics = [
             f"{run.topic}-{number}-{topic}"
             for number in range(transforms)
             for topic in range(topics_each)
         ]
         say(f"{len(topics):,} topics for {transforms} transforms")
-        create_topics(stage.source.bootstrap, topics)
+        create_topics(stage.source.internal_bootstrap, topics)
         try:
-            _write(stage.source.bootstrap, topics)
+            _write(stage.source.internal_bootstrap, topics)
             mirror = system(name, stage, run, flow=_keys(run, transforms))
             with Meter(mirror.roots, stage.broker_pids, interval_s=_MEMORY_S) as meter:
                 meter.start()
@@ -56,8 +56,10 @@ def measure(stage: Stage, name: str, transforms: int, topics_each: int, say: Say
                     time.sleep(2 * _MEMORY_S)  # the most comes when all of them are there
                     usage = meter.stop(seconds=seconds)
         finally:
-            delete_topics(stage.source.bootstrap, topics)
-            delete_topics(stage.target.bootstrap, [f"{run.alias}.{topic}" for topic in topics])
+            delete_topics(stage.source.internal_bootstrap, topics)
+            delete_topics(
+                stage.target.internal_bootstrap, [f"{run.alias}.{topic}" for topic in topics]
+            )
     say(f"{usage.seconds:.1f} s, {usage.cpu_s:.1f} s of CPU, {usage.pss_mb:,.0f} MB")
     records = len(topics) * _RECORDS_EACH
     return Many(transforms=transforms, topics=len(topics), records=records, usage=usage)

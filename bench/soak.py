@@ -36,7 +36,7 @@ class Soak:
 
 def measure(stage: Stage, name: str, minutes: float, say: Say) -> Soak:
     with stage.run("soak", _PARTITIONS, _CONFIG) as run, system(name, stage, run) as mirror:
-        bootstrap = stage.source.bootstrap
+        bootstrap = stage.source.internal_bootstrap
         with Sender(bootstrap, run.topic, _PARTITIONS, per_s=PER_S, size=_SIZE) as sender:
             say(f"mirroring {PER_S:,} records/s for {minutes:g} min")
             one = dict.fromkeys(range(_PARTITIONS), 1)

@@ -17,10 +17,13 @@ from typing import TypeVar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.target import Target
+from causeway.dev.certificates import create_certificates
 from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.security import Security
 from causeway.errors import CausewayError
 
 TIMEOUT_S = 60.0
+_USER = "bench"
 _AT_ONCE = 100  # topics that a broker is asked to create or delete
 _NONE: Mapping[str, str] = {}
 _T = TypeVar("_T")
@@ -40,10 +43,16 @@ class Run:
 
 
 class Stage:
-    def __init__(self, source: LocalCluster, target: LocalCluster, directory: Path) -> None:
+    """Loads and readers go by the clusters' internal listeners, in plain text and past any proxy;
+    the measured systems go by the others. `user`: as whom, where those ask."""
+
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, directory: Path, *, user: str = ""
+    ) -> None:
         self.source = source
         self.target = target
         self.directory = directory
+        self.user = user
         self._runs = 0
 
     @property
@@ -61,27 +70,49 @@ class Stage:
         # Topics can't be told apart by their alias on the source, hence the number in the name.
         run = Run(alias=run.alias, topic=f"{workload}-{self._runs}", partitions=partitions)
         settings = {"file.delete.delay.ms": "1000", **(config or {})}
-        create_topic(self.source.bootstrap, run.topic, partitions, settings)
+        create_topic(self.source.internal_bootstrap, run.topic, partitions, settings)
         try:
             yield run
         finally:
-            delete_topic(self.source.bootstrap, run.topic)
-            delete_topic(self.target.bootstrap, run.mirrored)
+            delete_topic(self.source.internal_bootstrap, run.topic)
+            delete_topic(self.target.internal_bootstrap, run.mirrored)
 
     def watch(self, run: Run) -> Target:
-        return Target(self.target.bootstrap, run.mirrored, run.partitions)
+        return Target(self.target.internal_bootstrap, run.mirrored, run.partitions)
 
 
 @contextmanager
 def staged() -> Iterator[Stage]:
+    with (
+        tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder,
+        _started(LocalCluster("source"), LocalCluster("target")) as (source, target),
+    ):
+        yield Stage(source, target, Path(folder))
+
+
+@contextmanager
+def staged_secured() -> Iterator[Stage]:
+    """With TLS 1.3 and SCRAM on both sides."""
     with tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder:
-        source, target = LocalCluster("source"), LocalCluster("target")
-        try:
-            start_all([source, target])
-            yield Stage(source, target, Path(folder))
-        finally:
-            source.destroy()
-            target.destroy()
+        security = Security(
+            protocol="SASL_SSL",
+            mechanisms=("SCRAM-SHA-512",),
+            users={_USER: "bench"},
+            certificates=create_certificates(Path(folder) / "certificates"),
+        )
+        source = LocalCluster("source", security=security)
+        with _started(source, LocalCluster("target", security=security)) as (source, target):
+            yield Stage(source, target, Path(folder), user=_USER)
+
+
+@contextmanager
+def _started(*clusters: LocalCluster) -> Iterator[tuple[LocalCluster, ...]]:
+    try:
+        start_all(list(clusters))
+        yield clusters
+    finally:
+        for cluster in clusters:
+            cluster.destroy()
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ def measure(
     with stage.run(workload, partitions) as run:
         total = partitions * records_each
         say(f"writing {total:,} records to {partitions:,} partitions")
-        write(stage.source.bootstrap, run.topic, partitions, records_each, value)
+        write(stage.source.internal_bootstrap, run.topic, partitions, records_each, value)
         target = stage.watch(run)
         wanted = dict.fromkeys(range(partitions), records_each)
         mirror = system(name, stage, run, flow=keys(run) if keys else None)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import smt
 from bench.stage import Run, Stage
+from causeway.dev.cluster import LocalCluster
 from causeway.dev.mirror_maker import MirrorMaker2, write_properties
 from causeway.dev.process import Process, spawn
 from causeway.errors import CausewayError
@@ -36,12 +37,13 @@ VARIANTS = {
     TWO_PRODUCERS: "two producers side by side",
 }
 
-# What connect-mirror-maker.sh gives the Java machine when nothing else is said.
-_JVM = (
-    *("-Xms256M", "-Xmx2G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+# What Kafka's scripts give the Java machine when nothing else is said, and connect-mirror-maker.sh.
+KAFKA_PERFORMANCE = (
+    *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
     *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
 )
+_JVM = ("-Xms256M", "-Xmx2G", *KAFKA_PERFORMANCE)
 
 
 class System(ABC):
@@ -97,8 +99,8 @@ def properties(stage: Stage, run: Run, producer: Mapping[str, str]) -> dict[str,
     flow = f"{run.alias}->target"
     return {
         "clusters": f"{run.alias}, target",
-        f"{run.alias}.bootstrap.servers": stage.source.bootstrap,
-        "target.bootstrap.servers": stage.target.bootstrap,
+        **_cluster(run.alias, stage.source, stage.user),
+        **_cluster("target", stage.target, stage.user),
         f"{flow}.enabled": "true",
         f"{flow}.topics": re.escape(run.topic),
         "tasks.max": "4",
@@ -113,6 +115,12 @@ def properties(stage: Stage, run: Run, producer: Mapping[str, str]) -> dict[str,
         "sync.topic.acls.enabled": "false",  # the brokers have no authorizer
         **{f"target.producer.{key}": value for key, value in producer.items()},
     }
+
+
+def _cluster(alias: str, cluster: LocalCluster, user: str) -> dict[str, str]:
+    security = cluster.security.java_client(user) if user else {}
+    keys = {"bootstrap.servers": cluster.bootstrap, **security}
+    return {f"{alias}.{key}": value for key, value in keys.items()}
 
 
 class _MirrorMaker(System):

@@ -61,7 +61,7 @@ def measure(
     and calls what it is given to see whether the system is alive."""
     with stage.run(shape.name, shape.partitions) as run:
         target = stage.watch(run)
-        backlog = Backlog(stage.source.bootstrap, run.topic, shape)
+        backlog = Backlog(stage.source.internal_bootstrap, run.topic, shape)
         say(f"writing {shape.warm_up:,} records to warm up with")
         warm = backlog.write(shape.warm_up)
         backlog.commit()

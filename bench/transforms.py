@@ -96,7 +96,7 @@ def measure_throughput(
         def ready(run: Run, alive: Callable[[], None]) -> None:
             """Or the stage would start on the clock."""
             if quiet:
-                mirrored = Target(stage.target.bootstrap, f"{run.alias}.{quiet}", 1)
+                mirrored = Target(stage.target.internal_bootstrap, f"{run.alias}.{quiet}", 1)
                 mirrored.await_ends({0: 1}, alive=alive, timeout_s=_READY_S)
 
         return throughput.measure(
@@ -162,12 +162,12 @@ def _connector(run: Run, work: str) -> dict[str, str]:
 @contextmanager
 def _quiet_topic(stage: Stage) -> Iterator[str]:
     topic = f"quiet-{secrets.token_hex(4)}"
-    create_topic(stage.source.bootstrap, topic, 1, {})
-    start.write(stage.source.bootstrap, topic, 1, 1, known_flight(b"quiet"))
+    create_topic(stage.source.internal_bootstrap, topic, 1, {})
+    start.write(stage.source.internal_bootstrap, topic, 1, 1, known_flight(b"quiet"))
     try:
         yield topic
     finally:
-        delete_topic(stage.source.bootstrap, topic)
+        delete_topic(stage.source.internal_bootstrap, topic)
 
 
 def _pack(number: int, sent: int, size: int) -> bytes:

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 def measure(stage: Stage, name: str, count: int, say: Say) -> Throughput:
     """Of JSON-like records of SIZE bytes, after a tenth of them to warm up with."""
     with stage.run("two-data-centres", _PARTITIONS) as run:
-        create_topic(stage.target.bootstrap, run.topic, _PARTITIONS, {})
+        create_topic(stage.target.internal_bootstrap, run.topic, _PARTITIONS, {})
         sides = [
             {"bootstrap.servers": cluster.bootstrap, **(_SETTINGS if name == CAUSEWAY else _PLAIN)}
             for cluster in (stage.source, stage.target)

@@ -39,7 +39,7 @@ class Verified:
 def measure(stage: Stage, name: str, shape: Shape, say: Say) -> Verified:
     """Mirrors a backlog of `shape`, then verifies it with no driver running."""
     with stage.run("verify", shape.partitions) as run:
-        backlog = Backlog(stage.source.bootstrap, run.topic, shape)
+        backlog = Backlog(stage.source.internal_bootstrap, run.topic, shape)
         say(f"writing {shape.backlog:,} records")
         written = backlog.write(shape.backlog)
         backlog.commit()
