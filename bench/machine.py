@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from causeway.dev.artifacts import kafka_version
 from causeway.dev.java import find_java
+from causeway.dev.versions import kafka_version
 
 _ROOT = Path(__file__).parents[1]
 
@@ -22,7 +22,7 @@ def describe() -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()}",
-        "Kafka and MirrorMaker": kafka_version(),
+        "Kafka and MirrorMaker": str(kafka_version()),
         "Java": _java(),
         "Python": platform.python_version(),
         "PySpark": version("pyspark"),

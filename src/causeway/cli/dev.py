@@ -14,6 +14,7 @@ from causeway.cli.words import count
 from causeway.dev.artifacts import broker_classpath
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
 from causeway.dev.java import find_java
+from causeway.dev.versions import DEFAULT_VERSION, TESTED, kafka_version
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,16 @@ def up(
     brokers: Annotated[
         int | None, typer.Option(help="Brokers of each new cluster, 1 or 3.  [default: 1]")
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Of each new cluster: "
+            f"{', '.join(TESTED)}, which are tested, or another as 3.6.2.  "
+            f"[default: {DEFAULT_VERSION}]",
+            show_default=False,
+        ),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -48,11 +59,12 @@ def up(
     """
     from rich.console import Console
 
+    version = None if kafka is None else kafka_version(kafka)
     find_java()
-    broker_classpath()  # before the spinner: it shows a progress bar of its own
+    broker_classpath(version)  # before the spinner: it shows a progress bar of its own
     environment = Environment()
     with Console(stderr=True).status("Starting Kafka"):
-        running = environment.up(clusters, brokers, file)
+        running = environment.up(clusters, brokers, file, version)
     _show(running)
     example = file or environment.example_file
     if example.exists():
@@ -162,13 +174,14 @@ def _show(clusters: list[ClusterStatus]) -> None:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("cluster", "bootstrap", "broker", "state", "log"):
+    for column in ("cluster", "Kafka", "bootstrap", "broker", "state", "log"):
         table.add_column(column, overflow="fold")
     for cluster in clusters:
-        name, bootstrap = cluster.name, Text(cluster.bootstrap.replace(",", "\n"))
+        name, kafka = cluster.name, cluster.kafka
+        bootstrap = Text(cluster.bootstrap.replace(",", "\n"))
         for broker in cluster.brokers:
-            table.add_row(name, bootstrap, str(broker.node), _state(broker), broker.log)
-            name, bootstrap = "", Text()
+            table.add_row(name, kafka, bootstrap, str(broker.node), _state(broker), broker.log)
+            name, kafka, bootstrap = "", "", Text()
     console().print(table)
 
 

@@ -4,7 +4,7 @@
     <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 40 MB, only when asked)
     <cache>/causeway/kafka/<version>/tiered-lib/   a remote tier to try things with  (under 1 MB)
 
-`<cache>` is XDG_CACHE_HOME or ~/.cache. CAUSEWAY_KAFKA_VERSION picks another version, and
+`<cache>` is XDG_CACHE_HOME or ~/.cache. Which version that is, versions.py says, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
 
 jars.sha512 has the hash of each jar of the versions that are tested; what was fetched for one of
@@ -21,6 +21,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,13 +32,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from causeway.dev.java import find_java
+from causeway.dev.versions import KafkaVersion, kafka_version, tested_remedy
 from causeway.errors import PrerequisiteError
 
-DEFAULT_VERSION = "4.3.0"
-
-# Kafka's jars log through slf4j 1.7, and bring log4j but not the bridge between the two.
-_BRIDGE = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
-_ATTEMPTS = 2
+# Kafka's jars log through slf4j 1.7, and bring log4j 2 but not the bridge between the two. Before
+# 4.0 they want log4j 1 and do not bring it; reload4j is what its last releases came with.
+_LOG4J_2 = (("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),)
+_LOG4J_1 = (("org.slf4j", "slf4j-reload4j", "1.7.36"), ("ch.qos.reload4j", "reload4j", "1.2.25"))
+_PAUSES_S = (1.0, 5.0, 15.0)  # before the second attempt, the third…
 _PINS = Path(__file__).with_name("jars.sha512")
 
 
@@ -69,47 +71,44 @@ _TIERED = _JarSet(
 )
 
 
-def kafka_version() -> str:
-    return os.environ.get("CAUSEWAY_KAFKA_VERSION") or DEFAULT_VERSION
-
-
 def cache_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "causeway"
 
 
-def kafka_directory() -> Path:
+def kafka_directory(version: KafkaVersion) -> Path:
     """Where everything of this version of Kafka lies in the cache; it need not exist yet."""
-    return cache_directory() / "kafka" / kafka_version()
+    return cache_directory() / "kafka" / str(version)
 
 
-def broker_classpath() -> str:
+def broker_classpath(version: KafkaVersion | None = None) -> str:
     """Java class path of a broker; fetches it if it is not in the cache yet.
 
-    PrerequisiteError: Java is missing or too old, or the download failed twice."""
-    return f"{_provide(_BROKER)}/*"
+    PrerequisiteError: Java is missing or too old, there is no such version, or the download failed
+    again and again."""
+    return f"{_provide(_BROKER, version or kafka_version())}/*"
 
 
 def connect_classpath() -> str:
     """Class path of MirrorMaker 2 (it holds no broker); fetched as `broker_classpath`."""
-    return f"{_provide(_CONNECT)}/*"
+    return f"{_provide(_CONNECT, kafka_version())}/*"
 
 
 def tiered_storage_classpath() -> str:
     """Class path of `org.apache.kafka.server.log.remote.storage.LocalTieredStorage`, the remote
     tier in a folder that Kafka's own tests use; fetched as `broker_classpath`."""
-    return f"{_provide(_TIERED)}/*"
+    return f"{_provide(_TIERED, kafka_version())}/*"
 
 
-def _provide(jars: _JarSet) -> Path:
-    version = kafka_version()
-    root = kafka_directory()
+def _provide(jars: _JarSet, version: KafkaVersion) -> Path:
+    root = kafka_directory(version)
     folder = root / jars.folder
     if folder.is_dir():
         return folder
     java = find_java()
     root.mkdir(parents=True, exist_ok=True)
-    with locked(root / ".lock"):
+    # One lock for all versions: they share Ivy's own cache, which two at once would spoil.
+    with locked(cache_directory() / "ivy.lock"):
         if folder.is_dir():  # another process has fetched it while we waited
             return folder
         # The rename is what makes the folder appear: whole, or not at all.
@@ -120,7 +119,7 @@ def _provide(jars: _JarSet) -> Path:
     return folder
 
 
-def _verify(jars: _JarSet, version: str, folder: Path) -> None:
+def _verify(jars: _JarSet, version: KafkaVersion, folder: Path) -> None:
     """Raises PrerequisiteError where a jar in `folder` is not the one that was tested."""
     lines = (line.split() for line in _PINS.read_text().splitlines() if not line.startswith("#"))
     pins = {name: digest for digest, name in lines}
@@ -146,12 +145,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
+def _fetch(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) -> None:
     """Fill `temporary/lib`. A registry that hiccups is asked again; what it gave stays in Ivy's
     own cache, so a second attempt goes on where the first one stopped."""
     command = _ivy_command(jars, version, java, temporary)
     cause = ""
-    for _ in range(_ATTEMPTS):
+    for pause_s in (0.0, *_PAUSES_S):
+        time.sleep(pause_s)
         with _IvyProgress(jars, version) as progress:
             ivy = subprocess.Popen(
                 command,
@@ -166,6 +166,13 @@ def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
                 progress.read(line)
         if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-*.jar")):
             return
+        if progress.no_such_version:
+            raise PrerequisiteError(
+                "fetch",
+                f"{jars.title} {version}",
+                "the registry has no such version",
+                remedy=tested_remedy(),
+            )
         cause = progress.failure()
     raise PrerequisiteError(
         "fetch",
@@ -177,14 +184,14 @@ def _fetch(jars: _JarSet, version: str, java: Path, temporary: Path) -> None:
     )
 
 
-def _ivy_command(jars: _JarSet, version: str, java: Path, temporary: Path) -> list[str]:
-    modules = [("org.apache.kafka", name, version) for name in jars.roots]
+def _ivy_command(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) -> list[str]:
+    modules = [("org.apache.kafka", name, str(version)) for name in jars.roots]
     conf, artifact = "default->runtime(*),master(*)", ""
     if jars.classifier:
         conf = "default->master(*)"
         artifact = f'<artifact name="{{}}" type="jar" m:classifier={quoteattr(jars.classifier)}/>'
     else:
-        modules.append(_BRIDGE)
+        modules += _LOG4J_1 if jars is _BROKER and version.log4j_1 else _LOG4J_2
     dependencies = "".join(
         f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
         f' conf="{conf}">{artifact.format(name)}</dependency>'
@@ -224,7 +231,7 @@ class _IvyProgress:
     Ivy first finds every module, one line each, then downloads every jar, one line each and its
     size; a jar that its cache has is not mentioned again."""
 
-    def __init__(self, jars: _JarSet, version: str) -> None:
+    def __init__(self, jars: _JarSet, version: KafkaVersion) -> None:
         self._title = f"{jars.title} {version}"
         self._expected = jars.modules
         self._modules = self._jars = self._kilobytes = 0
@@ -270,6 +277,15 @@ class _IvyProgress:
             detail = f"{self._jars} of {total} jars, {self._kilobytes / 1024:.1f} MB"
         self._bar.update(
             self._task, total=2 * total, completed=self._modules + self._jars, detail=detail
+        )
+
+    @property
+    def no_such_version(self) -> bool:
+        """The registry was asked, and does not have it."""
+        lost = "module not found: org.apache.kafka#"
+        troubles = r"host|server|error|exception|timed out|refused"
+        return any(problem.startswith(lost) for problem in self._problems) and not any(
+            re.search(troubles, problem, re.IGNORECASE) for problem in self._problems
         )
 
     def failure(self) -> str:

@@ -1,4 +1,4 @@
-"""One KRaft node, broker and controller in one, as a child process."""
+"""One Kafka node as a child process: broker and controller in one, or a broker with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from causeway.dev.artifacts import broker_classpath
 from causeway.dev.java import find_java, kafka_jvm_options
 from causeway.dev.metadata import brokers_known
 from causeway.dev.process import Process, spawn
+from causeway.dev.versions import KafkaVersion
 from causeway.errors import CausewayError
 
 # Serial collection costs the least on the two cores that everything shares, and a heap this small
@@ -32,12 +33,20 @@ appender.file.layout.pattern = %d %p %m (%c)%n%throwable
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
 """
+_LOG4J_1 = """\
+log4j.rootLogger = {level}, file
+log4j.appender.file = org.apache.log4j.FileAppender
+log4j.appender.file.File = {file}
+log4j.appender.file.layout = org.apache.log4j.PatternLayout
+log4j.appender.file.layout.ConversionPattern = %d %p %m (%c)%n
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
     """All on loopback. `client` speaks the cluster's security protocol; `internal` is always
-    plain text, for the brokers among themselves and for the tools that look after them."""
+    plain text, for the brokers among themselves and for the tools that look after them. Where there
+    is a ZooKeeper, it has node 1's `controller`, and nobody the other nodes'."""
 
     client: int
     internal: int
@@ -61,12 +70,14 @@ class Broker:
         node_id: int,
         directory: Path,
         ports: BrokerPorts,
+        version: KafkaVersion,
         *,
         jvm_options: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
         self.directory = directory
         self.ports = ports
+        self.version = version
         self.process: Process | None = None
         self.jvm_options = tuple(jvm_options)
 
@@ -83,7 +94,8 @@ class Broker:
 
     @property
     def formatted(self) -> bool:
-        return (self.directory / "data" / "meta.properties").exists()
+        """With ZooKeeper there is nothing to format."""
+        return self.version.zookeeper or (self.directory / "data" / "meta.properties").exists()
 
     def configure(self, properties: Mapping[str, str], log_level: str = "WARN") -> None:
         """Write the node's files. `properties` are complete but for `log.dirs`."""
@@ -92,8 +104,7 @@ class Broker:
         path = self.directory / "server.properties"
         path.touch(mode=0o600)  # it may hold passwords
         path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        log4j = _LOG4J.format(file=self.log_file, level=log_level)
-        (self.directory / "log4j2.properties").write_text(log4j)
+        write_log4j(self.directory, self.log_file, log_level, self.version)
 
     def begin_format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start Kafka's storage tool on the node's data directory, emptied; give what it returns
@@ -175,9 +186,27 @@ class Broker:
             str(find_java()),
             *options,
             *self.jvm_options,
-            f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
-            *("-cp", broker_classpath()),
+            *log4j_options(self.directory, self.version),
+            *("-cp", broker_classpath(self.version)),
         ]
+
+
+def write_log4j(directory: Path, file: Path, level: str, version: KafkaVersion) -> None:
+    """Have a process of Kafka's with `directory` for its files log to `file`."""
+    form = _LOG4J_1 if version.log4j_1 else _LOG4J
+    _log4j_file(directory, version).write_text(form.format(file=file, level=level))
+
+
+def log4j_options(directory: Path, version: KafkaVersion) -> list[str]:
+    """For Java, once that is written."""
+    file = _log4j_file(directory, version)
+    if version.log4j_1:
+        return [f"-Dlog4j.configuration={file.absolute().as_uri()}"]
+    return [f"-Dlog4j2.configurationFile={file}"]
+
+
+def _log4j_file(directory: Path, version: KafkaVersion) -> Path:
+    return directory / ("log4j.properties" if version.log4j_1 else "log4j2.properties")
 
 
 def _last_line(text: str) -> str:

@@ -4,8 +4,8 @@
         produce_to(cluster.bootstrap)
 
 Each node has three listeners: CLIENT speaks what the cluster's users speak, INTERNAL (plain text)
-joins the brokers, CONTROLLER the controllers. A test may thus break, proxy or encrypt CLIENT and
-the cluster itself stays sound.
+joins the brokers, CONTROLLER the controllers; a Kafka that is older than those has a ZooKeeper. A
+test may thus break, proxy or encrypt CLIENT and the cluster itself stays sound.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from causeway.dev.ports import Ports
 from causeway.dev.properties import LOOPBACK, broker_properties
 from causeway.dev.quick_start import quick_start_options
 from causeway.dev.security import PLAINTEXT, Security
+from causeway.dev.versions import KafkaVersion, kafka_version
+from causeway.dev.zookeeper import ZooKeeper
 from causeway.errors import CausewayError
 
 START_TIMEOUT_S = 240.0
@@ -33,8 +35,9 @@ Advertised = Callable[[int, int], tuple[str, int]]
 
 class LocalCluster:
     """`properties` are added to (and win over) every broker's; `advertised` lets a broker name a
-    proxy's address instead of its own. Without `directory` the data lies in a temporary one, which
-    `destroy` (and the end of a `with` block) removes.
+    proxy's address instead of its own; `version`: kafka_version()'s unless given. Without
+    `directory` the data lies in a temporary one, which `destroy` (and the end of a `with` block)
+    removes.
 
     The brokers die with this Python process, however it ends, unless they are `detached`. With
     the `ports` and the directory that a detached cluster had, this is that cluster."""
@@ -44,6 +47,7 @@ class LocalCluster:
         name: str,
         *,
         brokers: int = 1,
+        version: KafkaVersion | None = None,
         directory: Path | None = None,
         security: Security = PLAINTEXT,
         properties: Mapping[str, str] | None = None,
@@ -53,6 +57,7 @@ class LocalCluster:
         log_level: str = "WARN",
     ) -> None:
         self.name = name
+        self.version = version or kafka_version()
         self.security = security
         self.jvm_options = tuple(security.jvm_options())
         self._temporary = directory is None
@@ -67,6 +72,7 @@ class LocalCluster:
                 ports[node]
                 if ports
                 else BrokerPorts(client=take(), internal=take(), controller=take()),
+                self.version,
             )
             for node in range(1, brokers + 1)
         }
@@ -76,9 +82,15 @@ class LocalCluster:
             else (security.host, broker.ports.client)
             for node, broker in self.brokers.items()
         }
+        self._zookeeper: ZooKeeper | None = None
+        if self.version.zookeeper:
+            port = self.brokers[1].ports.controller
+            self._zookeeper = ZooKeeper(self.directory / "zookeeper", port, self.version)
         if ports:
             for broker in self.brokers.values():
                 broker.find()
+            if self._zookeeper is not None:
+                self._zookeeper.find()
         self._detached = detached
         self._log_level = log_level
 
@@ -102,11 +114,15 @@ class LocalCluster:
                 broker.resume()
         for broker in self.brokers.values():
             broker.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
 
     def destroy(self) -> None:
         """Kill what runs, and remove a temporary directory."""
         for broker in self.brokers.values():
             broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
         self._ports.release()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -127,7 +143,7 @@ class LocalCluster:
         once it serves."""
         broker = self.brokers[node]
         broker.stop()
-        broker.start(detached=self._detached)
+        self._launch(broker, timeout_s)
         self._await(lambda: broker.ready(self._running()), timeout_s)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -139,7 +155,7 @@ class LocalCluster:
 
     def prepare(self) -> None:
         """Write the brokers' files, and format their storage if that is still to be done."""
-        jvm_options = (*quick_start_options(), *self.jvm_options)
+        jvm_options = (*quick_start_options(self.version), *self.jvm_options)
         for broker in self.brokers.values():
             broker.jvm_options = jvm_options
             broker.configure(self.broker_properties(broker), self._log_level)
@@ -147,7 +163,7 @@ class LocalCluster:
         if all(broker.formatted for broker in self.brokers.values()):
             return
         cluster_id = new_cluster_id()
-        options = self.security.format_options()
+        options = self.security.format_options(self.version)
         tools = [
             (broker, broker.begin_format(cluster_id, options)) for broker in self.brokers.values()
         ]
@@ -159,14 +175,22 @@ class LocalCluster:
         nodes = {node: other.ports for node, other in self.brokers.items()}
         advertised = self._advertised[broker.node_id]
         return {
-            **broker_properties(broker.node_id, nodes, self.security, advertised),
+            **broker_properties(self.version, broker.node_id, nodes, self.security, advertised),
             **self._properties,
         }
 
     def launch(self) -> None:
-        """Start the brokers that do not run, and return at once; see `await_ready`."""
+        """Start the brokers that do not run, and return at once (where there is a ZooKeeper, once
+        that serves); see `await_ready`."""
         for broker in self.brokers.values():
-            broker.start(detached=self._detached)
+            self._launch(broker, START_TIMEOUT_S)
+
+    def _launch(self, broker: Broker, timeout_s: float) -> None:
+        if broker.pid is None and (zookeeper := self._zookeeper) is not None:
+            zookeeper.start(detached=self._detached)
+            node = broker.node_id
+            self._await(lambda: zookeeper.ready() and not zookeeper.remembers(node), timeout_s)
+        broker.start(detached=self._detached)
 
     def __enter__(self) -> LocalCluster:
         self.start()

@@ -1,6 +1,6 @@
 """Named clusters that outlive the command which started them: `causeway dev`.
 
-    <state>/causeway/dev/environment.json    which clusters there are, and their ports
+    <state>/causeway/dev/environment.json    which clusters there are, their ports and versions
     <state>/causeway/dev/<name>/             their data, logs and process ids
     <state>/causeway/dev/A-to-B.properties   a MirrorMaker 2 file to try
 
@@ -25,10 +25,12 @@ from causeway.dev.broker import Broker, BrokerPorts
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.metadata import brokers_known
 from causeway.dev.properties import LOOPBACK
+from causeway.dev.versions import KafkaVersion, kafka_version
 from causeway.errors import CausewayError, ConfigError
 
 NAMES = string.ascii_uppercase
 _FORMAT = "clusters-1"  # raised when the file's format changes
+_VERSIONS = "kafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class BrokerStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     name: str
+    kafka: str
     bootstrap: str
     brokers: tuple[BrokerStatus, ...]
 
@@ -64,15 +67,19 @@ class Environment:
         return self.directory / "A-to-B.properties"
 
     def up(
-        self, clusters: int = 2, brokers: int | None = None, example: Path | None = None
+        self,
+        clusters: int = 2,
+        brokers: int | None = None,
+        example: Path | None = None,
+        version: KafkaVersion | None = None,
     ) -> list[ClusterStatus]:
         """Have at least `clusters` clusters (A, B, C…) running, new ones with `brokers` nodes (1 by
-        default). What runs is left alone, what has died is started again on its data. A file that
-        mirrors A to B is written to `example`, or `example_file`, which stays as it is where a
-        person has edited it.
+        default) of Kafka `version` (kafka_version() by default). What runs is left alone, what has
+        died is started again on its data. A file that mirrors A to B is written to `example`, or
+        `example_file`, which stays as it is where a person has edited it.
 
-        ConfigError: a cluster is there already with another number of brokers; `example` cannot be
-        written, or is a file that a person wrote or edited."""
+        ConfigError: a cluster is there already with another number of brokers or another version;
+        `example` cannot be written, or is a file that a person wrote or edited."""
         if not 1 <= clusters <= len(NAMES):
             raise ConfigError("start", f"{clusters} clusters", f"between 1 and {len(NAMES)}")
         if brokers not in (None, 1, 3):
@@ -84,19 +91,26 @@ class Environment:
                 "it is there already, and is not as we would write it",
                 remedy="remove it, or name another",
             )
+        wished = NAMES[:clusters]
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.directory / ".lock"):
             found = self._load()
-            for cluster in found.values():
+            for name, cluster in found.items():
                 if brokers is not None and len(cluster.brokers) != brokers:
-                    raise ConfigError(
-                        "start",
-                        f"cluster {cluster.name} with {brokers} brokers",
-                        f"it is there already, with {len(cluster.brokers)}",
-                        remedy="causeway dev down removes it",
-                    )
-            for name in NAMES[:clusters]:
-                found.setdefault(name, self._cluster(name, brokers or 1))
+                    wanted, there = f"{brokers} brokers", str(len(cluster.brokers))
+                elif version is not None and cluster.version != version and name in wished:
+                    wanted, there = f"Kafka {version}", str(cluster.version)
+                else:
+                    continue
+                raise ConfigError(
+                    "start",
+                    f"cluster {name} with {wanted}",
+                    f"it is there already, with {there}",
+                    remedy="causeway dev down removes it",
+                )
+            for name in wished:
+                if name not in found:
+                    found[name] = self._cluster(name, brokers or 1, version or kafka_version())
             self._save(found)
             start_all(list(found.values()))
             self._write_example(found, example or self.example_file)
@@ -120,6 +134,7 @@ class Environment:
         return [
             ClusterStatus(
                 name=cluster.name,
+                kafka=str(cluster.version),
                 bootstrap=cluster.bootstrap,
                 brokers=tuple(
                     _broker_status(broker, len(cluster.brokers))
@@ -134,17 +149,29 @@ class Environment:
         return self.directory / "environment.json"
 
     def _cluster(
-        self, name: str, brokers: int, ports: Mapping[int, BrokerPorts] | None = None
+        self,
+        name: str,
+        brokers: int,
+        version: KafkaVersion,
+        ports: Mapping[int, BrokerPorts] | None = None,
     ) -> LocalCluster:
         return LocalCluster(
-            name, brokers=brokers, directory=self.directory / name, ports=ports, detached=True
+            name,
+            brokers=brokers,
+            version=version,
+            directory=self.directory / name,
+            ports=ports,
+            detached=True,
         )
 
     def _load(self) -> dict[str, LocalCluster]:
         try:
             state = json.loads(self._state_file.read_text())
-            clusters = state[_FORMAT]
-            return {name: self._found(name, nodes) for name, nodes in clusters.items()}
+            versions = state.get(_VERSIONS, {})  # without, it began before there was a choice
+            return {
+                name: self._found(name, nodes, kafka_version(versions.get(name)))
+                for name, nodes in state[_FORMAT].items()
+            }
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -155,9 +182,9 @@ class Environment:
                 remedy=f"stop the brokers by hand, and remove {self.directory}",
             ) from error
 
-    def _found(self, name: str, nodes: Mapping[str, Any]) -> LocalCluster:
+    def _found(self, name: str, nodes: Mapping[str, Any], version: KafkaVersion) -> LocalCluster:
         ports = {int(node): BrokerPorts(**numbers) for node, numbers in nodes.items()}
-        return self._cluster(name, len(ports), ports)
+        return self._cluster(name, len(ports), version, ports)
 
     def _save(self, clusters: Mapping[str, LocalCluster]) -> None:
         """Before anything starts: what runs must be found again, whatever happens to us."""
@@ -165,8 +192,9 @@ class Environment:
             name: {node: asdict(broker.ports) for node, broker in cluster.brokers.items()}
             for name, cluster in clusters.items()
         }
+        versions = {name: str(cluster.version) for name, cluster in clusters.items()}
         whole = self._state_file.with_suffix(".new")
-        whole.write_text(json.dumps({_FORMAT: nodes}, indent=2) + "\n")
+        whole.write_text(json.dumps({_FORMAT: nodes, _VERSIONS: versions}, indent=2) + "\n")
         whole.replace(self._state_file)
 
     def _write_example(self, clusters: Mapping[str, LocalCluster], file: Path) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from causeway.dev.broker import BrokerPorts
 from causeway.dev.security import Security
+from causeway.dev.versions import KafkaVersion
 
 LOOPBACK = "127.0.0.1"
 
 
 def broker_properties(
+    version: KafkaVersion,
     node: int,
     nodes: Mapping[int, BrokerPorts],
     security: Security,
@@ -21,50 +23,81 @@ def broker_properties(
     ports = nodes[node]
     host, port = advertised
     internal = f"INTERNAL://{LOOPBACK}:{ports.internal}"
+    listeners = f"CLIENT://{LOOPBACK}:{ports.client},{internal}"
+    protocols = f"CLIENT:{security.protocol},INTERNAL:PLAINTEXT"
+    if version.zookeeper:
+        role = _with_zookeeper(node, nodes)
+    else:
+        listeners += f",CONTROLLER://{LOOPBACK}:{ports.controller}"
+        protocols += ",CONTROLLER:PLAINTEXT"
+        role = _with_controllers(node, nodes)
     return {
         **_defaults(len(nodes)),
-        "node.id": str(node),
-        "listeners": f"CLIENT://{LOOPBACK}:{ports.client},{internal},"
-        f"CONTROLLER://{LOOPBACK}:{ports.controller}",
+        **(_share_groups(len(nodes)) if version.share_groups else {}),
+        **role,
+        "listeners": listeners,
         "advertised.listeners": f"CLIENT://{host}:{port},{internal}",
-        "listener.security.protocol.map": f"CLIENT:{security.protocol},"
-        "INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": protocols,
+        **security.broker_properties(version),
+    }
+
+
+def _with_controllers(node: int, nodes: Mapping[int, BrokerPorts]) -> dict[str, str]:
+    return {
+        "node.id": str(node),
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(
             f"{other}@{LOOPBACK}:{its.controller}" for other, its in nodes.items()
         ),
-        **security.broker_properties(),
+        # A broker that was killed is missed, and taken back, soon.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+
+
+def _with_zookeeper(node: int, nodes: Mapping[int, BrokerPorts]) -> dict[str, str]:
+    return {
+        "broker.id": str(node),
+        "zookeeper.connect": f"{LOOPBACK}:{nodes[min(nodes)].controller}",
+        "zookeeper.session.timeout.ms": "3000",
     }
 
 
 def _defaults(brokers: int) -> dict[str, str]:
     """What differs from Kafka's own defaults, and why."""
-    copies = str(min(3, brokers))
-    in_sync = "1" if brokers < 3 else "2"
+    copies, in_sync = _copies(brokers)
     return {
-        "process.roles": "broker,controller",
         "inter.broker.listener.name": "INTERNAL",
-        "controller.listener.names": "CONTROLLER",
         # As many copies as there are brokers to hold them.
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": in_sync,
         # Few partitions of the topics that the brokers make for themselves: quick to create.
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "3",
-        "share.coordinator.state.topic.num.partitions": "1",
         # A lone consumer gets its partitions at once.
         "group.initial.rebalance.delay.ms": "0",
         # A mistaken name must show as an error, not as a new topic.
         "auto.create.topics.enable": "false",
-        # A broker that was killed is missed, and taken back, soon.
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
         # A quarter of the small heap would go to the log cleaner.
         "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
         "num.io.threads": "4",
         "num.network.threads": "2",
     }
+
+
+def _share_groups(brokers: int) -> dict[str, str]:
+    copies, in_sync = _copies(brokers)
+    return {
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "1",
+    }
+
+
+def _copies(brokers: int) -> tuple[str, str]:
+    """Of each partition, and how many of them must have a record before it counts as written."""
+    return str(min(3, brokers)), "1" if brokers < 3 else "2"

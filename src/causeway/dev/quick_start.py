@@ -21,35 +21,41 @@ from causeway.dev.java import java_identity
 from causeway.dev.ports import Ports
 from causeway.dev.properties import LOOPBACK, broker_properties
 from causeway.dev.security import PLAINTEXT
+from causeway.dev.versions import KafkaVersion
 from causeway.errors import CausewayError
 
 _START_TIMEOUT_S = 120.0
 _WRITE_TIMEOUT_S = 120.0
 
 
-def quick_start_options() -> list[str]:
-    """Options for Java; the archive is made at the first call. None where Java writes none."""
-    broker_classpath()
-    folder = kafka_directory()
+def quick_start_options(version: KafkaVersion) -> list[str]:
+    """Options for Java; the archive is made at the first call. None where Java writes none, and for
+    a Kafka that wants a ZooKeeper beside it, which would have to be started once as well."""
+    broker_classpath(version)
+    if version.zookeeper:
+        return []
+    folder = kafka_directory(version)
     archive = folder / f"broker-{java_identity()}.jsa"
     if not archive.exists():
         with locked(folder / ".lock"):
             if not archive.exists():
-                _make(archive)
+                _make(archive, version)
     # An empty file says that it was tried, and that this Java writes no archive.
     return [f"-XX:SharedArchiveFile={archive}"] if archive.stat().st_size else []
 
 
-def _make(archive: Path) -> None:
+def _make(archive: Path, version: KafkaVersion) -> None:
     Console(stderr=True).print("Starting Kafka once, to prepare for quick starts.")
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".trial-") as temporary:
         written = Path(temporary) / "archive"
         ports = Ports()
         own = BrokerPorts(client=ports.take(), internal=ports.take(), controller=ports.take())
-        broker = Broker(1, Path(temporary), own)
+        broker = Broker(1, Path(temporary), own, version)
         try:
             broker.configure(
-                broker_properties(1, {1: own}, PLAINTEXT, advertised=(LOOPBACK, own.client))
+                broker_properties(
+                    version, 1, {1: own}, PLAINTEXT, advertised=(LOOPBACK, own.client)
+                )
             )
             broker.end_format(broker.begin_format(new_cluster_id()))
             broker.start(jvm_options=[f"-XX:ArchiveClassesAtExit={written}"])

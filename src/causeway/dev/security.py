@@ -11,6 +11,7 @@ from typing import Literal
 
 from causeway.dev.certificates import Certificates
 from causeway.dev.token_server import AUDIENCE, ISSUER, TokenServer
+from causeway.dev.versions import KafkaVersion
 from causeway.errors import ConfigError
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -58,7 +59,7 @@ class Security:
         """What brokers advertise: a name where certificates are checked against it."""
         return "localhost" if self._tls else "127.0.0.1"
 
-    def broker_properties(self) -> dict[str, str]:
+    def broker_properties(self, version: KafkaVersion) -> dict[str, str]:
         lines: dict[str, str] = {}
         if self.certificates is not None:
             lines |= {
@@ -75,21 +76,27 @@ class Security:
         if self.acl:
             names = ("ANONYMOUS", *self.super_users)
             lines |= {
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"
+                if version.zookeeper
+                else "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": ";".join(f"User:{name}" for name in names),
             }
         return lines
 
-    def format_options(self) -> list[str]:
+    def format_options(self, version: KafkaVersion) -> list[str]:
         """SCRAM users, whom the metadata log holds. (Kafka's tool takes them as arguments only;
-        the passwords of a throw-away cluster are no secret.)"""
-        return [
+        the passwords of a throw-away cluster are no secret.) ConfigError where it takes none."""
+        options = [
             word
             for mechanism in self.mechanisms
             if mechanism.startswith("SCRAM")
             for name, password in self.users.items()
             for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
         ]
+        if options and not version.scram_in_format:
+            cause = "its brokers cannot be given users before they start"
+            raise ConfigError("set up", f"SCRAM with Kafka {version}", cause)
+        return options
 
     def jvm_options(self) -> list[str]:
         if self.tokens is None:

@@ -10,6 +10,7 @@ import pytest
 
 from causeway.dev import artifacts
 from causeway.dev.artifacts import broker_classpath, connect_classpath
+from causeway.dev.versions import DEFAULT_VERSION, TESTED, kafka_version
 from causeway.errors import PrerequisiteError
 
 # $runs gets a line a run. The last word but none is -retrieve's pattern, whose folder Ivy fills.
@@ -44,6 +45,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CAUSEWAY_KAFKA_VERSION", raising=False)
     monkeypatch.setattr(artifacts, "_PINS", tmp_path / "pins")
+    monkeypatch.setattr(artifacts, "_PAUSES_S", (0, 0, 0))
     (tmp_path / "pins").write_text("# none\n")
     return tmp_path / "cache" / "causeway" / "kafka" / "4.3.0"
 
@@ -102,7 +104,44 @@ def test_failure(cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert text.startswith("fetch Apache Kafka 4.3.0: SERVER ERROR: Bad Gateway url=kafka-clients")
     assert "CAUSEWAY_IVY_SETTINGS" in text
     assert "repository.invalid" not in text
-    assert [path.name for path in cache.iterdir()] == [".lock"]
+    assert not list(cache.iterdir())
+
+
+def test_a_version_that_is_not_there(
+    cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for once, not again and again, and the tested ones are named."""
+    _play(
+        "echo '\t\tmodule not found: org.apache.kafka#kafka_2.13;3.9.77'\nexit 1",
+        runs,
+        monkeypatch,
+    )
+    with pytest.raises(PrerequisiteError, match=r"no such version.*2\.8, 3\.3"):
+        broker_classpath(kafka_version("3.9.77"))
+    assert runs.read_text() == "run\n"
+
+
+def test_a_version_may_be_there_where_the_registry_did_not_answer(
+    cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = "echo '\t\tmodule not found: org.apache.kafka#kafka_2.13;4.3.0'\n"
+    _play(missing + "echo 'Host repository.invalid not found.'\nexit 1", runs, monkeypatch)
+    with pytest.raises(PrerequisiteError, match="CAUSEWAY_IVY_SETTINGS"):
+        broker_classpath()
+    assert runs.read_text() == "run\n" * 4
+
+
+def test_old_brokers_get_what_they_log_with(
+    cache: Path, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = f"while [ $# -gt 1 ]; do [ $1 = -ivy ] && cp $2 {tmp_path}/recipe; shift; done\n"
+    _play(keep + _FILLS, runs, monkeypatch)
+    for version, logging in (("3.9", "slf4j-reload4j"), ("4.0", "log4j-slf4j-impl")):
+        broker_classpath(kafka_version(version))
+        recipe = (tmp_path / "recipe").read_text()
+        assert [name for name in ("slf4j-reload4j", "log4j-slf4j-impl") if name in recipe] == [
+            logging
+        ]
 
 
 EMPTY = hashlib.sha512(b"").hexdigest()
@@ -132,5 +171,6 @@ def test_a_version_that_is_not_pinned_is_told(
 
 def test_what_dev_up_fetches_is_pinned() -> None:
     pinned = Path(artifacts.__file__).with_name("jars.sha512").read_text()
-    for jars in (artifacts._BROKER, artifacts._CONNECT):
-        assert f"  {jars.roots[0]}-{artifacts.DEFAULT_VERSION}.jar\n" in pinned
+    assert f"  {artifacts._CONNECT.roots[0]}-{DEFAULT_VERSION}.jar\n" in pinned
+    for version in TESTED.values():
+        assert f"  {artifacts._BROKER.roots[0]}-{version}.jar\n" in pinned

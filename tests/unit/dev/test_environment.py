@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -9,9 +10,11 @@ from typing import cast
 import pytest
 
 from causeway.config.mm2 import load_mm2
+from causeway.dev.broker import BrokerPorts
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.environment import Environment
 from causeway.dev.mirror_maker import write_properties
+from causeway.dev.versions import DEFAULT_VERSION, kafka_version
 from causeway.errors import CausewayError, ConfigError
 
 
@@ -32,6 +35,27 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_numbers_that_cannot_be(tmp_path: Path, clusters: int, brokers: int) -> None:
     with pytest.raises(ConfigError):
         Environment(tmp_path).up(clusters, brokers)
+
+
+def test_a_cluster_is_found_again_with_its_version(tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    port = BrokerPorts(client=1, internal=2, controller=3)
+    old = environment._cluster("A", 1, kafka_version("2.8"), {1: port})
+    environment._save(
+        {"A": old, "B": environment._cluster("B", 1, kafka_version("4.3"), {1: port})}
+    )
+
+    assert [each.kafka for each in environment.status()] == ["2.8.2", "4.3.0"]
+    with pytest.raises(ConfigError, match=r"cluster A with Kafka 3\.3\.2: .* with 2\.8\.2"):
+        environment.up(1, version=kafka_version("3.3"))
+
+
+def test_a_cluster_of_before_there_was_a_choice(tmp_path: Path) -> None:
+    ports = {"client": 1, "internal": 2, "controller": 3}
+    state = {"clusters-1": {"A": {"1": ports}}}
+    (tmp_path / "environment.json").write_text(json.dumps(state))
+
+    assert [each.kafka for each in Environment(tmp_path).status()] == [DEFAULT_VERSION]
 
 
 @pytest.mark.parametrize("edited", [False, True])

@@ -1,0 +1,72 @@
+"""Which Kafka, and what a broker of it needs that others do not.
+
+Tested are those in TESTED (`make test-versions`). Another one is started as its nearest kin is, and
+nobody vouches for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from causeway.errors import ConfigError
+
+DEFAULT_VERSION = "4.3.0"
+OLDEST = "2.8.2"
+# By the name that people call them by.
+TESTED = {"2.8": OLDEST, "3.3": "3.3.2", "3.9": "3.9.2", "4.0": "4.0.1", "4.3": DEFAULT_VERSION}
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KafkaVersion:
+    """As Apache numbers its releases; they compare by age."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    @property
+    def zookeeper(self) -> bool:
+        """Whether its brokers get a ZooKeeper: their own controllers are fit for use since 3.3."""
+        return (self.major, self.minor) < (3, 3)
+
+    @property
+    def log4j_1(self) -> bool:
+        """Whether it logs with log4j 1 (or reload4j, which goes on with that), not with log4j 2."""
+        return self.major < 4
+
+    @property
+    def scram_in_format(self) -> bool:
+        """Whether the storage tool can add SCRAM users."""
+        return (self.major, self.minor) >= (3, 5)
+
+    @property
+    def share_groups(self) -> bool:
+        return self.major >= 4
+
+
+def kafka_version(name: str | None = None) -> KafkaVersion:
+    """What `name` means: a release (`3.6.2`), or one that is tested by its first two numbers
+    (`2.8`). Without it CAUSEWAY_KAFKA_VERSION decides, then DEFAULT_VERSION. ConfigError."""
+    chosen = name or os.environ.get("CAUSEWAY_KAFKA_VERSION") or DEFAULT_VERSION
+    match = _VERSION.fullmatch(TESTED.get(chosen, chosen))
+    if match is None:
+        raise ConfigError("use", f"Kafka {chosen}", "it is no release", remedy=tested_remedy())
+    version = KafkaVersion(*map(int, match.groups()))
+    if (version.major, version.minor) < (2, 8):
+        raise ConfigError(
+            "use",
+            f"Kafka {chosen}",
+            "its topics have no ids, by which Causeway tells one from its successor",
+            remedy=tested_remedy(),
+        )
+    return version
+
+
+def tested_remedy() -> str:
+    return f"name one that is tested ({', '.join(TESTED)}), or another release as {DEFAULT_VERSION}"
