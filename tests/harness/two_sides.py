@@ -82,7 +82,9 @@ class Client:
                     error = self.broken
                 if error is None:
                     self.append(sent)
-            sent[4](error, SimpleNamespace(offset=lambda s=sent: len(self.log(s)) - 1))
+            if sent[4] is not None:
+                at = len(self.log(sent)) - 1
+                sent[4](error, SimpleNamespace(offset=lambda a=at: a))
         return 0
 
     def purge(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
+from causeway.producer.chunk import Chunk
 from causeway.producer.hub import State
 from causeway.producer.journal import Record
 from causeway.producer.lanes import Entry, Lane
@@ -52,6 +53,7 @@ class Core:
         on_failover: Callable[..., Any] | None,
     ) -> None:
         self.options = options
+        self._most_messages = options.max_messages
         self.reports = reports
         self.reported = threading.Event()
         self.lock = threading.RLock()
@@ -67,6 +69,7 @@ class Core:
         self._fresh: list[Record] = []
         self._entries: list[Entry] = []
         self._fresh_bytes = 0
+        self._heard = False  # somebody wants to hear of one of them
         self._fresh_since = 0.0
         self._full_until = 0.0
         self._checkpointed = self._trimmed = time.monotonic()
@@ -109,7 +112,11 @@ class Core:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
         if self.closed or self.torn or self._amid:
             raise self._why_not()
-        if (why := self._full(size)) and not self._made_room(size):
+        if (
+            self._full_until
+            or len(self.unreported) >= self._most_messages
+            or self.journal.size + self._fresh_bytes + size > self.journal.most
+        ) and (why := self._full_for(size)):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
                 return
@@ -119,6 +126,8 @@ class Core:
             position = self._next
             self._next = position + 1
             self.unreported[position] = entry = Entry(position, told)
+            if told is not None:
+                self._heard = True
             self._fresh.append((position, lane.number, timestamp, key, value, headers))
             self._entries.append(entry)
             if not self._fresh_bytes:
@@ -244,7 +253,8 @@ class Core:
 
     def queue(self, callback: Callable[..., Any], *arguments: Any) -> None:
         self.reports.append((callback, arguments))
-        self.reported.set()
+        if not self.reported.is_set():
+            self.reported.set()
 
     def grown(self, topic: str) -> None:
         """A side has counted a topic's partitions anew. New ones are used once both have them."""
@@ -323,6 +333,7 @@ class Core:
 
     def _write(self, fresh: list[Record], entries: list[Entry]) -> None:
         self._fresh, self._entries, self._fresh_bytes = [], [], 0
+        heard, self._heard = self._heard, False
         try:
             self.journal.append(fresh)
         except (OSError, ValueError) as error:
@@ -339,9 +350,10 @@ class Core:
                 told(KafkaError(KafkaError._QUEUE_FULL, why))
             return
         self.newest = fresh[-1][0]
+        chunk = Chunk(fresh, entries, self.lanes, self._prefix, heard=heard)
         for side in self.sides:
             if side.state is State.DIRECT:
-                side.hand_over(fresh, entries, self._prefix)
+                side.hand_over(chunk)
 
     def _full(self, size: int) -> str:
         if len(self.unreported) >= self.options.max_messages:
@@ -349,6 +361,10 @@ class Core:
         if self.journal.size + self._fresh_bytes + size > self.journal.most:
             return f"the spool is full ({self.journal.most} bytes)"
         return self.full() if self._full_until else ""
+
+    def _full_for(self, size: int) -> str:
+        """Why there is no room for so many bytes more."""
+        return self._full(size) and ("" if self._made_room(size) else self._full(size))
 
     def _made_room(self, size: int) -> bool:
         """A full spool may hold what both sides have meanwhile."""

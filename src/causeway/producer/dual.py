@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
-from causeway.producer.core import TURN_S, Core, Report
+from causeway.producer.core import LINGER_S, TURN_S, Core, Report
 from causeway.producer.options import check
 
 _OVERHEAD = 128  # of a record, with its id: in the spool, and on the wire
@@ -155,8 +155,9 @@ class DualProducer:
         core = self._core
         now = time.monotonic()
         until = now + timeout if timeout >= 0 else float("inf")
+        pause_s = TURN_S if timeout else LINGER_S
         while True:
-            if core.turned + TURN_S < now and not core.closed:
+            if core.turned + pause_s < now and not core.closed:
                 with self._lock:
                     core.turn()
             if self._reports:

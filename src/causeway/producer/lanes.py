@@ -52,37 +52,87 @@ class Lane:
 
 class SideLane:
     """A partition on one side. `there`: all up to this position is on it, acknowledged or found;
-    `open`: it is known where it begins, so that records may go to it."""
+    `open`: it is known where it begins, so that records may go to it. `pending`: for each answer
+    to come the record that it is for, or those. `loose`: the client has them, and the next record
+    will answer for them."""
 
-    __slots__ = ("acked", "message", "offset", "open", "pending", "side", "stored", "there")
+    __slots__ = (
+        "acked", "all_acked", "loose", "message", "offset", "open", "pending", "side", "stored",
+        "there",
+    )  # fmt: skip
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self.pending: deque[Entry] = deque()
+        self.pending: deque[Any] = deque()
+        self.loose: list[Entry] = []
         self.there = 0
         self.message: Any = None
         self.offset = 0
         self.open = False
         self.stored = -1
-        self.acked = self._acked  # bound once: it is handed over with each record
+        self.acked = self._acked  # bound once: they are handed over with the records
+        self.all_acked = self._all_acked
+
+    def oldest(self) -> int | None:
+        """The position of the first one that is on its way."""
+        first = (self.pending[0] if self.pending else self.loose) or None
+        if isinstance(first, list):
+            first = first[0]
+        return first.position if first is not None else None
+
+    def clear(self) -> None:
+        self.pending.clear()
+        self.loose = []
+
+    def one_more(self, entry: Entry) -> Callable[..., None]:
+        """The client is about to get it; what is to be called with its answer."""
+        if not self.loose:
+            self.pending.append(entry)
+            return self.acked
+        self.pending.append([*self.loose, entry])
+        self.loose = []
+        return self.all_acked
+
+    def not_taken(self) -> None:
+        """The client did not want that one."""
+        given = self.pending.pop()
+        if isinstance(given, list):
+            self.loose = given[:-1]
 
     def _acked(self, error: Any, message: Any) -> None:
         """Answers of a partition come in the order of its records."""
         entry = self.pending.popleft()
         side = self.side
         if error is not None:
-            side.failed(self, entry, error, message)
+            side.failed(self, [entry], error, message)
             return
         self.there = entry.position
         self.message = message
         side.acked += 1
         acks = entry.acks = entry.acks | side.bit
         if acks in side.decides:
-            side.hub.report(entry, None, message)
+            side.hub.report(entry, None, entry.message or message)
         elif side.keeps:
             entry.message = message
         if side.tells:
             side.hub.told(side, None, message)
+
+    def _all_acked(self, error: Any, message: Any) -> None:
+        """The answer for the last one of some. None of them is there behind one that is not:
+        sequences see to that, as does `enable.gapless.guarantee` in the client."""
+        entries: list[Entry] = self.pending.popleft()
+        side = self.side
+        if error is not None:
+            side.failed(self, entries, error, message)
+            return
+        self.there = entries[-1].position
+        self.message = message
+        side.acked += len(entries)
+        bit, decides, report = side.bit, side.decides, side.hub.report
+        for entry in entries:
+            acks = entry.acks = entry.acks | bit
+            if acks in decides:
+                report(entry, None, entry.message)
 
     def place(self) -> Place:
         if self.message is not None:

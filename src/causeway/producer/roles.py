@@ -61,13 +61,15 @@ class Roles:
             self._queue(self._on_failover, before.name, to.name)
 
     def _decide(self) -> None:
+        follows = self._options.failover_after_s is not None
         for side in self._sides:
             if self._options.policy == "both":
                 side.decides = frozenset({BOTH})
+                side.speaks = side.keeps = side is self.primary
             elif self._options.policy == "any":
                 side.decides = frozenset({side.bit})
             elif side is self.primary:
                 side.decides, side.keeps = frozenset({side.bit, BOTH}), False
             else:
                 side.decides = frozenset()
-                side.keeps = self._options.failover_after_s is not None
+                side.keeps = side.speaks = follows

@@ -19,8 +19,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from causeway.errors import ConfigError
+from causeway.producer.chunk import Chunk, Stopped
 from causeway.producer.hub import Hub, State
-from causeway.producer.ids import ID_HEADER, NUMBER_MASK, record_id
+from causeway.producer.ids import ID_HEADER, record_id
 from causeway.producer.journal import Cursor, Record
 from causeway.producer.lanes import BOTH, Entry, Lane, SideLane
 from causeway.producer.ledger import Place
@@ -37,7 +38,8 @@ _PURGE_TIMEOUT_S = 30.0
 
 class Side:
     """`decides`: the acks of a record with which, once this side has it, it is delivered. `keeps`:
-    what it says of others is kept, as it may count later. `tells`: each answer is told of."""
+    what it says of others is kept, as it may count later. `speaks`: what it says of a record is
+    what the application hears. `tells`: each answer is told of."""
 
     def __init__(self, options: SideOptions, bit: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
@@ -45,6 +47,7 @@ class Side:
         self.hub = hub
         self.decides: frozenset[int] = frozenset()
         self.keeps = False
+        self.speaks = True
         self.tells = False
         self.state = State.CHECKING
         self.reason = ""
@@ -77,27 +80,18 @@ class Side:
 
     # With the lock held
 
-    def hand_over(self, records: Sequence[Record], entries: Sequence[Entry], ids: bytes) -> None:
-        """What was just written to the journal. `ids`: the start of their ids."""
-        lanes, bit = self.hub.lanes, self.bit >> 1
-        produce = self.producer.produce
-        record = records[0]
+    def hand_over(self, chunk: Chunk) -> None:
+        """What was just written to the journal."""
+        each = self.tells or (self.speaks and chunk.heard)
         try:
-            for record, entry in zip(records, entries, strict=True):
-                position, number, timestamp, key, value, headers = record
-                lane = lanes[number]
-                on = lane.on[bit]
-                on.pending.append(entry)
-                mark = (ID_HEADER, b"%b%d" % (ids, position & NUMBER_MASK))
-                marked = [*headers, mark] if headers else [mark]
-                produce(
-                    lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
-                )  # fmt: skip
-        except Exception as error:
-            lanes[record[1]].on[bit].pending.pop()
-            self._fall_behind(record[0])
-            if isinstance(error, KafkaException):
-                self._not_taken(record[0], error.args[0])
+            chunk.hand_to(self.producer.produce, self.bit >> 1, each=each)
+        except Stopped as stopped:
+            position, error = chunk.records[stopped.taken][0], stopped.__cause__
+            self._fall_behind(position)
+            if isinstance(error, KafkaException) and each:
+                self._not_taken(position, error.args[0])
+            elif isinstance(error, KafkaException):  # nobody may answer for those before it
+                self._break(error.args[0])
             elif not isinstance(error, BufferError):
                 self._break(error)
 
@@ -114,14 +108,14 @@ class Side:
         if self.acked != self._heard[0] or not owes:
             self._heard = (self.acked, now)
 
-    def failed(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
+    def failed(self, lane: SideLane, entries: Sequence[Entry], error: Any, message: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
         if error.code() in REFUSALS:
-            if self._alone == entry.position:
-                self._refuse(lane, entry, error, message)
+            if self._alone == entries[-1].position:
+                self._refuse(lane, entries[-1], error, message)
             else:
-                self._suspects.add(entry.position)
+                self._suspects.update(entry.position for entry in entries)
         self._break(error)
 
     def places(self) -> list[tuple[int, Place]]:
@@ -143,9 +137,9 @@ class Side:
             return 0
         oldest = self._from if self.state is State.FEEDING else newest + 1
         for lane in self.hub.lanes.values():
-            pending = lane.on[self.bit >> 1].pending
-            if pending and pending[0].position < oldest:
-                oldest = pending[0].position
+            pending = lane.on[self.bit >> 1].oldest()
+            if pending is not None and pending < oldest:
+                oldest = pending
         return oldest
 
     def silent_s(self, now: float) -> float:
@@ -227,7 +221,7 @@ class Side:
         entry.acks |= self.bit
         message = lane.message(record[3], record[4])
         if entry.acks in self.decides:
-            self.hub.report(entry, None, message)
+            self.hub.report(entry, None, entry.message or message)
         elif self.keeps:
             entry.message = message
         if self.tells:
@@ -283,7 +277,7 @@ class Side:
         with self.hub.lock:
             ended, self.producer = self.producer, None
             for lane in self.hub.lanes.values():
-                lane.on[self.bit >> 1].pending.clear()
+                lane.on[self.bit >> 1].clear()
         del ended  # closes its connections, which takes a moment
 
     def _check(self) -> None:
@@ -373,14 +367,14 @@ class Side:
                 self._suspects.discard(self._alone)
             self._alone = position if position in self._suspects else None
         entry = self.hub.unreported.get(position) or Entry(position, None)
-        on.pending.append(entry)
+        told = on.one_more(entry)
         marked = [*(headers or ()), (ID_HEADER, record_id(self.hub.name, position))]
         try:
             self.producer.produce(
-                lane.topic, value, key, lane.partition, on.acked, None, timestamp, marked
+                lane.topic, value, key, lane.partition, told, None, timestamp, marked
             )
         except Exception as error:
-            on.pending.pop()
+            on.not_taken()
             if isinstance(error, BufferError):
                 return False
             if not isinstance(error, KafkaException):
