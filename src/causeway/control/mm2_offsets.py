@@ -65,6 +65,10 @@ class MirrorMakerOffsets:
         """Others may have written since."""
         self._written.clear()
 
+    def is_there(self) -> bool:
+        """Whether MirrorMaker 2 ever ran. Raises CausewayError."""
+        return self._topic.partitions() > 0
+
     def write(self, positions: Mapping[TopicPartition, int]) -> None:
         """`positions`: of each source partition the offset below which all is mirrored. Does
         nothing where the topic does not exist. Raises CausewayError, once what can be written

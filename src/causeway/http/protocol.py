@@ -1,15 +1,18 @@
 """uvicorn's protocol with bounds on what a connection may hold of the driver: memory and time. None
-needs a token for that, so nothing may grow with what callers send."""
+needs a token for that, so nothing may grow with what callers send. And its server, at rest."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
+from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 PATIENCE_S: Final = 120.0  # for a request and its answer
 _MOST_BYTES: Final = 64 * 1024  # of a request's head
+_DATE_S: Final = 1.0  # so often the answers' date is set
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -54,3 +57,21 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._overdue is not None:
             self._overdue.cancel()
         self._overdue = self.loop.call_later(PATIENCE_S, self.transport.abort)
+
+
+class PatientServer(Server):
+    """Waits to be told of its end, where uvicorn looks for it ten times a second."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """From the loop's thread."""
+        self.should_exit = True
+        self._ended.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _DATE_S)

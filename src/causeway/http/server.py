@@ -25,9 +25,8 @@ from causeway.http.sight import Sight
 from causeway.http.tls import Certificate
 
 if TYPE_CHECKING:
-    from uvicorn import Server
-
     from causeway.daemon.status import Look
+    from causeway.http.protocol import PatientServer
 
 _log = logging.getLogger("causeway.http")
 _TICK_S: Final = 0.1
@@ -82,8 +81,10 @@ class _Thread:
         if run.http.port is not None:
             self._main = self._try_tolisten()
         self._sight, self._memory = Sight(), Memory()
-        self._servers: list[Server] = []
+        self._servers: list[PatientServer] = []
         self._stopping = threading.Event()
+        self._over: asyncio.Event | None = None  # the same in the loop, once that runs
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @property
@@ -106,6 +107,9 @@ class _Thread:
 
     def stop(self) -> None:
         self._stopping.set()
+        if self._loop is not None and self._over is not None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_END_S)
         for each in (self._main, self._metrics):
             if each is not None:
@@ -127,6 +131,10 @@ class _Thread:
             _log.error("the server of metrics and status has ended", exc_info=error)
 
     async def _serve(self) -> None:
+        self._over = over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()  # from now on, `stop` tells `over`
+        if self._stopping.is_set():
+            return
         doors = [asyncio.create_task(self._guarded("metrics"))] if self._metrics else []
         helpers = []
         if self._http.port is not None:
@@ -134,10 +142,9 @@ class _Thread:
             helpers.append(asyncio.create_task(self._memory.keep(self._sight.views)))
             if self._certificate is not None:
                 helpers.append(asyncio.create_task(self._renew(self._certificate)))
-        while not self._stopping.is_set():
-            await asyncio.sleep(_TICK_S)
+        await over.wait()
         for server in self._servers:
-            server.should_exit = True
+            server.end()
         for task in helpers:
             task.cancel()
         self._sight.views.close()
@@ -191,15 +198,17 @@ class _Thread:
     async def _called(self, sock: socket.socket) -> bool:
         """Whether somebody has, before the end of the run: the framework is loaded for them only,
         and they wait for that. A run that nobody asks does without its time and memory."""
+        assert self._over is not None
         pending = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_reader(sock, pending.set)
+        waiting = [asyncio.create_task(each.wait()) for each in (pending, self._over)]
         try:
-            while not (pending.is_set() or self._stopping.is_set()):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(pending.wait(), _TICK_S)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             loop.remove_reader(sock)
+            for each in waiting:
+                each.cancel()
         return not self._stopping.is_set()
 
     async def _serve_app(
@@ -211,15 +220,14 @@ class _Thread:
 
     async def _await_address(self) -> None:
         """Until it is ours, or the run ends."""
-        waited_s = 0.0
+        assert self._over is not None
         while self._main is None and not self._stopping.is_set():
-            await asyncio.sleep(_TICK_S)
-            waited_s += _TICK_S
-            if waited_s >= _AGAIN_S:
-                waited_s = 0.0
-                self._main = self._try_tolisten()
-                if self._main is not None:
-                    _log.info("served", extra={"address": self.address})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _AGAIN_S)
+                return
+            self._main = self._try_tolisten()
+            if self._main is not None:
+                _log.info("served", extra={"address": self.address})
 
     async def _renew(self, certificate: Certificate) -> None:
         while True:
@@ -227,10 +235,10 @@ class _Thread:
             certificate.renew()
 
 
-def _server(app: Any, certificate: Certificate | None = None) -> Server:
-    from uvicorn import Config, Server
+def _server(app: Any, certificate: Certificate | None = None) -> PatientServer:
+    from uvicorn import Config
 
-    from causeway.http.protocol import BoundedProtocol
+    from causeway.http.protocol import BoundedProtocol, PatientServer
 
     context: Callable[..., ssl.SSLContext] | None = None
     if certificate is not None:
@@ -254,4 +262,4 @@ def _server(app: Any, certificate: Certificate | None = None) -> Server:
         timeout_graceful_shutdown=1,
         ssl_context_factory=context,
     )
-    return Server(config)
+    return PatientServer(config)

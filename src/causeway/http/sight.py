@@ -22,7 +22,8 @@ class Sight:
     def __init__(self) -> None:
         self._look: Look | None = None
         self.heard_at = time.monotonic()
-        self.views = Paced(lambda: View(self.look()), name="looks")
+        self._view: View | None = None
+        self.views = Paced(self._next_view, name="looks")
 
     def take(self, look: Look) -> None:
         self.heard_at = time.monotonic()
@@ -31,6 +32,10 @@ class Sight:
     @property
     def begun(self) -> bool:
         return self._look is not None
+
+    def _next_view(self) -> View:
+        self._view = View(self.look(), self._view)
+        return self._view
 
     def look(self) -> Snapshot:
         """Raises NotYetError."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import is_
 from typing import Any
 
 from causeway.daemon.status import LinkStatus, PartitionStatus, Snapshot
@@ -14,14 +15,21 @@ from causeway.model import State
 
 
 class LinkView:
-    """One link, with its topics in the order of their names."""
+    """One link, with its topics in the order of their names. `before`: the last view of it, which
+    serves again as far as nothing has changed."""
 
-    def __init__(self, link: LinkStatus, now_ms: int) -> None:
+    def __init__(self, link: LinkStatus, now_ms: int, before: LinkView | None = None) -> None:
         self.status = link
-        self.topics = topic_rows(link, now_ms)
-        self._by_state: dict[State, list[int]] = {}
-        for at, partition in enumerate(link.partitions):
-            self._by_state.setdefault(partition.state, []).append(at)
+        same = before if before is not None and before._holds_for(link) else None
+        self.topics: list[TopicRow] = same.topics if same else topic_rows(link, now_ms)
+        self._by_state: Mapping[State, Sequence[int]] = same._by_state if same else _by_state(link)
+
+    def _holds_for(self, link: LinkStatus) -> bool:
+        """Whether each partition's status is the same object, and none tells an age: those grow."""
+        known, now = self.status.partitions, link.partitions
+        if len(known) != len(now) or not all(map(is_, known, now)):
+            return False
+        return all(not row.lag_ms for row in self.topics)
 
     @property
     def states(self) -> Mapping[State, int]:
@@ -67,13 +75,23 @@ class LinkView:
                 yield found
 
 
-class View:
-    """Immutable but for `answers`, for any number of readers."""
+def _by_state(link: LinkStatus) -> dict[State, list[int]]:
+    found: dict[State, list[int]] = {}
+    for at, partition in enumerate(link.partitions):
+        found.setdefault(partition.state, []).append(at)
+    return found
 
-    def __init__(self, snapshot: Snapshot) -> None:
+
+class View:
+    """Immutable but for `answers`, for any number of readers. `before`: the one before it."""
+
+    def __init__(self, snapshot: Snapshot, before: View | None = None) -> None:
         self.snapshot = snapshot
         self.now_ms = int(snapshot.taken_at * 1000)
-        self.links = {link.name: LinkView(link, self.now_ms) for link in snapshot.links}
+        known: Mapping[str, LinkView] = {} if before is None else before.links
+        self.links: dict[str, LinkView] = {
+            link.name: LinkView(link, self.now_ms, known.get(link.name)) for link in snapshot.links
+        }
         # What was answered out of it, by question: used by the event loop alone.
         self.answers: dict[tuple[bytes, bytes], tuple[Any, ...]] = {}
 

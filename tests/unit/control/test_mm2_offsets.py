@@ -75,6 +75,8 @@ def test_the_key_decides_the_partition_as_in_java() -> None:
 
 def test_nothing_is_written_where_mirror_maker_never_ran() -> None:
     log = Log(0)
+    assert not offsets(log).is_there()
+    assert offsets(Log(1)).is_there()
     offsets(log).write({TopicPartition("orders", 2): 42})
     assert not log.written
 

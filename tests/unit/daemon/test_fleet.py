@@ -16,6 +16,7 @@ import pytest
 
 from causeway.config.settings import RunSettings
 from causeway.daemon.lanes import fleet as fleets
+from causeway.daemon.lanes import gathering, placing, rebalance
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.model import Pair, State
@@ -40,7 +41,7 @@ LEASE_S = 0.3
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "GATHER_S", 0.0)
+    monkeypatch.setattr(gathering, "GATHER_S", 0.0)
 
 
 def assignment(partition: int) -> Assignment:
@@ -166,7 +167,7 @@ def fleet(heard: Heard) -> Fleet:
 def test_partitions_wait_for_the_lanes_and_are_spread(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleets, "GATHER_S", 60.0)
+    monkeypatch.setattr(gathering, "GATHER_S", 60.0)
     fleet.expect(2)
     fleet.add([assignment(n) for n in range(4)])
     one = Lane(fleet, 0).connect()
@@ -313,6 +314,32 @@ def test_a_fresh_lane_gets_half_after_their_last_reports(
     one.reports(*(standing(n, 7, final=True) for n in moved))
     assert two.has() == moved
     assert two.given(min(moved)).outlets[0].pair.source == 7
+
+
+def test_at_rest_nobody_looks_for_better_places(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(rebalance, "_EVERY_S", 0.0)
+
+    def moves(*_: object) -> dict[Key, int]:
+        looks.append(1)
+        return {}
+
+    monkeypatch.setattr(placing, "moves", moves)
+    fleet.add([assignment(n) for n in range(4)])
+    one = Lane(fleet, 0).connect()
+    fleet.tick()
+    assert len(looks) == 1
+    one.reports()
+    fleet.tick()
+    assert len(looks) == 1, "nothing is another than before"
+    one.reports(standing(0, 7))
+    fleet.tick()
+    assert len(looks) == 2
+    Lane(fleet, 1).connect()
+    fleet.tick()
+    assert len(looks) == 3
 
 
 def test_draining_waits_for_every_lanes_last_word(fleet: Fleet) -> None:

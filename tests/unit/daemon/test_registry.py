@@ -65,6 +65,29 @@ def test_the_newest_pairs_of_those_that_moved_are_told_once() -> None:
     assert registry.newest(moved=False)[AT] == (9, 9)
 
 
+def test_the_status_is_in_order_whatever_comes_and_goes() -> None:
+    registry = Registry("A->B")
+    registry.add([_other(number) for number in (2, 0)])
+    assert [each.partition for each in registry.status()] == [0, 2]
+    registry.add([_other(1)])
+    assert [each.partition for each in registry.status()] == [0, 1, 2]
+    registry.set_aside([AT])
+    assert [each.partition for each in registry.status()] == [1, 2]
+    registry.let_go(registry.get([AT._replace(partition=2)]))
+    assert [each.partition for each in registry.status()] == [1]
+    registry.clear()
+    assert registry.status() == ()
+
+
+def test_positions_are_those_of_what_goes_on() -> None:
+    registry = Registry("A->B")
+    registry.add([_other(number) for number in (0, 1)])
+    registry.hear([_reaches(0, 10), _reaches(1, 20)])
+    stopped = replace(registry.known()[AT], state=State.STOPPED, reason="why")
+    registry.stop({AT: stopped})
+    assert registry.positions() == {AT._replace(partition=1): 20}
+
+
 def _other(number: int) -> rows.Row:
     it = row()
     it.progress = replace(it.progress, partition=number)

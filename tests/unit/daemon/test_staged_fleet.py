@@ -12,6 +12,7 @@ import pytest
 from causeway.config.settings import RegistrySettings, RunSettings, TransformSettings
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
+from causeway.daemon.lanes import gathering
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.partitions.transforms import Transform
@@ -40,7 +41,7 @@ KEY = ("A->B", "orders", 0)
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "GATHER_S", 0.0)
+    monkeypatch.setattr(gathering, "GATHER_S", 0.0)
     monkeypatch.setattr(fleets, "REPORT_INTERVAL_S", 0.0)
 
 

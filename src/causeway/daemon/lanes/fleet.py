@@ -24,9 +24,10 @@ from causeway.config.settings import ClientSettings, RunSettings
 from causeway.config.transport import to_wire
 from causeway.daemon import processes
 from causeway.daemon.lanes import placing
+from causeway.daemon.lanes.gathering import Gathering
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
-from causeway.daemon.lanes.rebalance import rebalance
+from causeway.daemon.lanes.rebalance import Rebalancing
 from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
 from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
@@ -50,8 +51,6 @@ from causeway.relay.messages import (
 
 _log = logging.getLogger("causeway.fleet")
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
-GATHER_S = 1.0  # so long partitions wait for lanes that are about to come (back)
-REBALANCE_S = 10.0
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
 
 
@@ -86,9 +85,9 @@ class Fleet:
         self._sinks = Sinks()
         self._throttling = Throttling()
         self._homes = Homes()
-        self._expected = 0
-        self._gathering_until = 0.0
-        self._rebalance_at = self._resplit_at = 0.0
+        self._gathering = Gathering()
+        self._rebalancing = Rebalancing()
+        self._resplit_at = 0.0
         self._ticked_at = time.monotonic()
         self._draining = False
         self._trouble: str | None = None
@@ -104,6 +103,7 @@ class Fleet:
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
         """Has these relayed from now on, by whichever lane; `held`: once they are added anew."""
         with self._lock:
+            self._rebalancing.stir()
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
                 tracked.assignment, tracked.removed, tracked.held = assignment, False, held
@@ -166,7 +166,7 @@ class Fleet:
     def expect(self, lanes: int) -> None:
         """How many lanes were launched: partitions wait a moment for all of them to be there."""
         with self._lock:
-            self._expected = lanes
+            self._gathering.expected = lanes
 
     def on_hello(self, connection: LaneConnection) -> None:
         hello = connection.hello
@@ -187,7 +187,7 @@ class Fleet:
             if self._draining:
                 connection.send(Drain())
             self._place()
-            self._rebalance_at = min(self._rebalance_at, time.monotonic() + REPORT_INTERVAL_S)
+            self._rebalancing.soon(time.monotonic() + REPORT_INTERVAL_S)
 
     def on_message(self, connection: LaneConnection, message: ToDriver) -> None:
         with self._lock:
@@ -216,10 +216,11 @@ class Fleet:
         with self._lock:
             lane = self._lanes[connection]
             lane.closed = True
+            self._rebalancing.stir()
             self.lookups.lost(connection)
             lost = self._release(lane) if lane.is_over(self._run.lease_s * MARGIN) else []
             self._sinks.tell((), lost)
-            self._gathering_until = time.monotonic() + GATHER_S
+            self._gathering.begin()
             self._place()
             self._changed.notify_all()
 
@@ -232,6 +233,7 @@ class Fleet:
             for lane in self._lanes.values():
                 if lane.number == number and returned:
                     lane.over = True
+                    self._rebalancing.stir()
 
     def tick(self) -> None:
         """To be called several times a second."""
@@ -246,21 +248,14 @@ class Fleet:
                     if lane.is_over(self._run.lease_s * MARGIN):
                         lost += self._release(lane)
                     continue
-                lane.silent_s += passed
-                if lane.silent_s > self._run.lease_s * MARGIN:
-                    _log.warning("lane fell silent", extra={"lane": lane.number, "pid": lane.pid})
-                    lane.silent_s = 0.0
-                    lane.connection.drop()
-                    if lane.process is not None:
-                        processes.kill(lane.pid, lane.process)  # it holds a slot of this machine
+                lane.be_silent(passed, self._run.lease_s * MARGIN)
             self._sinks.tell((), lost)
             self._place()
             if now >= self._resplit_at:
                 self._resplit_at = now + RESPLIT_S
                 self._throttling.tell(self._usable(), self._tracked)
-            if now >= self._rebalance_at and not self._draining:
-                self._rebalance_at = now + REBALANCE_S
-                rebalance(self._tracked, self._usable())
+            if not self._draining:
+                self._rebalancing.step(now, self._tracked, self._usable())
             self._changed.notify_all()
 
     def drain(self, timeout_s: float) -> bool:
@@ -336,6 +331,7 @@ class Fleet:
 
     def _release(self, lane: Lane) -> list[Key]:
         """Takes all its partitions from a lane that is over; those that wait for another now."""
+        self._rebalancing.stir()
         lost = [key for key in lane.partitions if self._loosen(key)]
         lane.partitions.clear()
         if lane.closed:
@@ -354,12 +350,15 @@ class Fleet:
         return False
 
     def _forget(self, key: Key) -> None:
+        self._rebalancing.stir()
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
     def _take(self, lane: Lane, message: Report) -> list[Standing]:
         now = time.monotonic()
         standings = []
+        if message.partitions:
+            self._rebalancing.stir()
         for report in message.partitions:
             tracked = self._tracked.get(report.key)
             if tracked is None or tracked.lane is not lane:
@@ -376,17 +375,9 @@ class Fleet:
         if not self._waiting or self._draining:
             return
         lanes = self._usable()
-        now = time.monotonic()
-        if not lanes:
-            self._gathering_until = 0.0
+        if self._gathering.waits_for_more(len(lanes)):
             return
-        if len(lanes) < self._expected:
-            if not self._gathering_until:
-                self._gathering_until = now + GATHER_S
-            if now < self._gathering_until:
-                return
-        else:
-            self._gathering_until = 0.0
+        self._rebalancing.stir()
         placed = placing.place(self._waiting, self._tracked, lanes, self._homes)
         by_lane: dict[int, list[Assignment]] = {}
         for key, number in placed.items():

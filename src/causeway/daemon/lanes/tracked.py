@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, StageWanted, Transformed
 
+_log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source
 _SMOOTHING = 0.3  # of a new rate in the average, a second
 
@@ -56,6 +58,16 @@ class Lane:
             or time.monotonic() > self.lease_from + lease_s
             or (self.process is not None and processes.started_at(self.pid) != self.process)
         )
+
+    def be_silent(self, passed_s: float, most_s: float) -> None:
+        """For so much longer; after `most_s` it is cut off, and its process ended."""
+        self.silent_s += passed_s
+        if self.silent_s > most_s:
+            _log.warning("lane fell silent", extra={"lane": self.number, "pid": self.pid})
+            self.silent_s = 0.0
+            self.connection.drop()
+            if self.process is not None:
+                processes.kill(self.pid, self.process)  # it holds a slot of this machine
 
     def status(self, bytes_per_s: float) -> LaneStatus:
         return LaneStatus(

@@ -5,34 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.control.held import Held
-from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Key, Standing
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, Row
-from causeway.daemon.status import PartitionStatus
 from causeway.model import ENDED, HELD, State, TopicPartition
-from causeway.relay.messages import Transformed
-from causeway.relay.offset_map import Span
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
-_IDLE = HELD | {State.STOPPED}  # they want nothing
-_OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
 
 
-class Registry:
+class Registry(Readings):
     """Thread-safe. `link` names it in logs."""
 
     def __init__(self, link: str) -> None:
+        super().__init__()
         self._link = link
-        self._lock = threading.Lock()
-        self._rows: dict[TopicPartition, Row] = {}
-        self._moved: dict[TopicPartition, Row] = {}
         self._left = Contents()  # of the progress topic: what no row has taken yet
         self._left_dirty = False
         self._maps_written_at = 0.0
@@ -48,6 +40,7 @@ class Registry:
     def clear(self) -> None:
         with self._lock:
             self._rows.clear()
+            self._others()
             self._moved.clear()
 
     def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, MapRecords]]:
@@ -62,12 +55,9 @@ class Registry:
                 **{at: row.progress for at, row in self._rows.items()},
             }
 
-    def lacks(self, at: TopicPartition) -> bool:
-        with self._lock:
-            return at not in self._rows
-
     def add(self, rows: Iterable[Row]) -> None:
         with self._lock:
+            self._others()
             for row in rows:
                 at = row.progress.source
                 self._rows[at] = row
@@ -77,19 +67,6 @@ class Registry:
                     self._log_state(row)
                 elif row.progress.position == row.stop_at:  # beyond it, a lane has to find out why
                     row.finish()
-
-    def places(self) -> list[TopicPartition]:
-        with self._lock:
-            return list(self._rows)
-
-    def live(self) -> list[Row]:
-        """Those that are not stopped, and have not ended."""
-        return self.rows(lambda row: row.progress.state not in _OVER)
-
-    def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
-        """Those that are `wanted`, which is asked with the lock held."""
-        with self._lock:
-            return [row for row in self._rows.values() if wanted(row)]
 
     def stop(self, stopped: Mapping[TopicPartition, Progress]) -> None:
         """By the driver's own judgement; the new progress says why. What stopped by itself
@@ -106,6 +83,7 @@ class Registry:
         stopped, with all the checks of a start. No lane has them, and nothing of them is being
         written."""
         with self._lock:
+            self._others()
             for row in rows:
                 at, progress = row.progress.source, row.progress
                 if anew:
@@ -134,6 +112,7 @@ class Registry:
         """`let_go`, without their offset maps. What has to be written."""
         entries: list[Entry] = []
         with self._lock:
+            self._others()
             for at in places:
                 row = self._rows.pop(at, None)
                 if row is not None:
@@ -211,21 +190,12 @@ class Registry:
 
     # -- outlets that transforms want -------------------------------------------------------------
 
-    def wanting(self) -> list[Row]:
-        """Those that wait for outlets."""
-        return self.rows(lambda row: bool(row.wants) and row.progress.state not in _IDLE)
-
-    def get(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """Those that are there."""
-        with self._lock:
-            return [row for at in places if (row := self._rows.get(at)) is not None]
-
     def be_without(self, why: Mapping[TopicPartition, str]) -> None:
         """They can't have what they want yet."""
         with self._lock:
             for at, reason in why.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state not in _IDLE:
+                if row is not None and row.progress.state not in IDLE:
                     new = row.lack is None
                     row.be_without(reason)
                     if new:
@@ -292,91 +262,7 @@ class Registry:
                     known.changed = True
             self._maps_written_at = 0.0
 
-    # -- for people -------------------------------------------------------------------------------
-
-    def status(self) -> tuple[PartitionStatus, ...]:
-        """Sorted by topic and partition. Counts may be one report behind the rest."""
-        now = time.monotonic()
-        return tuple(row.status(now) for _, row in sorted(self._all().items()))
-
-    def counted(self) -> list[tuple[str, Transformed | None]]:
-        """What became of the records of each partition that goes through a transform, and the
-        transform's name."""
-        rows = self._all().values()
-        return [(row.transform.name, row.transformed) for row in rows if row.transform is not None]
-
-    def _all(self) -> dict[TopicPartition, Row]:
-        """For those who look at every row: reports need the lock, and with 100,000 partitions each
-        look takes a while. What must fit together in a row is one value, replaced as a whole."""
-        with self._lock:
-            return dict(self._rows)
-
-    def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
-        or has failed for `for_good_s`."""
-        now = time.monotonic()
-        with self._lock:
-            return all(row.is_settled(now, for_good_s) for row in self._rows.values())
-
-    # -- for the control plane --------------------------------------------------------------------
-
-    def mirrored(self) -> list[Mirrored]:
-        """The partitions whose keys don't decide where they go, with their first outlets."""
-        return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
-
-    def newest(self, *, moved: bool) -> dict[TopicPartition, tuple[int, int]]:
-        """Of `mirrored`, but for what is stopped: `Row.newest`; with `moved`, of those alone that
-        lanes reported since the last call."""
-        with self._lock:
-            moving, self._moved = self._moved, {}
-            rows = moving if moved else dict(self._rows)
-        return {
-            at: newest
-            for at, row in rows.items()
-            if row.is_mapped
-            and row.progress.state not in _OVER
-            and (newest := row.newest) is not None
-        }
-
-    def fed(self) -> list[Mirrored]:
-        """The same with all their outlets."""
-        return [
-            Mirrored.of(row, known, at) for row, known in self._mapped() for at in known.outlets
-        ]
-
-    def _mapped(self) -> Iterator[tuple[Row, Progress]]:
-        return (
-            (row, row.progress)
-            for row in self._all().values()
-            if row.is_mapped and row.progress.state not in ENDED
-        )
-
-    @property
-    def transforms(self) -> bool:
-        """Whether it has partitions that are transformed; no others share target partitions."""
-        return any(row.progress.transform is not None for row in self._all().values())
-
-    def are_placed(self) -> bool:
-        """Whether each partition's place is known, or why it is not."""
-        return all(
-            row.placed or row.progress.state in _IDLE | {State.FAILED}
-            for row in self._all().values()
-        )
-
-    def topics(self) -> dict[str, MirroredTopic]:
-        """Those of which something is mirrored now, by source name."""
-        with self._lock:
-            return {
-                at.topic: row.topic
-                for at, row in self._rows.items()
-                if row.progress.state not in _OVER
-            }
-
-    def held(self) -> dict[TopicPartition, Held]:
-        """The partitions that an open transaction on the source holds back for long."""
-        now = time.monotonic()
-        with self._lock:
-            return {at: held for at, row in self._rows.items() if (held := row.held(now))}
+    # -- by the control plane ---------------------------------------------------------------------
 
     def explain(
         self, held: Mapping[TopicPartition, Held], why: Mapping[TopicPartition, str]
@@ -389,21 +275,6 @@ class Registry:
                     if row.hold.reason is None:
                         self._log(row, "held", reason)
                     row.hold.reason = reason
-
-    def place(self, feed: Feed, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
-        """Where each source offset of a partition went, see OffsetMap.place; None where it has no
-        map (not mirrored, keys decide, at-least-once)."""
-        with self._lock:
-            row = self._rows.get(feed.source)
-            known = None if row is None else row.maps.get(feed.target)
-            return None if known is None else {offset: known.place(offset) for offset in offsets}
-
-    def end(self, feed: Feed) -> int | None:
-        """The target offset up to which the map of `feed` goes: what follows is not there yet."""
-        with self._lock:
-            row = self._rows.get(feed.source)
-            known = None if row is None else row.maps.get(feed.target)
-            return known.points[-1].target if known is not None and known.points else None
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """The source no longer has what lies below these offsets."""

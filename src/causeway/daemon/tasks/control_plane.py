@@ -212,9 +212,8 @@ class ControlPlane:
 
     def _write_mirror_maker(self) -> Outcome:
         # Not what has stopped: MirrorMaker 2 may have got further there, and its place is lost.
-        self._mirror_maker.write(
-            {m.source: m.position for m in self._registry.mirrored() if not m.stopped}
-        )
+        if self._mirror_maker.is_there():
+            self._mirror_maker.write(self._registry.positions())
         return DONE
 
 

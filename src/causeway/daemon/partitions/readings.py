@@ -1,0 +1,173 @@
+"""What is read of a link's partitions: by people, and by the control plane."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from causeway.control.held import Held
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.rows import Row
+from causeway.daemon.status import PartitionStatus
+from causeway.model import ENDED, HELD, State, TopicPartition
+from causeway.relay.messages import Transformed
+from causeway.relay.offset_map import Span
+from causeway.relay.progress import Progress
+
+IDLE = HELD | {State.STOPPED}  # they want nothing
+OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date
+
+
+class Readings:
+    """Thread-safe. Who changes which rows there are calls `_others`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[TopicPartition, Row] = {}
+        self._sorted: tuple[Row, ...] | None = ()  # by topic and partition; None: to be sorted
+        self._moved: dict[TopicPartition, Row] = {}
+
+    def _others(self) -> None:
+        """With the lock held."""
+        self._sorted = None
+
+    def lacks(self, at: TopicPartition) -> bool:
+        with self._lock:
+            return at not in self._rows
+
+    def places(self) -> list[TopicPartition]:
+        with self._lock:
+            return list(self._rows)
+
+    def live(self) -> list[Row]:
+        """Those that are not stopped, and have not ended."""
+        return self.rows(lambda row: row.progress.state not in OVER)
+
+    def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
+        """Those that are `wanted`, which is asked with the lock held."""
+        with self._lock:
+            return [row for row in self._rows.values() if wanted(row)]
+
+    def get(self, places: Iterable[TopicPartition]) -> list[Row]:
+        """Those that are there."""
+        with self._lock:
+            return [row for at in places if (row := self._rows.get(at)) is not None]
+
+    def wanting(self) -> list[Row]:
+        """Those that wait for outlets."""
+        return self.rows(lambda row: bool(row.wants) and row.progress.state not in IDLE)
+
+    # -- for people -------------------------------------------------------------------------------
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        """Sorted by topic and partition. Counts may be one report behind the rest."""
+        now = time.monotonic()
+        with self._lock:
+            if self._sorted is None:
+                self._sorted = tuple(row for _, row in sorted(self._rows.items()))
+            rows = self._sorted
+        return tuple([row.status(now) for row in rows])
+
+    def counted(self) -> list[tuple[str, Transformed | None]]:
+        """What became of the records of each partition that goes through a transform, and the
+        transform's name."""
+        rows = self._all().values()
+        return [(row.transform.name, row.transformed) for row in rows if row.transform is not None]
+
+    def _all(self) -> dict[TopicPartition, Row]:
+        """For those who look at every row: reports need the lock, and with 100,000 partitions each
+        look takes a while. What must fit together in a row is one value, replaced as a whole."""
+        with self._lock:
+            return dict(self._rows)
+
+    def is_settled(self, for_good_s: float) -> bool:
+        """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
+        or has failed for `for_good_s`."""
+        now = time.monotonic()
+        with self._lock:
+            return all(row.is_settled(now, for_good_s) for row in self._rows.values())
+
+    # -- for the control plane --------------------------------------------------------------------
+
+    def mirrored(self) -> list[Mirrored]:
+        """The partitions whose keys don't decide where they go, with their first outlets."""
+        return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Of `mirrored`, but for what is stopped: below which source offset all is mirrored."""
+        return {
+            at: row.progress.position
+            for at, row in self._all().items()
+            if row.is_mapped and row.progress.state not in OVER
+        }
+
+    def newest(self, *, moved: bool) -> dict[TopicPartition, tuple[int, int]]:
+        """Of `mirrored`, but for what is stopped: `Row.newest`; with `moved`, of those alone that
+        lanes reported since the last call."""
+        with self._lock:
+            moving, self._moved = self._moved, {}
+            rows = moving if moved else dict(self._rows)
+        return {
+            at: newest
+            for at, row in rows.items()
+            if row.is_mapped
+            and row.progress.state not in OVER
+            and (newest := row.newest) is not None
+        }
+
+    def fed(self) -> list[Mirrored]:
+        """The same with all their outlets."""
+        return [
+            Mirrored.of(row, known, at) for row, known in self._mapped() for at in known.outlets
+        ]
+
+    def _mapped(self) -> Iterator[tuple[Row, Progress]]:
+        return (
+            (row, row.progress)
+            for row in self._all().values()
+            if row.is_mapped and row.progress.state not in ENDED
+        )
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it has partitions that are transformed; no others share target partitions."""
+        return any(row.progress.transform is not None for row in self._all().values())
+
+    def are_placed(self) -> bool:
+        """Whether each partition's place is known, or why it is not."""
+        return all(
+            row.placed or row.progress.state in IDLE | {State.FAILED}
+            for row in self._all().values()
+        )
+
+    def topics(self) -> dict[str, MirroredTopic]:
+        """Those of which something is mirrored now, by source name."""
+        with self._lock:
+            return {
+                at.topic: row.topic
+                for at, row in self._rows.items()
+                if row.progress.state not in OVER
+            }
+
+    def held(self) -> dict[TopicPartition, Held]:
+        """The partitions that an open transaction on the source holds back for long."""
+        now = time.monotonic()
+        with self._lock:
+            return {at: held for at, row in self._rows.items() if (held := row.held(now))}
+
+    def place(self, feed: Feed, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
+        """Where each source offset of a partition went, see OffsetMap.place; None where it has no
+        map (not mirrored, keys decide, at-least-once)."""
+        with self._lock:
+            row = self._rows.get(feed.source)
+            known = None if row is None else row.maps.get(feed.target)
+            return None if known is None else {offset: known.place(offset) for offset in offsets}
+
+    def end(self, feed: Feed) -> int | None:
+        """The target offset up to which the map of `feed` goes: what follows is not there yet."""
+        with self._lock:
+            row = self._rows.get(feed.source)
+            known = None if row is None else row.maps.get(feed.target)
+            return known.points[-1].target if known is not None and known.points else None
