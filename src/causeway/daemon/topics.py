@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -45,29 +46,45 @@ class TopicRow:
 
 def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
     """In the order of their names."""
-    rows = []
+    rows: list[TopicRow] = []
     first = 0
-    for topic, group in groupby(link.partitions, key=lambda partition: partition.topic):
-        members = list(group)
-        lags = [_lag(partition) for partition in members]
-        ages = [0 if _lag(one) == 0 else one.lag_ms(now_ms) for one in members]
-        rows.append(
-            TopicRow(
-                topic=topic,
-                target_topic=members[0].target_topic,
-                transform=members[0].transform,
-                first=first,
-                partitions=len(members),
-                records=sum(partition.records for partition in members),
-                records_per_s=sum(partition.records_per_s for partition in members),
-                bytes_per_s=sum(partition.bytes_per_s for partition in members),
-                lag_records=None if None in lags else sum(lag or 0 for lag in lags),
-                lag_ms=None if None in ages else max(age or 0 for age in ages),
-                state=worst([partition.state for partition in members]),
-            )
-        )
-        first += len(members)
+    for _, group in groupby(link.partitions, key=lambda partition: partition.topic):
+        rows.append(_row(list(group), first, now_ms))
+        first += rows[-1].partitions
     return rows
+
+
+def renewed(
+    rows: Sequence[TopicRow], link: LinkStatus, changed: Sequence[int], now_ms: int
+) -> list[TopicRow]:
+    """`rows`, where of the link's partitions, which are the same as then, those at the places
+    `changed` have moved since. A lag that is there grows older by itself."""
+    found = list(rows)
+    places = {bisect_right(rows, at, key=lambda row: row.first) - 1 for at in changed}
+    places |= {place for place, row in enumerate(rows) if row.lag_ms}
+    for place in places:
+        row = rows[place]
+        members = link.partitions[row.first : row.first + row.partitions]
+        found[place] = _row(members, row.first, now_ms)
+    return found
+
+
+def _row(members: Sequence[PartitionStatus], first: int, now_ms: int) -> TopicRow:
+    lags = [_lag(partition) for partition in members]
+    ages = [0 if lag == 0 else one.lag_ms(now_ms) for one, lag in zip(members, lags, strict=True)]
+    return TopicRow(
+        topic=members[0].topic,
+        target_topic=members[0].target_topic,
+        transform=members[0].transform,
+        first=first,
+        partitions=len(members),
+        records=sum(partition.records for partition in members),
+        records_per_s=sum(partition.records_per_s for partition in members),
+        bytes_per_s=sum(partition.bytes_per_s for partition in members),
+        lag_records=None if None in lags else sum(lag or 0 for lag in lags),
+        lag_ms=None if None in ages else max(age or 0 for age in ages),
+        state=worst([partition.state for partition in members]),
+    )
 
 
 def worst(states: Sequence[State]) -> State:

@@ -10,7 +10,7 @@ from operator import is_
 from typing import Any
 
 from causeway.daemon.status import LinkStatus, PartitionStatus, Snapshot
-from causeway.daemon.topics import TopicRow, topic_rows
+from causeway.daemon.topics import TopicRow, renewed, topic_rows
 from causeway.model import State
 
 
@@ -20,16 +20,27 @@ class LinkView:
 
     def __init__(self, link: LinkStatus, now_ms: int, before: LinkView | None = None) -> None:
         self.status = link
-        same = before if before is not None and before._holds_for(link) else None
-        self.topics: list[TopicRow] = same.topics if same else topic_rows(link, now_ms)
-        self._by_state: Mapping[State, Sequence[int]] = same._by_state if same else _by_state(link)
+        self.topics: list[TopicRow]
+        self._by_state: Mapping[State, Sequence[int]]
+        changed = None if before is None else before._changed(link)
+        if before is None or changed is None:
+            self.topics, self._by_state = topic_rows(link, now_ms), _by_state(link)
+            return
+        self.topics = renewed(before.topics, link, changed, now_ms)
+        then = before.status.partitions
+        moved = any(then[at].state is not link.partitions[at].state for at in changed)
+        self._by_state = _by_state(link) if moved else before._by_state
 
-    def _holds_for(self, link: LinkStatus) -> bool:
-        """Whether each partition's status is the same object, and none tells an age: those grow."""
-        known, now = self.status.partitions, link.partitions
-        if len(known) != len(now) or not all(map(is_, known, now)):
-            return False
-        return all(not row.lag_ms for row in self.topics)
+    def _changed(self, link: LinkStatus) -> list[int] | None:
+        """Which partitions' statuses are others by now, by their places; None where these are other
+        partitions."""
+        then, now = self.status.partitions, link.partitions
+        if len(then) != len(now):
+            return None
+        changed = [at for at, same in enumerate(map(is_, then, now)) if not same]
+        if any(then[at].topic != now[at].topic for at in changed):
+            return None
+        return changed
 
     @property
     def states(self) -> Mapping[State, int]:

@@ -8,23 +8,35 @@ from causeway.http.view import View
 from causeway.model import State
 from tests.unit.metrics.snapshots import NOW, full, link, partition
 
+PLACES = [(topic, number) for topic in ("a", "b", "c") for number in range(2)]
 
-def test_what_has_not_changed_is_not_reckoned_again() -> None:
-    still = [replace(partition(number), position=100) for number in range(3)]
-    first = View(full(link(*still)))
-    second = View(replace(full(link(*still)), taken_at=NOW + 5), first)
-    assert second.links["A->B"].topics is first.links["A->B"].topics
-    assert second.links["A->B"].states == {State.RUNNING: 3}
+
+def test_only_the_topics_that_have_moved_are_reckoned_again() -> None:
+    at_rest = [replace(partition(number), topic=name, position=100) for name, number in PLACES]
+    first = View(full(link(*at_rest)))
+    moved = [*at_rest[:3], replace(at_rest[3], records=7), *at_rest[4:]]
+    second = View(replace(full(link(*moved)), taken_at=NOW + 5), first)
+    then, now = (view.links["A->B"].topics for view in (first, second))
+    assert [a is b for a, b in zip(then, now, strict=True)] == [True, False, True]
+    assert now == View(full(link(*moved))).links["A->B"].topics
+    assert second.links["A->B"].states == {State.RUNNING: 6}
     assert second.now_ms == first.now_ms + 5000
 
 
-def test_what_has_changed_is() -> None:
-    still = [replace(partition(number), position=100) for number in range(3)]
-    first = View(full(link(*still)))
-    stopped = [*still[:2], replace(still[2], state=State.STOPPED)]
-    assert View(full(link(*stopped)), first).links["A->B"].states[State.STOPPED] == 1
-    (topic,) = View(full(link(*still[:2])), first).links["A->B"].topics
-    assert topic.partitions == 2
+def test_other_states_and_other_partitions_are_seen() -> None:
+    at_rest = [replace(partition(number), topic=name, position=100) for name, number in PLACES]
+    first = View(full(link(*at_rest)))
+    stopped = [*at_rest[:5], replace(at_rest[5], state=State.STOPPED)]
+    view = View(full(link(*stopped)), first).links["A->B"]
+    assert view.states == {State.RUNNING: 5, State.STOPPED: 1}
+    assert view.topics[2].state is State.STOPPED
+    assert [
+        row.partitions for row in View(full(link(*at_rest[:5])), first).links["A->B"].topics
+    ] == [2, 2, 1]
+    # As many as before, of other topics.
+    others = [replace(each, topic="d") if each.topic == "c" else each for each in at_rest]
+    names = [row.topic for row in View(full(link(*others)), first).links["A->B"].topics]
+    assert names == ["a", "b", "d"]
 
 
 def test_a_lag_grows_older_while_nothing_moves() -> None:
