@@ -19,6 +19,7 @@ from causeway.relay.progress import LeadershipLostError
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
+_CALM_S = 0.25  # between looks
 _BACKOFF_S = (1.0, 60.0)
 
 
@@ -101,7 +102,7 @@ class Discoverer:
                     return
             if time.monotonic() < self._supply_at:
                 self._over.wait(_TICK_S)
-            elif wanted.wait(_TICK_S):
+            elif wanted.wait(_CALM_S):
                 wanted.clear()
                 self._supply()
 

@@ -39,6 +39,7 @@ from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
+_CALM_S = 0.25  # once all of it runs
 _SURPRISES = 3  # internal errors at the start that a run lives through
 _BACKOFF_S = (1.0, 60.0)
 _ASIDE_S = 2.0  # so long a driver that stepped down waits for another to lead
@@ -228,7 +229,7 @@ class Link:
         written_at = 0.0
         pause = _BACKOFF_S[0]
         try:
-            while not self._stop.wait(_TICK_S):
+            while not self._stop.wait(_CALM_S if self._tasks.running else _TICK_S):
                 if self._lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
                 if (wish := directing.step_down) is not None:
@@ -390,11 +391,5 @@ class Link:
             self._looked.set()
         for trouble in found.troubles:
             if trouble.topic not in before:
-                _log.warning(
-                    "topic trouble",
-                    extra={
-                        "link": self.settings.name,
-                        "topic": trouble.topic,
-                        "reason": trouble.reason,
-                    },
-                )
+                about = {"link": self.settings.name, "topic": trouble.topic}
+                _log.warning("topic trouble", extra={**about, "reason": trouble.reason})

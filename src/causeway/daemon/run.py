@@ -42,6 +42,7 @@ from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05
+_CALM_S = 0.25  # where no lane is awaited, and nobody waits for the end
 _STATUS_S = 0.5
 _DRAIN_S = 20.0
 _FOR_GOOD_S = 60.0  # a partition that has failed for so long holds up no bounded run
@@ -157,7 +158,7 @@ class Daemon:
                 link.start()
             for heartbeats in self._heartbeats:
                 heartbeats.start()
-            while not self.stop.wait(_TICK_S):
+            while not self.stop.wait(_CALM_S if self._calm else _TICK_S):
                 if self._step():
                     break
             self._drain()
@@ -194,6 +195,11 @@ class Daemon:
         self._tell_ready()
         self._publish()
         return self._bounded and self._caught_up()
+
+    @property
+    def _calm(self) -> bool:
+        lanes = 0 < self._launched == self._fleet.connected
+        return lanes and not (self._bounded or self._staging.any)
 
     def _raise_failures(self) -> None:
         self._engine.tick()

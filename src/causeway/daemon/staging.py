@@ -46,6 +46,11 @@ class Staging:
         self._lock = threading.Lock()
         self._troubles: dict[str, tuple[float, str]] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a transform."""
+        return bool(self._transforms)
+
     def step(self, spark: Spark) -> None:
         """Launches what lanes want by now. Raises ConfigError for a transform that can't be used.
         `spark` is another one after a JVM died."""
