@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.words import count, duration, printable
 from causeway.errors import ConfigError, PartitionsFailedError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from causeway.operate.cutover.undoing import Lifted
     from causeway.operate.cutover.values import Checklist, Look
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
-_UNITS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 _STYLES = {"done": "green", "now": "cyan", "blocked": "red", "next": "dim"}
 
 
@@ -60,11 +58,15 @@ def command(
         typer.Option("--fence", help="Deny WRITE on the source's topics, to everybody, by ACLs."),
     ] = False,
     fence_for: Annotated[
-        str,
+        float,
         typer.Option(
-            "--fence-for", metavar="TIME", help="Lift the fence after this, if not promoted before."
+            "--fence-for",
+            metavar=times.METAVAR,
+            parser=times.seconds,
+            help="Lift the fence after this, if not promoted before. Default: 5m.",
+            show_default=False,
         ),
-    ] = "5m",
+    ] = 300.0,
     leave_group: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,8 +83,15 @@ def command(
         bool, typer.Option("--back", help="Have the link the other way begin at the cut.")
     ] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Wait no longer than this.")
-    ] = "10m",
+        float,
+        typer.Option(
+            "--timeout",
+            metavar=times.METAVAR,
+            parser=times.seconds,
+            help="Wait no longer than this. Default: 10m.",
+            show_default=False,
+        ),
+    ] = 600.0,
     undo: Annotated[
         bool, typer.Option("--undo", help="Lift the fence: all goes on as before the cutover.")
     ] = False,
@@ -118,12 +127,11 @@ def command(
         first=First(first),
         lag=lag,
         fence=fence,
-        fence_for_s=parse_duration("--fence-for", fence_for),
+        fence_for_s=fence_for,
         left_groups=frozenset(leave_group or ()),
         verify=verify,
         back=back,
     )
-    wait_s = parse_duration("--timeout", timeout)
     with _live(quiet=as_json) as told:
         last: Look | None = None
 
@@ -134,7 +142,7 @@ def command(
 
         try:
             result = run.cutover(
-                settings, wishes, link=link, topics=topic or (), act=act, wait_s=wait_s, told=heard
+                settings, wishes, link=link, topics=topic or (), act=act, wait_s=timeout, told=heard
             )
         except KeyboardInterrupt:
             if last is not None and last.fences and not last.ended:
@@ -145,15 +153,6 @@ def command(
     else:
         _show(console(), result, act=act)
     return _code(result)
-
-
-def parse_duration(option: str, text: str) -> float:
-    """Seconds of `90`, `30s`, `5m`, `1.5h`. Raises ConfigError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        cause = "not a length of time"
-        raise ConfigError("read option", f"{option} {text}", cause, remedy="such as 30s, 5m or 1h")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _code(result: Result) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli import times
 from causeway.cli.common import JsonOption, console, print_json
 from causeway.cli.guard import EXIT_CODES
 from causeway.cli.words import count
@@ -114,7 +115,8 @@ def load(
         int | None, typer.Option("--count", metavar="N", help="End after N records.", min=1)
     ] = None,
     duration: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End after so long.", min=0.1)
+        float | None,
+        typer.Option(metavar=times.METAVAR, parser=times.at_least(0.1), help="End after so long."),
     ] = None,
     cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli import complete
+from causeway.cli import complete, times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.words import count, duration
 from causeway.errors import ConfigError, NobodyLeadsError
@@ -57,7 +57,13 @@ NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait until the driver has acted.")
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer than this.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar=times.METAVAR,
+        parser=times.seconds,
+        help="Wait no longer than this.",
+    ),
 ]
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G|Ki|Mi|Gi)B?(?:/s)?")

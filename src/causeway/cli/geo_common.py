@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli import geo_show as show
+from causeway.cli import times
 from causeway.cli.common import console, print_json
 from causeway.cli.guard import warn
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
@@ -57,7 +58,13 @@ NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait until a running `causeway geo run` acts.")
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer than this.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar=times.METAVAR,
+        parser=times.seconds,
+        help="Wait no longer than this.",
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.directives import LinkOption, ReasonOption
 from causeway.cli.words import count, duration, number
@@ -32,7 +33,10 @@ DryRunOption = Annotated[
 WaitOption = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", help="Wait no longer for what lags, or for the driver."
+        "--timeout",
+        metavar=times.METAVAR,
+        parser=times.seconds,
+        help="Wait no longer for what lags, or for the driver.",
     ),
 ]
 _RENAMED = 2  # topics that are named

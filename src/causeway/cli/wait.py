@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.directives import LinkOption, TopicOption
 from causeway.cli.guard import complain
@@ -49,8 +50,8 @@ def command(
         float | None,
         typer.Option(
             "--timeout",
-            metavar="SECONDS",
-            min=0,
+            metavar=times.METAVAR,
+            parser=times.seconds,
             help="Wait no longer than this, and exit with 11. Without, it waits as long as a "
             "driver runs, and 10 minutes for one to come.",
             show_default=False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from causeway.cli import times
 from causeway.cli.common import console
 from causeway.cli.guard import complain
 from causeway.errors import CausewayError
@@ -28,7 +29,12 @@ WatchOption = Annotated[
 ]
 EveryOption = Annotated[
     float,
-    typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks of --watch."),
+    typer.Option(
+        "--every",
+        metavar=times.METAVAR,
+        parser=times.at_least(0.1),
+        help="Between two looks of --watch.",
+    ),
 ]
 
 T = TypeVar("T")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.console import Console
 
 from causeway.cli import cutover
-from causeway.errors import ConfigError
 from causeway.operate.cutover.values import Act, Checklist, State, Step
 
 NAME = "a-topic-with-quite-a-long-name.of-a-team.in-a-region"
@@ -32,16 +30,3 @@ def test_the_list_fits_the_terminal_and_gives_it_no_orders() -> None:
     assert "about 1 min 30 s left" in " ".join(text.split())
     assert "[red]" in text.replace("\n", "").replace(" ", "")
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("30s", 30), ("5m", 300), ("1.5h", 5400), ("250ms", 0.25)]
-)
-def test_lengths_of_time(text: str, seconds: float) -> None:
-    assert cutover.parse_duration("--fence-for", text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "5d", "-1s", "1m30s"])
-def test_what_is_no_length_of_time(text: str) -> None:
-    with pytest.raises(ConfigError, match="--fence-for"):
-        cutover.parse_duration("--fence-for", text)
