@@ -24,6 +24,7 @@ from causeway.producer.lanes import Entry, Lane
 from causeway.producer.opening import client_of
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
+from causeway.producer.room import Room
 from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
 from causeway.producer.topics import NOBODY, Seen, agree, look
@@ -35,7 +36,6 @@ _LEFT_ALONE_S = 0.01  # so long after a caller's last turn the clerk takes over
 _IDLE_S = 0.5
 _CHECKPOINT_S = 1.0
 _TRIM_S = 0.05
-_FULL_RETRY_S = 1.0
 _AT_ONCE = 256  # records of a commit
 _BYTES_AT_ONCE = 256 << 10
 
@@ -53,7 +53,6 @@ class Core:
         on_failover: Callable[..., Any] | None,
     ) -> None:
         self.options = options
-        self._most_messages = options.max_messages
         self.reports = reports
         self.reported = threading.Event()
         self.lock = threading.RLock()
@@ -64,19 +63,19 @@ class Core:
         self.closed = self.torn = False
         self._amid = False  # something that must not be begun a second time before it is done
         self.why_closed = "the producer was closed"
-        self.why_full = ""
         self._on_side_delivery = on_side_delivery
         self._fresh: list[Record] = []
         self._entries: list[Entry] = []
         self._fresh_bytes = 0
         self._heard = False  # somebody wants to hear of one of them
         self._fresh_since = 0.0
-        self._full_until = 0.0
         self._checkpointed = self._trimmed = time.monotonic()
         self._wake = threading.Event()
-        self._spool = open_spool(options)
+        self.damage: list[str] = []
+        self._spool = open_spool(options, self._damaged)
         self.name, self.given_name = self._spool.identity, self._spool.name
         self.journal, self.ledger = self._spool.journal, self._spool.ledger
+        self._room = Room(options.max_messages, self.journal)
         self._prefix = ids.prefix(self.name, self._spool.life)
         self._next = ids.first_position(self._spool.life) + 1
         self.newest = self._next - 1
@@ -112,11 +111,9 @@ class Core:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
         if self.closed or self.torn or self._amid:
             raise self._why_not()
-        if (
-            self._full_until
-            or len(self.unreported) >= self._most_messages
-            or self.journal.size + self._fresh_bytes + size > self.journal.most
-        ) and (why := self._full_for(size)):
+        if (why := self._room.lacks(len(self.unreported), self._fresh_bytes + size)) and not (
+            self._made_room(size)
+        ):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
                 return
@@ -188,7 +185,7 @@ class Core:
             whole = self.whole()
             self.journal.trim(below, all_of_it=whole)
         except (sqlite3.Error, OSError) as error:  # what stands there is old, and true
-            self._suspend(f"the spool cannot be written: {error}")
+            self._room.suspend(f"the spool cannot be written: {error}")
             return False
         return whole
 
@@ -209,7 +206,7 @@ class Core:
 
     def full(self) -> str:
         """Why the spool cannot be written; empty where it can."""
-        return self.why_full if time.monotonic() < self._full_until else ""
+        return self._room.full()
 
     def close(self) -> bool:
         """Whether both sides have all. By a signal's handler amid another call it is not done yet:
@@ -338,15 +335,15 @@ class Core:
             self.journal.append(fresh)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            self._suspend(f"the spool cannot be written: {why}")
+            self._room.suspend(f"the spool cannot be written: {why}")
             for (_, number, _, key, value, _), entry in zip(fresh, entries, strict=True):
                 del self.unreported[entry.position]
                 if entry.callback is not None:
-                    self._refuse(entry.callback, self.lanes[number], key, value, self.why_full)
+                    self._refuse(entry.callback, self.lanes[number], key, value, self._room.why)
             if (many := sum(entry.callback is None for entry in entries)) and callable(
                 told := self.options.sides[0].producer.get("error_cb")
             ):
-                why = f"{many} records without on_delivery are lost: {self.why_full}"
+                why = f"{many} records without on_delivery are lost: {self._room.why}"
                 told(KafkaError(KafkaError._QUEUE_FULL, why))
             return
         self.newest = fresh[-1][0]
@@ -355,16 +352,11 @@ class Core:
             if side.state is State.DIRECT:
                 side.hand_over(chunk)
 
-    def _full(self, size: int) -> str:
-        if len(self.unreported) >= self.options.max_messages:
-            return "Local: Queue full"
-        if self.journal.size + self._fresh_bytes + size > self.journal.most:
-            return f"the spool is full ({self.journal.most} bytes)"
-        return self.full() if self._full_until else ""
-
-    def _full_for(self, size: int) -> str:
-        """Why there is no room for so many bytes more."""
-        return self._full(size) and ("" if self._made_room(size) else self._full(size))
+    def _damaged(self, why: str) -> None:
+        """Without the lock: a side reads the journal."""
+        self.damage.append(why)
+        if callable(told := self.options.sides[0].producer.get("error_cb")):
+            told(KafkaError(KafkaError._STATE, why))
 
     def _made_room(self, size: int) -> bool:
         """A full spool may hold what both sides have meanwhile."""
@@ -372,12 +364,7 @@ class Core:
             return False
         self.turn()
         self.checkpoint()
-        return not self._full(size)
-
-    def _suspend(self, why: str) -> None:
-        """No record is taken for a moment."""
-        self.why_full = why
-        self._full_until = time.monotonic() + _FULL_RETRY_S
+        return not self._room.lacks(len(self.unreported), self._fresh_bytes + size)
 
     def _refuse(
         self,
@@ -400,7 +387,7 @@ class Core:
             try:
                 self._look_after(time.monotonic())
             except Exception as error:  # else nobody would do it any more
-                self._suspend(f"internal error: {error!r}")
+                self._room.suspend(f"internal error: {error!r}")
 
     def _look_after(self, now: float) -> None:
         lingered = self._fresh and now - self._fresh_since >= LINGER_S

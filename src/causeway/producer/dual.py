@@ -237,7 +237,8 @@ class DualProducer:
     def stats(self) -> dict[str, Any]:
         """Figures for people and for Prometheus; bytes, seconds, and counts since the start.
 
-        `unreported`: records that wait for what the policy asks for. Of each side `state`
+        `unreported`: records that wait for what the policy asks for. `damage`: what of the spool
+        could not be read. Of each side `state`
         (checking, feeding, direct, broken), `reason` of the last trouble, `behind_bytes` of the
         spool that it was not given yet, `silent_seconds` since it owes an answer."""
         core = self._core
@@ -252,6 +253,7 @@ class DualProducer:
                 "spool_bytes": core.spooled(),
                 "spool_max_bytes": core.options.max_bytes,
                 "full": core.full(),
+                "damage": list(core.damage),
                 "sides": {
                     side.name: {
                         "state": side.state.value,

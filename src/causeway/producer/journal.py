@@ -4,21 +4,21 @@
     chunk:  length, CRC-32, first and last position │ the records, marshalled
 
 One thread at a time. A chunk that was cut short by the process's death is cut off at the next
-start: none of its records was sent. A file is deleted as soon as both sides have all of it.
+start: none of its records was sent. One that is damaged with others behind it is passed over, and
+told of. A file is deleted as soon as both sides have all of it.
 """
 
 from __future__ import annotations
 
 import marshal
 import os
+import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
-
-from causeway.errors import CausewayError
 
 Header = tuple[str, bytes | None]
 Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
@@ -27,6 +27,8 @@ Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
 _HEAD = struct.Struct(">IIQQ")
 _FORMAT = 2  # of marshal: unchanged since Python 2.5
 _MOST_SEGMENT = 32 << 20
+# Where a head may stand: first and last position are of one life, which is in their first bytes.
+_PERHAPS = re.compile(rb"(?s)(?=.{8}(\x00(?!\x00\x00)..).{5}\1)")
 
 
 @dataclass(slots=True)
@@ -51,12 +53,22 @@ class Cursor:
 
 
 class Journal:
-    """`most`: bytes that it may take, on disk. `durable`: each append waits for the disk."""
+    """`most`: bytes that it may take, on disk. `durable`: each append waits for the disk.
+    `on_damage` is told once of each place that cannot be read, by whoever comes to it."""
 
-    def __init__(self, directory: Path, *, most: int, durable: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        most: int,
+        durable: bool,
+        on_damage: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._directory = directory
         self.most = most
         self._durable = durable
+        self._on_damage = on_damage
+        self._damaged: set[tuple[int, int]] = set()
         self._segment_bytes = min(_MOST_SEGMENT, max(1, most // 8))
         self._segments: list[_Segment] = []
         self._file: int | None = None
@@ -90,7 +102,7 @@ class Journal:
         self.size += len(head) + len(content)
 
     def read(self, cursor: Cursor) -> list[Record] | None:
-        """The next chunk, and the cursor behind it; None at the end."""
+        """The next chunk that can be read, and the cursor behind it; None at the end."""
         for number, segment in enumerate(self._segments):
             if segment.first < cursor.segment:
                 continue
@@ -100,7 +112,11 @@ class Journal:
             if cursor.offset < segment.size:
                 if cursor._file is None:
                     cursor._file = segment.path.open("rb")
-                return _chunk(cursor._file, cursor, segment)
+                if (records := _chunk(cursor._file, cursor)) is not None:
+                    return records
+                self._pass_over(cursor._file, cursor, segment)
+                if cursor.offset < segment.size:
+                    return _chunk(cursor._file, cursor)
             if number == len(self._segments) - 1:
                 return None
         return None
@@ -158,20 +174,31 @@ class Journal:
     def _cut(self, segment: _Segment) -> None:
         """Behind its last whole chunk."""
         cursor = Cursor(segment.first)
+        good = 0
         with segment.path.open("rb") as file:
-            good = 0
             while cursor.offset < segment.size:
-                try:
-                    _chunk(file, cursor, segment)
-                except CausewayError:
-                    break
-                good = cursor.offset
+                if _chunk(file, cursor) is None:
+                    cursor.offset = _next_chunk(file, cursor.offset + 1, segment.size)
+                else:
+                    good = cursor.offset
         if good < segment.size:
             os.truncate(segment.path, good)
             segment.size = good
 
+    def _pass_over(self, file: BinaryIO, cursor: Cursor, segment: _Segment) -> None:
+        """What cannot be read; its records are lost to whoever has not got them."""
+        damaged = cursor.offset
+        cursor.offset = _next_chunk(file, damaged + 1, segment.size)
+        if (segment.first, damaged) not in self._damaged:
+            self._damaged.add((segment.first, damaged))
+            self._on_damage(
+                f"spool file {segment.path} is damaged: records in its bytes {damaged} to"
+                f" {cursor.offset} are lost to a side that has not got them"
+            )
 
-def _chunk(file: BinaryIO, cursor: Cursor, segment: _Segment) -> list[Record]:
+
+def _chunk(file: BinaryIO, cursor: Cursor) -> list[Record] | None:
+    """None, and the cursor where it was, for what is none or damaged."""
     file.seek(cursor.offset)
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:
@@ -182,12 +209,24 @@ def _chunk(file: BinaryIO, cursor: Cursor, segment: _Segment) -> list[Record]:
             cursor.offset += _HEAD.size + length
             records: list[Record] = marshal.loads(content)  # noqa: S302  (a file of our own)
             return records
-    raise CausewayError(
-        "read",
-        f"spool file {segment.path}",
-        f"what stands at byte {cursor.offset} is damaged",
-        remedy="set the directory aside, and start with a new one",
-    )
+    return None
+
+
+def _next_chunk(file: BinaryIO, start: int, end: int) -> int:
+    """Where the next whole one begins, wherever that is; `end` where there is none."""
+    file.seek(start)
+    content = file.read(end - start)
+    for found in _PERHAPS.finditer(content):
+        at = found.start()
+        length, checksum, first, last = _HEAD.unpack_from(content, at)
+        body = at + _HEAD.size
+        if (
+            first <= last
+            and 0 < length <= len(content) - body
+            and zlib.crc32(memoryview(content)[body : body + length]) == checksum
+        ):
+            return start + at
+    return end
 
 
 def _sync_directory(directory: Path) -> None:

@@ -51,6 +51,13 @@ class Collector(_Collector):
             gauge = GaugeMetricFamily(_PREFIX + key, text, labels=["producer"])
             gauge.add_metric([name], stats[key])
             yield gauge
+        damaged = GaugeMetricFamily(
+            _PREFIX + "spool_damaged",
+            "places of the spool that cannot be read",
+            labels=["producer"],
+        )
+        damaged.add_metric([name], len(stats["damage"]))
+        yield damaged
         failovers = CounterMetricFamily(
             _PREFIX + "failovers", "how often the primary side changed", labels=["producer"]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from causeway.errors import CausewayError, ConfigError
@@ -28,9 +29,9 @@ class Spool:
         self.ledger.close()
 
 
-def open_spool(options: Options) -> Spool:
-    """Begins a life. Raises ConfigError for what is no spool, or another producer's;
-    ConflictError where a process has it open."""
+def open_spool(options: Options, on_damage: Callable[[str], None]) -> Spool:
+    """Begins a life. `on_damage`: as of `Journal`. Raises ConfigError for what is no spool, or
+    another producer's; ConflictError where a process has it open."""
     directory = options.spool
     ledger = None
     try:
@@ -40,7 +41,7 @@ def open_spool(options: Options) -> Spool:
         life = int(ledger.about("life") or 0) + 1
         ledger.note("life", str(life))
         durable = options.sync == "machine"
-        journal = Journal(directory, most=options.max_bytes, durable=durable)
+        journal = Journal(directory, most=options.max_bytes, durable=durable, on_damage=on_damage)
     except (OSError, ValueError, sqlite3.Error, CausewayError) as error:
         if ledger is not None:
             ledger.close()

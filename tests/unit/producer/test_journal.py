@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from causeway.errors import CausewayError
 from causeway.producer.journal import Cursor, Journal, Record
 
 MOST = 1 << 20
@@ -108,16 +107,47 @@ def test_zeros_behind_the_last_chunk_are_cut_off(
     assert positions(again) == [1, 2, 3, 9]
 
 
-def test_damage_in_the_midst_is_an_error(journal: Journal, tmp_path: Path) -> None:
+LIFE = 3 << 40  # positions begin with the number of a life
+
+
+@pytest.mark.parametrize("where", [0, 4, 24, 5000])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_damage_in_the_midst_takes_no_more_than_its_chunk_and_is_told_once(
+    tmp_path: Path, where: int, restarted: bool
+) -> None:
+    """In the file that was written to last, which is cut where it ends, as in others."""
+    told: list[str] = []
+    journal = Journal(tmp_path, most=64 << 20, durable=False, on_damage=told.append)
+    at = []
+    for first in range(1, 11):
+        at.append(journal.size)
+        journal.append(records(LIFE + first, 1, 10_000))
+    (path,) = tmp_path.glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[at[4] + where] ^= 0xFF
+    path.write_bytes(content)
+    if restarted:
+        journal = Journal(tmp_path, most=64 << 20, durable=False, on_damage=told.append)
+    journal.append(records(LIFE + 11, 1))
+    for _ in range(2):
+        assert positions(journal) == [LIFE + each for each in range(1, 12) if each != 5]
+    assert told == [
+        f"spool file {path} is damaged: records in its bytes {at[4]} to {at[5]} are lost to a side"
+        " that has not got them"
+    ]
+
+
+def test_a_file_whose_end_is_damaged_leads_to_the_next(tmp_path: Path) -> None:
+    told: list[str] = []
+    journal = Journal(tmp_path, most=MOST, durable=False, on_damage=told.append)
     for first in range(1, 101):
-        journal.append(records(first, 1, 10_000))
+        journal.append(records(LIFE + first, 1, 10_000))
     path = min(tmp_path.glob("*.log"))
     content = bytearray(path.read_bytes())
-    content[5000] ^= 1
+    content[-1] ^= 1
     path.write_bytes(content)
-    again = Journal(tmp_path, most=MOST, durable=False)
-    with pytest.raises(CausewayError, match="is damaged"):
-        positions(again)
+    assert len(positions(journal)) == 99
+    assert len(told) == 1
 
 
 @pytest.fixture

@@ -144,6 +144,43 @@ def test_an_old_copy_of_a_spool_is_found_out(two_sides: TwoSides, tmp_path: Path
     producer.close(timeout=0)
 
 
+def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+
+    def opened() -> DualProducer:
+        return DualProducer(
+            {"bootstrap.servers": "east", "error_cb": lambda error: heard.append(error.str())},
+            {"bootstrap.servers": "west"},
+            spool=tmp_path,
+            policy="any",
+        )
+
+    producer = opened()
+    told(producer, 0, [])
+    settled(producer)
+    two_sides.west.up = False
+    for number in range(1, 10):
+        told(producer, number, [])
+        until(producer, lambda: not len(producer))
+    producer.close(timeout=0)
+    (log,) = tmp_path.glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    two_sides.west.up = True
+    producer = opened()
+    settled(producer)
+    (damage,) = producer.stats()["damage"]
+    producer.close()
+    assert "is damaged" in damage
+    assert [each for each in heard if "damaged" in each] == [damage]
+    arrived = {int(v) for log in two_sides.west.values().values() for v in log}
+    assert len(arrived) == 9
+    assert {0, 1, 9} <= arrived
+
+
 def test_names_of_headers_are_what_spool_and_clients_can_write(
     two_sides: TwoSides, opened: Open
 ) -> None:
