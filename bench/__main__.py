@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +24,7 @@ from bench import (
     capacity,
     groups,
     latency,
+    limits,
     many,
     report,
     results,
@@ -36,9 +37,12 @@ from bench import (
     verify,
 )
 from bench.source import SHAPES, Shape
-from bench.stage import Stage, staged
+from bench.stage import Stage, staged, staged_secured
 from bench.systems import (
+    BARE,
+    BEFORE,
     CAUSEWAY,
+    CAUSEWAY_BEFORE,
     CAUSEWAY_QUIET,
     CAUSEWAY_SQL,
     KAFKA_PERFORMANCE,
@@ -115,6 +119,7 @@ def workloads(*, quick: bool) -> list[Workload]:
         *_asked(quick=quick),
         *_idle(quick=quick),
         *_transforms(quick=quick),
+        *_limits(quick=quick),
     ]
 
 
@@ -182,6 +187,31 @@ def _capacity(
     topics: int, settle_s: float, idle_s: float, stage: Stage, name: str, say: Say
 ) -> capacity.Capacity:
     return capacity.measure(stage, name, topics, 10, say, settle_s=settle_s, idle_s=idle_s)
+
+
+def _limits(*, quick: bool) -> Iterator[Workload]:
+    """What a batch costs, beside an older commit and a relay that only relays; and TLS."""
+    factor = _QUICK_FACTOR if quick else 1
+    settle_s = 1 if quick else 5
+    for partitions in (4, 400):
+        for shape in SHAPES[:2]:
+            spread = shape.spread(partitions).shortened(factor)
+            yield replace(
+                _throughput(spread, settle_s=settle_s),
+                name=f"{limits.CPU}{shape.name}-{partitions}",
+                measure=partial(limits.measure, spread, settle_s),
+                rounds=2,
+                systems=[CAUSEWAY, CAUSEWAY_BEFORE, BARE],
+            )
+    for shape in SHAPES[:2]:
+        work = _throughput(shape.shortened(2 * factor), settle_s=settle_s)
+        yield replace(
+            work,
+            name=f"{shape.name}{limits.TLS}",
+            title=f"{shape.title}, TLS 1.3 and SCRAM on both sides",
+            rounds=2,
+            staged=staged_secured,
+        )
 
 
 def _transforms(*, quick: bool) -> Iterator[Workload]:
@@ -310,6 +340,9 @@ def _measure(
     if MM2_SMT in chosen and (cause := smt.missing()):
         _narrator(workload.name)(f"without {VARIANTS[MM2_SMT]}: {cause}")
         chosen = [name for name in chosen if name != MM2_SMT]
+    if CAUSEWAY_BEFORE in chosen and not BEFORE:
+        _narrator(workload.name)("without an older commit: CAUSEWAY_BEFORE names no checkout")
+        chosen = [name for name in chosen if name != CAUSEWAY_BEFORE]
     measured: dict[str, list[Any]] = {name: [] for name in chosen}
     count = rounds or workload.rounds
     for number in range(-workload.uncounted, count):

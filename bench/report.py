@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from bench import transform_report
+from bench import limit_report, transform_report
 from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry
 from bench.soak import growth
@@ -56,7 +56,7 @@ Throughput has one more round before these, uncounted, in which the brokers get 
   or by `DualProducer`, with the same settings and callbacks, until both have acknowledged all.
 - **Memory**: the highest proportional set size of the whole process tree, start included. The soak
   compares the last third of its samples with the first.
-{transforms}
+{more}
 Readers and writers are librdkafka's. Raw figures: [results.json](results.json).
 """
 
@@ -77,10 +77,9 @@ class Row:
 
 
 def render(entries: Mapping[str, Entry]) -> str:
-    method = _METHOD.format(transforms=transform_report.METHOD)
+    method = _METHOD.format(more=limit_report.METHOD + transform_report.METHOD)
     parts = ["# Causeway beside MirrorMaker 2\n", _summary(entries)]
-    if transforms := transform_report.render(entries):
-        parts.append(transforms)
+    parts += filter(None, [limit_report.render(entries), transform_report.render(entries)])
     parts.append(method)
     parts += [_detail(entry) for entry in entries.values()]
     return "\n".join(parts)
@@ -285,7 +284,9 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "GB": lambda f: f"{f['size'] / 1e9:.2f}",
             "records/s": lambda f: f"{_records_per_s(f):,.0f}",
             "CPU s per GB": lambda f: f"{_cpu_per_gb(f):.2f}",
+            **({"wire GB": lambda f: f"{f['wire'] / 1e9:.2f}"} if figure.get("wire") else {}),
             **usage,
+            "brokers' share": lambda f: f"{_brokers_share(f):.0%}",
         }
     if "source" in figure:
         return {
@@ -331,6 +332,12 @@ def _compared_per_s(figure: Mapping[str, Any]) -> float:
 
 def _cpu_per_gb(figure: Mapping[str, Any]) -> float:
     return float(figure["usage"]["cpu_s"] / figure["size"] * 1e9)
+
+
+def _brokers_share(figure: Mapping[str, Any]) -> float:
+    """Of all CPU time that the brokers and the system took."""
+    usage = figure["usage"]
+    return float(usage["brokers_cpu_s"] / (usage["brokers_cpu_s"] + usage["cpu_s"]))
 
 
 def _seconds(figure: Mapping[str, Any]) -> float:

@@ -36,6 +36,10 @@ class Shape:
     survives: Callable[[bytes], bool] = lambda _: True
     known: Callable[[bytes], bytes] = lambda text: text
 
+    def spread(self, partitions: int) -> Shape:
+        title = self.title.replace(f"{self.partitions} partitions", f"{partitions} partitions")
+        return replace(self, title=title, partitions=partitions)
+
     def shortened(self, factor: int) -> Shape:
         return replace(self, backlog=self.backlog // factor, warm_up=self.warm_up // factor)
 
@@ -102,18 +106,24 @@ class Written:
 
 class Backlog:
     """Records written in one transaction: read_committed readers see none of them until `commit`,
-    and then all."""
+    and then all. Or in none, where that is said: then each is there as soon as it is written."""
 
-    def __init__(self, bootstrap: str, topic: str, shape: Shape) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, shape: Shape, *, transactional: bool = True
+    ) -> None:
         self._topic = topic
         self._shape = shape
         self._records = shape.records()
+        self._transactional = transactional
+        transaction = {
+            "transactional.id": f"bench-{topic}",
+            "transaction.timeout.ms": _TRANSACTION_S * 1000,
+        }
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "log_level": 0,  # what fails is raised
-                "transactional.id": f"bench-{topic}",
-                "transaction.timeout.ms": _TRANSACTION_S * 1000,
+                **(transaction if transactional else {}),
                 "message.timeout.ms": _TRANSACTION_S * 1000,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 262_144,
@@ -121,7 +131,8 @@ class Backlog:
                 **shape.producer,
             }
         )
-        self._producer.init_transactions(_TIMEOUT_S)
+        if transactional:
+            self._producer.init_transactions(_TIMEOUT_S)
 
     def write(self, count: int) -> Written:
         """Begin a transaction and write `count` records into it, in turn over the partitions.
@@ -129,7 +140,8 @@ class Backlog:
         producer, topic, records = self._producer, self._topic, self._records
         shape, partitions, kinds = self._shape, self._shape.partitions, len(records)
         survives = [shape.survives(value) for _, value in records]
-        producer.begin_transaction()
+        if self._transactional:
+            producer.begin_transaction()
         size = 0
         counts = dict.fromkeys(range(partitions), 0)
         last: dict[int, bytes] = {}

@@ -77,6 +77,11 @@ class Stage:
             delete_topic(self.source.internal_bootstrap, run.topic)
             delete_topic(self.target.internal_bootstrap, run.mirrored)
 
+    def log_bytes(self, run: Run) -> int:
+        """What the source's log holds of the topic."""
+        data = self.source.brokers[1].directory / "data"
+        return sum(file.stat().st_size for file in data.glob(f"{run.topic}-*/*.log"))
+
     def watch(self, run: Run) -> Target:
         return Target(self.target.internal_bootstrap, run.mirrored, run.partitions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -24,6 +25,10 @@ CAUSEWAY_SQL = "causeway-sql"
 CAUSEWAY_QUIET = "causeway-quiet"
 MM2_SMT = "mm2-smt"
 TWO_PRODUCERS = "two-producers"
+CAUSEWAY_BEFORE = "causeway-before"
+BARE = "bare"
+# Where a checkout of the commit to compare with lies, installed.
+BEFORE = os.environ.get("CAUSEWAY_BEFORE", "")
 TITLES = {
     CAUSEWAY: "Causeway",
     MM2: "MirrorMaker 2",
@@ -35,6 +40,8 @@ VARIANTS = {
     CAUSEWAY_QUIET: "Causeway, beside a quiet transform",
     MM2_SMT: "MirrorMaker 2 with Kafka's transformations",
     TWO_PRODUCERS: "two producers side by side",
+    CAUSEWAY_BEFORE: "Causeway before",
+    BARE: "a relay that only relays",
 }
 
 # What Kafka's scripts give the Java machine when nothing else is said, and connect-mirror-maker.sh.
@@ -83,7 +90,9 @@ def system(
     file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {}) | dict(flow or {})
     directory = stage.directory / f"{name}-{run.alias}"
     if name in (CAUSEWAY, CAUSEWAY_SQL, CAUSEWAY_QUIET):
-        return _Causeway(file, directory)
+        return _Causeway(file, directory, Path(sys.executable).with_name("causeway"))
+    if name == CAUSEWAY_BEFORE:
+        return _Causeway(file, directory, Path(BEFORE) / ".venv/bin/causeway")
     if name == MM2_EXACTLY_ONCE:
         file = {
             **file,
@@ -142,9 +151,10 @@ class _MirrorMaker(System):
 
 
 class _Causeway(System):
-    def __init__(self, file: Mapping[str, str], directory: Path) -> None:
+    def __init__(self, file: Mapping[str, str], directory: Path, program: Path) -> None:
         self._directory = directory
         self._file = file
+        self._program = program
         self._process: Process | None = None
 
     @property
@@ -155,8 +165,7 @@ class _Causeway(System):
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / "mm2.properties"
         write_properties(path, self._file)
-        command: list[str | Path] = [Path(sys.executable).with_name("causeway"), "run", path]
-        self._process = spawn(command, output=self._log)
+        self._process = spawn([self._program, "run", path], output=self._log)
 
     def check(self) -> None:
         if self._process is not None and not self._process.alive():

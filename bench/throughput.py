@@ -28,11 +28,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """`size`: bytes of keys and values, before compression."""
+    """`size`: bytes of keys and values, before compression; `wire`: of the batches, as they lie in
+    the source's log, where that was looked at."""
 
     records: int
     size: int
     usage: Usage
+    wire: int = 0
 
     @property
     def records_per_s(self) -> float:
@@ -72,7 +74,9 @@ def measure(
             if ready is not None:
                 ready(run, mirror.check)
             say(f"writing {shape.backlog:,} records, uncommitted")
+            before = stage.log_bytes(run)
             written = backlog.write(shape.backlog)
+            wire = stage.log_bytes(run) - before
             os.sync()  # or the source's write-back would fall on the clock
             time.sleep(settle_s)
             seen = target.await_ends(seen.ends, alive=mirror.check, timeout_s=_TIMEOUT_S)
@@ -86,7 +90,7 @@ def measure(
                 raise CausewayError(
                     "measure", name, "the target does not end with the backlog's last records"
                 )
-        result = Throughput(records=shape.backlog, size=written.size, usage=usage)
+        result = Throughput(records=shape.backlog, size=written.size, wire=wire, usage=usage)
         speed = f"{result.records_per_s:,.0f} records/s"
         say(f"{speed}, {usage.seconds:.2f} s, {usage.cpu_s:.1f} s of CPU, {usage.pss_mb:,.0f} MB")
         return result

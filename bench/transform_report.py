@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -19,6 +18,7 @@ from bench.systems import (
     TITLES,
     VARIANTS,
 )
+from bench.table import Row, at_most, faster, table
 
 PREFIX = "transform-"
 COPY, QUIET = "transform-copy", "transform-quiet"
@@ -41,31 +41,11 @@ METHOD = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    work: str
-    peer: str
-    theirs: str
-    ours: str
-    ratio: str
-    wanted: str
-    holds: bool | None  # None: not measured, or nothing is promised
-
-
 def render(entries: Mapping[str, Entry]) -> str:
     """Empty if no transform was measured."""
     if not (found := list(rows(entries))):
         return ""
-    lines = [
-        "## Transforms\n",
-        "| work | beside | theirs | Causeway | ratio | wanted | holds |",
-        "|---|---|---:|---:|---:|---|---|",
-    ]
-    for row in found:
-        holds = {True: "yes", False: "**no**", None: "–"}[row.holds]
-        cells = (row.work, row.peer, row.theirs, row.ours, row.ratio, row.wanted, holds)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *_parts(entries), ""])
+    return "\n".join(["## Transforms\n", *table(found), "", *_parts(entries), ""])
 
 
 def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
@@ -76,17 +56,17 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
     if QUIET in entries:
         plain, quiet = (_speed(entries, QUIET, name) for name in (CAUSEWAY, CAUSEWAY_QUIET))
         work = f"{entries[QUIET].title}, beside a quiet transform: records/s"
-        yield _faster(work, "Causeway without one", plain, quiet, QUIET_SHARE)
+        yield faster(work, "Causeway without one", plain, quiet, QUIET_SHARE)
     if ours := _figures(entries, "transform-latency", CAUSEWAY):
         for quantile, most in (("p50", P50_MS), ("p99", P99_MS), ("max", None)):
             found = median(figure["read_committed"][quantile] for figure in ours)
-            yield _at_most(f"{entries['transform-latency'].title}: {quantile}", found, "ms", most)
+            yield at_most(f"{entries['transform-latency'].title}: {quantile}", found, "ms", most)
     if ours := _figures(entries, "transform-first", CAUSEWAY):
         found = median(figure["usage"]["seconds"] for figure in ours)
-        yield _at_most(entries["transform-first"].title, found, "s", START_S)
+        yield at_most(entries["transform-first"].title, found, "s", START_S)
     if ours := _figures(entries, "transform-many", CAUSEWAY):
         found = max(figure["usage"]["pss_mb"] for figure in ours)
-        yield _at_most(f"{entries['transform-many'].title}: memory", found, "MB", MANY_MB)
+        yield at_most(f"{entries['transform-many'].title}: memory", found, "MB", MANY_MB)
 
 
 def _throughput(entries: Mapping[str, Entry], name: str, least: float) -> Iterator[Row]:
@@ -95,38 +75,11 @@ def _throughput(entries: Mapping[str, Entry], name: str, least: float) -> Iterat
         if ours is None:
             continue
         work = f"{entries[name].title}{how}: records/s"
-        yield _faster(work, f"{TITLES[MM2]}, copying", _speed(entries, COPY, MM2), ours, least)
+        yield faster(work, f"{TITLES[MM2]}, copying", _speed(entries, COPY, MM2), ours, least)
         tuned = _speed(entries, COPY, MM2_TUNED)
-        yield _faster(work, f"{TITLES[MM2_TUNED]}, copying", tuned, ours, None)
+        yield faster(work, f"{TITLES[MM2_TUNED]}, copying", tuned, ours, None)
         if (smt := _speed(entries, name, MM2_SMT)) is not None:
-            yield _faster(work, VARIANTS[MM2_SMT], smt, ours, SMT_FASTER)
-
-
-def _faster(
-    work: str, peer: str, theirs: float | None, ours: float | None, least: float | None
-) -> Row:
-    ratio = ours / theirs if theirs and ours else None
-    return Row(
-        work=work,
-        peer=peer,
-        theirs=_shown(theirs, "{:,.0f}".format),
-        ours=_shown(ours, "{:,.0f}".format),
-        ratio=_shown(ratio, "{:.3g} ×".format),
-        wanted="" if least is None else f"at least {least:g} ×",
-        holds=None if ratio is None or least is None else ratio >= least,
-    )
-
-
-def _at_most(work: str, ours: float, unit: str, most: float | None) -> Row:
-    return Row(
-        work=work,
-        peer="–",
-        theirs="–",
-        ours=f"{ours:,.0f} {unit}" if unit == "MB" else f"{ours:,.1f} {unit}",
-        ratio="–",
-        wanted="" if most is None else f"at most {most:,.0f} {unit}",
-        holds=None if most is None else ours <= most,
-    )
+            yield faster(work, VARIANTS[MM2_SMT], smt, ours, SMT_FASTER)
 
 
 def _parts(entries: Mapping[str, Entry]) -> Iterator[str]:
@@ -161,7 +114,3 @@ def _speed(entries: Mapping[str, Entry], name: str, system: str) -> float | None
         for figure in _figures(entries, name, system)
     ]
     return median(speeds) if speeds else None
-
-
-def _shown(value: float | None, show: Callable[[float], str]) -> str:
-    return "–" if value is None else show(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import report, results, transform_report
+from bench import limit_report, report, results, table, transform_report
 from bench.capacity import Capacity
 from bench.latency import Latency, Spread
 from bench.many import Many
@@ -115,7 +115,7 @@ def test_every_kind_of_figure_is_rendered_and_survives_the_file(tmp_path: Path) 
     assert "| JSON: records/s | 100,000 | 1,000,000 | 10 × | at least 10 × | yes |" in text
 
 
-def _transform_rows(**entries: results.Entry) -> list[transform_report.Row]:
+def _transform_rows(**entries: results.Entry) -> list[table.Row]:
     named = {f"transform-{name}": entry for name, entry in entries.items()}
     return list(transform_report.rows(named))
 
@@ -173,3 +173,23 @@ def test_the_parts_of_a_transform_are_shown_for_a_million_records() -> None:
     ours = Throughput(records=500_000, size=10**9, usage=_usage(5, cpu_s=8))
     text = report.render({"transform-aes": _entry("AES", causeway=[ours])})
     assert "| AES: Causeway | 16.0 | 0.0 | 4.0 |" in text
+
+
+def test_what_a_batch_costs_stands_beside_an_older_commit_and_a_bare_relay() -> None:
+    def figure(cpu_s: float) -> Throughput:
+        return Throughput(records=1, size=10**9, wire=500_000_000, usage=_usage(1.0, cpu_s))
+
+    entry = _entry(
+        "JSON", **{"causeway": [figure(1)], "causeway-before": [figure(2.1)], "bare": [figure(0.5)]}
+    )
+    before, bare = limit_report.rows({"cpu-json-4": entry})
+    assert (before.theirs, before.ours, before.holds) == ("4.20", "2.00", True)
+    assert (bare.ratio, bare.holds) == ("2 ×", None)
+    slower = _entry("JSON", **{"causeway": [figure(1)], "causeway-before": [figure(1.9)]})
+    assert [row.holds for row in limit_report.rows({"cpu-json-4": slower})] == [False]
+
+
+def test_speed_over_tls_is_measured_against_what_was_promised() -> None:
+    entry = _entry("1 kB", causeway=[_throughput(1, 1)], mm2=[_throughput(2.9, 1)])
+    (row,) = limit_report.rows({"1kb-tls": entry})
+    assert (row.wanted, row.holds) == ("at least 3 ×", False)

@@ -1,0 +1,77 @@
+"""RESULTS.md's section on what a batch costs, TLS, and the latency beside a tuned MirrorMaker 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from bench.limits import CPU, TLS
+from bench.results import Entry
+from bench.systems import BARE, CAUSEWAY, CAUSEWAY_BEFORE, MM2, MM2_TUNED, TITLES, VARIANTS
+from bench.table import Row, beside, faster, table
+
+CPU_SHARE = 0.5
+_TLS_FASTER = {"json": 5.0, "1kb": 3.0}
+
+METHOD = """\
+- **What a batch costs**: throughput as above, and its CPU seconds per 10⁹ bytes of batches as they
+  lie in the source's log. The older commit mirrors in the same run. A relay that only relays takes
+  batches as they come, unchecked, and passes them on, in Python over the same sockets
+  (`bench/bare.py`); it is no mirror. Of both clusters' brokers and the mirror together, the
+  brokers' share is what stays where a mirror costs nothing.
+"""
+
+
+def render(entries: Mapping[str, Entry]) -> str:
+    """Empty if nothing of it was measured."""
+    if not (found := list(rows(entries))):
+        return ""
+    return "\n".join(["## What a batch costs, and where it is hard\n", *table(found), ""])
+
+
+def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
+    for name, entry in entries.items():
+        if name.startswith(CPU):
+            yield from _cpu(entry)
+    for name, least in _TLS_FASTER.items():
+        if name + TLS in entries:
+            entry = entries[name + TLS]
+            work = f"{entry.title}: records/s"
+            ours = _median(entry, CAUSEWAY, _records_per_s)
+            yield faster(work, TITLES[MM2], _median(entry, MM2, _records_per_s), ours, least)
+    if "latency" in entries:
+        for reader in ("read_uncommitted", "read_committed"):
+            for quantile in ("p50", "p99"):
+                yield _latency(entries["latency"], reader, quantile)
+
+
+def _cpu(entry: Entry) -> Iterator[Row]:
+    ours = _median(entry, CAUSEWAY, _cpu_per_wire_gb)
+    for peer, most in ((CAUSEWAY_BEFORE, CPU_SHARE), (BARE, None)):
+        if entry.rounds.get(peer):
+            work = f"{entry.title}: CPU s per wire GB"
+            theirs = _median(entry, peer, _cpu_per_wire_gb)
+            yield beside(work, VARIANTS[peer], theirs, ours, "{:.2f}".format, most=most)
+
+
+def _latency(entry: Entry, reader: str, quantile: str) -> Row:
+    theirs, ours = (
+        _median(entry, system, lambda figure: float(figure[reader][quantile]))
+        for system in (MM2_TUNED, CAUSEWAY)
+    )
+    work = f"{entry.title}: {reader} {quantile}"
+    return beside(work, TITLES[MM2_TUNED], theirs, ours, "{:.1f} ms".format, most=1.0)
+
+
+def _median(entry: Entry, system: str, value: Callable[[Mapping[str, Any]], float]) -> float | None:
+    found = [value(figure) for figure in entry.rounds.get(system, ())]
+    return median(found) if found else None
+
+
+def _records_per_s(figure: Mapping[str, Any]) -> float:
+    return float(figure["records"] / figure["usage"]["seconds"])
+
+
+def _cpu_per_wire_gb(figure: Mapping[str, Any]) -> float:
+    return float(figure["usage"]["cpu_s"] / figure["wire"] * 1e9)
