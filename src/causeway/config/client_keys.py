@@ -37,8 +37,10 @@ class ConsumerKeys(Keys):
     )
     fetch_min_bytes: Size = key("fetch.min.bytes", 1, "Least bytes of a fetch answer.")
     fetch_max_bytes: Count = key("fetch.max.bytes", 50 << 20, "Most bytes of a fetch answer.")
-    max_partition_fetch_bytes: Count = key(
-        "max.partition.fetch.bytes", 4 << 20, "Most bytes of a partition in a fetch answer."
+    max_partition_fetch_bytes: Count | None = key(
+        "max.partition.fetch.bytes",
+        None,
+        "Most bytes of a partition in a fetch answer. Default: 4 MiB, of a far cluster up to 32.",
     )
 
 

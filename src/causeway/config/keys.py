@@ -63,10 +63,11 @@ class RunKeys(Keys):
     connections: Annotated[int, whole(1, 64)] = key(
         "causeway.connections", 2, "Connections of a lane to each target broker."
     )
-    in_flight: Annotated[int, whole(1, 1000)] = key(
+    in_flight: Annotated[int, whole(1, 1000)] | None = key(
         "causeway.in.flight",
-        16,
-        "Produce requests unanswered on a connection; more hide a longer round trip.",
+        None,
+        "Produce requests unanswered on a connection. Default: 16, or 16 for each 5 ms of the round"
+        " trip.",
     )
     lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] = key(
         "causeway.lane.buffer.bytes", 64 << 20, "Most bytes of batches a lane holds in memory."

@@ -96,7 +96,7 @@ class FetchSettings:
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
-    max_partition_bytes: int = 4 * 1024 * 1024
+    max_partition_bytes: int | None = None  # None: 4 MiB, over a long round trip more
     start: Literal["earliest", "latest"] = "earliest"
 
 
@@ -371,7 +371,8 @@ class RunSettings:
     lease_s: float = 10.0
     deleted_topics_retention_s: float | None = 7 * 24 * 3600.0  # None: for ever
     connections: int = 2  # to each target broker, a lane
-    in_flight: int = 16  # produce requests unanswered on a connection
+    # Produce requests unanswered on a connection. None: 16, over a long round trip more.
+    in_flight: int | None = None
     lane_buffer_bytes: int = 64 * 1024 * 1024
     metrics_port: int | None = None  # None: metrics are not served
     metrics_host: str = "127.0.0.1"

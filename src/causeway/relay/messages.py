@@ -63,7 +63,7 @@ class Assignment(_Message):
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
-    max_partition_bytes: int = 4 * 1024 * 1024
+    max_partition_bytes: int | None = None  # None: as many as the round trip wants
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
 
@@ -95,7 +95,7 @@ class Clusters(_Message):
     lease_s: float
     report_interval_s: float
     connections: int
-    in_flight: int
+    in_flight: int | None  # None: as many as the round trip wants
     buffer_bytes: int
     treatments: Mapping[str, tuple[TreatmentStep, ...]] = Field(default_factory=dict)  # by link
 

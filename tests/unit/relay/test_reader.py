@@ -12,7 +12,7 @@ from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
 
 
-def _flow(link: str, partition: int = 0) -> Flow:
+def _flow(link: str, partition: int = 0, **more: object) -> Flow:
     outlet = Outlet(
         topic="A.t",
         partition=0,
@@ -31,6 +31,7 @@ def _flow(link: str, partition: int = 0) -> Flow:
             topic_id="a" * 32,
             leader_epoch=-1,
             outlets=(outlet,),
+            **more,
         )
     )
 
@@ -73,7 +74,7 @@ def test_those_that_are_held_back_come_first_next_time() -> None:
             asked.append((tuple(cursor.partition for cursor in self._cursors.values()), wait_ms))
             return b""
 
-    source = SourceConnection(cast(Connection, Wire()), _session(Session))
+    source = SourceConnection(cast(Connection, Wire()), _session(Session), 1)
     for partition in range(3):
         source.add(_flow("A->B", partition))
     for room in (1, 1, 1, 2, 3):
@@ -90,7 +91,7 @@ def test_those_that_are_held_back_come_first_next_time() -> None:
 
 
 def test_another_links_flow_of_the_same_partition_is_left_alone() -> None:
-    source = SourceConnection(cast(Connection, None), _session())
+    source = SourceConnection(cast(Connection, None), _session(), 1)
     ours, other = _flow("A->B"), _flow("A->C")
     source.add(ours)
 
@@ -103,7 +104,7 @@ def test_another_links_flow_of_the_same_partition_is_left_alone() -> None:
 
 def test_a_request_looks_at_nothing_but_what_is_new_or_held_back() -> None:
     """With ten thousand idle partitions it must not look at each of them twice a second."""
-    source = SourceConnection(cast(Connection, Wire()), _session())
+    source = SourceConnection(cast(Connection, Wire()), _session(), 1)
     flows = [_flow("A->B", partition) for partition in range(4)]
     for flow in flows:
         source.add(flow)
@@ -129,3 +130,25 @@ def test_a_request_looks_at_nothing_but_what_is_new_or_held_back() -> None:
     assert request() == []
     source.add(flows[1])
     assert request() == [1]
+
+
+def test_a_far_partition_may_fill_an_answer_unless_the_file_or_a_throttle_says_less() -> None:
+    def asked(source: SourceConnection, flow: Flow, *, throttled: bool = False) -> int:
+        source.session.max_bytes = 16 << 20
+        source.add(flow)
+        allowance = Allowance(
+            room=True, ask=lambda flow: flow.answer_bytes, wait_ms=lambda: 40, by_turns=throttled
+        )
+        source.request(allowance, 0.0)
+        source._correlation_id = None
+        return source.session._cursors[source._key(flow)].max_bytes >> 20
+
+    near = SourceConnection(cast(Connection, Wire()), _session(), 16 << 20)
+    assert asked(near, _flow("A->B")) == 4
+    far = SourceConnection(cast(Connection, Wire()), _session(), 16 << 20, 0.1)
+    flow = _flow("A->B", 0)
+    assert asked(far, flow) == 16
+    assert asked(far, _flow("A->B", 1)) == 8
+    assert asked(far, _flow("A->B", 2, max_partition_bytes=1 << 20)) == 1
+    assert asked(far, _flow("A->B", 3), throttled=True) == 4
+    assert asked(near, flow) == 4, "it has moved to a near broker"

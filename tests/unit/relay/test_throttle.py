@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.model import Pair, State
+from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.throttle import BURST_S, LEAST_BYTES, Throttles, TokenBucket, whole
 from causeway.relay.messages import Assignment, Outlet, Rate
@@ -136,7 +137,7 @@ def test_no_limit_any_more() -> None:
     throttles.took(one, 1_000_000)
     throttles.set([], 0.2)
     assert not throttles
-    assert throttles.ask(one, 0.2) == one.assignment.max_partition_bytes
+    assert throttles.ask(one, 0.2) == PARTITION_BYTES
 
 
 def test_a_far_lower_limit_does_not_wait_for_what_was_owed_at_the_higher_one() -> None:

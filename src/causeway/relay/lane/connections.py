@@ -1,4 +1,5 @@
-"""A lane's connections: one a link, source broker and way of reading, a few a target broker.
+"""A lane's connections: one a link, source broker and way of reading, several if the broker is far;
+a few a target broker.
 
 Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
 """
@@ -7,12 +8,13 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
+from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection
@@ -22,8 +24,7 @@ from causeway.wire import fetch, produce
 from causeway.wire.cluster import Cluster
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import FetchSession
-
-FETCHED_SHARE = 4  # one answer holds at most this fraction of what a lane may hold
+from causeway.wire.round_trip import round_trip_s
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)
@@ -41,6 +42,7 @@ class SourceKey:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    slot: int = 0  # which of the connections to that broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Connections:
         self._targets: dict[TargetKey, TargetConnection] = {}
         self._opening: dict[SourceKey | TargetKey, dict[Flow, None]] = {}
         self._masks: dict[Owner, int] = {}
+        # By cluster and node, the least that was measured; of source brokers.
+        self._round_trips: dict[tuple[str, int], float] = {}
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -103,15 +107,45 @@ class Connections:
 
     def attach(self, flow: Flow) -> None:
         """Begin to fetch `flow` from the broker that leads it, and open what it will need."""
-        key = self._source_key(flow)
-        if key in self._sources:
-            self._sources[key].add(flow)
-        else:
-            self._open_source(key, flow)
+        self._read(flow)
         for outlet in flow.outlets:
             target_key = self._target_key(flow, outlet)
             if target_key not in self._targets:
                 self._open_target(target_key, flow)
+
+    def _read(self, flow: Flow) -> None:
+        """Over the connection that reads the fewest flows. A flow stays with it: what two answered
+        could not be put in order."""
+        base = self._source_key(flow)
+        count = distance.sessions(self._round_trip(base))
+        keys = [replace(base, slot=slot) for slot in range(count)]
+        key = min(keys, key=self._load)
+        if source := self._sources.get(key):
+            first = not source.flows
+            source.add(flow)
+            if first:
+                self._share_out(base)
+        else:
+            self._open_source(key, flow)
+
+    def _load(self, key: SourceKey) -> int:
+        if key in self._sources:
+            return len(self._sources[key].flows)
+        return len(self._opening.get(key, ()))
+
+    def _round_trip(self, key: SourceKey) -> float:
+        return self._round_trips.get((key.cluster, key.node), 0.0)
+
+    def _share_out(self, base: SourceKey) -> None:
+        """What may be under way from this broker, among the connections that read from it."""
+        reading = [
+            source
+            for key, source in self._sources.items()
+            if source.flows and replace(key, slot=0) == base
+        ]
+        share = distance.answer_bytes(self._round_trip(base), self._buffer_bytes, len(reading))
+        for source in reading:
+            source.may_answer(min(base.max_bytes, share))
 
     def detach(self, flow: Flow) -> None:
         """Fetch and send nothing of `flow` any more."""
@@ -168,16 +202,20 @@ class Connections:
                 client_id=connection.client_id_bytes,
                 max_wait_ms=key.max_wait_ms,
                 min_bytes=key.min_bytes,
-                max_bytes=min(key.max_bytes, self._buffer_bytes // FETCHED_SHARE),
+                max_bytes=distance.FIRST_ANSWER_BYTES,
                 read_committed=key.read_committed,
             )
-            return SourceConnection(connection, session)
+            took_s = round_trip_s(connection, distance.NEAR_S)
+            return SourceConnection(connection, session, 0, took_s)
 
         def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
             self._sources[key] = source
             self._watch(source, partial(self._on_source, source))
-            for flow in waiting:
-                source.add(flow)
+            broker = key.cluster, key.node
+            least = min(source.round_trip_s, self._round_trips.get(broker, source.round_trip_s))
+            self._round_trips[broker] = source.round_trip_s = least
+            for flow in waiting:  # now it is known over how many connections
+                self._read(flow)
 
         self._open(key, flow, open_it, opened)
 
@@ -188,7 +226,10 @@ class Connections:
                 produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
             )
             timeout_ms = self._settings[key.cluster].request_timeout_ms
-            return TargetConnection(connection, version, timeout_ms, self._in_flight)
+            in_flight = self._in_flight
+            if in_flight is None:
+                in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
+            return TargetConnection(connection, version, timeout_ms, in_flight)
 
         def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
             self._targets[key] = target

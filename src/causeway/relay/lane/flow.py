@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from causeway.model import Pair, Spread, State
 from causeway.relay.lane.chunks import Piece
+from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.stages import Stage
 from causeway.relay.messages import (
     Assignment,
@@ -228,6 +229,7 @@ class Flow:
     state: State = State.RECOVERING
     reason: str | None = None
     source_node: int = UNKNOWN
+    answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
     source_end: int = UNKNOWN
     end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more
     high_watermark: int = UNKNOWN  # of the source
@@ -263,6 +265,7 @@ class Flow:
             leader_epoch=assignment.leader_epoch,
             relayed_epoch=assignment.leader_epoch,
             unsettled=not assignment.settled,
+            answer_bytes=assignment.max_partition_bytes or PARTITION_BYTES,
         )
 
     @property

@@ -1,15 +1,18 @@
-"""One connection to a source broker: a fetch session over the flows that it leads.
+"""One connection to a source broker: a fetch session over flows that it leads.
 
 One request is outstanding at a time; while the broker prepares the next answer, the lane works on
-the last one.
+the last one. A far broker has several (connections.py), each with flows of its own: what is fetched
+of a flow always follows what was taken of it before.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from causeway.errors import ProtocolError
+from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, Cursor, Fetched, FetchSession, Place
@@ -33,10 +36,14 @@ class SourceConnection:
 
     A request looks at the flows to which something happened since the last one, and at those that
     were held back: with thousands that are idle, that is none.
+
+    `most_bytes`: of an answer; `round_trip_s`: to the broker and back, once.
     """
 
     connection: Connection
     session: FetchSession
+    most_bytes: int
+    round_trip_s: float = 0.0
     flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
     _correlation_id: int | None = None
@@ -59,6 +66,15 @@ class SourceConnection:
         if self.session.version >= HIGHEST_VERSION:
             return bytes.fromhex(assignment.topic_id), assignment.partition
         return assignment.topic.encode(), assignment.partition
+
+    @property
+    def is_far(self) -> bool:
+        return self.round_trip_s >= distance.NEAR_S
+
+    def may_answer(self, most_bytes: int) -> None:
+        """From the next request on an answer holds at most so much."""
+        self.most_bytes = most_bytes
+        self.session.max_bytes = min(self.session.max_bytes, most_bytes)
 
     @property
     def waiting(self) -> bool:
@@ -96,11 +112,14 @@ class SourceConnection:
                 self.session.leave(key)
         self._news.clear()
         asked, held_back = [], False
+        share = self.session.max_bytes // max(1, len(self.flows)) if self.is_far else 0
         for key in keys:
             flow = self.flows.get(key)
             if flow is None:
                 continue
             if most := allowance.ask(flow):
+                if flow.assignment.max_partition_bytes is None and not allowance.by_turns:
+                    most = flow.answer_bytes = max(distance.PARTITION_BYTES, share)
                 self.session.read(Cursor(*key, -1, flow.position, flow.leader_epoch, most))
                 asked.append(key)
             else:
@@ -119,6 +138,14 @@ class SourceConnection:
             if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
                 raise ProtocolError("fetch", "", "an answer to a request that was never sent")
             self._correlation_id = None
+            session = self.session
+            session.max_bytes = distance.next_answer_bytes(
+                session.max_bytes,
+                self.most_bytes,
+                len(frame),
+                time.monotonic() - self.sent_at,
+                self.round_trip_s,
+            )
             error, partitions = self.session.parse(frame)
             taken = []
             for fetched in partitions:

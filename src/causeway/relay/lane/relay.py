@@ -35,7 +35,8 @@ from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
-FLOW_BYTES = 8 * 1024 * 1024  # a flow with more than this unsent is not fetched further
+# A flow with more than this unsent, or than two answers of its, is not fetched further.
+FLOW_BYTES = 8 * 1024 * 1024
 
 
 class Relay:
@@ -170,14 +171,14 @@ class Relay:
             nonlocal full
             stop_at = flow.assignment.stop_at
             if not (
-                flow.pending_bytes < FLOW_BYTES
+                flow.pending_bytes < max(FLOW_BYTES, 2 * flow.answer_bytes)
                 and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)
             ):
                 full = True
                 return 0
-            return throttles.ask(flow, now) if throttled else flow.assignment.max_partition_bytes
+            return throttles.ask(flow, now) if throttled else flow.answer_bytes
 
         def wait_ms() -> int:
             ready_in = None if full else throttles.ready_in(now)

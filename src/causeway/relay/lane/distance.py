@@ -1,0 +1,52 @@
+"""What a long round trip needs: more under way at once.
+
+    throughput = bytes under way / round trip
+
+A broker works on the requests of a connection one after another, and a fetch session has one under
+way. So a far source broker is read over several connections, each with a session of its own for
+some of the partitions, and in larger answers; a far target is sent more requests before it has
+answered the first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEAR_S: Final = 0.01  # below this round trip nothing is gained by more than a near broker gets
+MOST_SESSIONS: Final = 8
+NEAR_SHARE, FAR_SHARE = 4, 2  # what a broker's answers together may hold, as a part of a buffer
+# Of a partition in an answer, where that has no more room for each.
+PARTITION_BYTES: Final = 4 * 1024 * 1024
+FIRST_ANSWER_BYTES: Final = 1024 * 1024
+QUICK_S, SLOW_S = 0.5, 2.0  # beyond the round trip
+NEAR_REQUESTS: Final = 16
+MOST_REQUESTS: Final = 1000
+
+
+def sessions(round_trip_s: float) -> int:
+    """How many connections of a lane read from such a broker, if there are as many partitions."""
+    return max(1, min(MOST_SESSIONS, int(round_trip_s / NEAR_S)))
+
+
+def answer_bytes(round_trip_s: float, buffer_bytes: int, sessions: int) -> int:
+    """The most that one answer may hold where `sessions` are read from such a broker, so that all
+    together have at most a part of a lane's buffer under way."""
+    share = NEAR_SHARE if round_trip_s < NEAR_S else FAR_SHARE
+    return max(1, buffer_bytes // share // sessions)
+
+
+def requests(round_trip_s: float) -> int:
+    """How many produce requests may be unanswered on a connection to such a broker."""
+    return min(MOST_REQUESTS, NEAR_REQUESTS * max(1, int(round_trip_s / (NEAR_S / 2))))
+
+
+def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip_s: float) -> int:
+    """What to ask for after `asked` brought `got` bytes in `took_s`: more while that comes quickly,
+    less where the line is thin, so that no answer takes longer than a request may."""
+    late_s = took_s - round_trip_s
+    if 2 * got >= asked:  # else there was no more
+        if late_s > SLOW_S:
+            asked = max(min(asked, FIRST_ANSWER_BYTES), asked // 2)
+        elif late_s < QUICK_S:
+            asked *= 2
+    return min(asked, most)

@@ -1,0 +1,165 @@
+"""Over which connections a lane reads."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings
+from causeway.config.transport import to_wire
+from causeway.relay.lane import connections as module
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.messages import Clusters
+from causeway.wire.fetch import HIGHEST_VERSION
+from tests.unit.relay.test_throttle import flow
+
+MB = 1 << 20
+ALIASES = "A/0", "B/1"  # as flows name them
+
+
+class Later:
+    """Helper threads whose work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        self.work.append((work, then))
+
+    def finish(self) -> None:
+        while self.work:
+            work, then = self.work.pop(0)
+            then(work())
+
+
+class Broker:
+    """A connection to one."""
+
+    client_id_bytes = b"c"
+    wants_write = False
+    session_expires_at = None
+
+    def __init__(self) -> None:
+        self._sockets = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._sockets[0].fileno()
+
+    def api_version(self, *_: int) -> int:
+        return HIGHEST_VERSION
+
+    def set_nonblocking(self) -> None: ...
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+class Brokers:
+    def open_connection(self, _: int) -> Broker:
+        return Broker()
+
+    def close(self) -> None: ...
+
+
+class Lane:
+    def __init__(self) -> None:
+        settings = to_wire(ClientSettings(alias="a", bootstrap=(("h", 1),)))
+        clusters = Clusters(
+            clusters=dict.fromkeys(ALIASES, settings),
+            lease_s=10.0,
+            report_interval_s=1.0,
+            connections=1,
+            in_flight=None,
+            buffer_bytes=64 * MB,
+        )
+        self.helpers = Later()
+        self.failed: list[Flow] = []
+        self.connections = Connections(
+            clusters,
+            cast(Helpers, self.helpers),
+            selectors.DefaultSelector(),
+            on_source=lambda *_: None,
+            on_target=lambda *_: None,
+            on_failure=lambda failed, _: self.failed.append(failed),
+        )
+        self.connections._clusters = dict.fromkeys(ALIASES, cast(Any, Brokers()))
+
+    def attach(self, *flows: Flow) -> None:
+        for one in flows:
+            self.connections.attach(one)
+        self.helpers.finish()
+
+    @property
+    def read(self) -> list[list[int]]:
+        """The partitions that each connection reads."""
+        return [
+            sorted(one.assignment.partition for one in source.flows.values())
+            for source in self.connections.sources
+        ]
+
+    @property
+    def most(self) -> list[int]:
+        return [source.most_bytes // MB for source in self.connections.sources]
+
+
+@pytest.fixture
+def lane() -> Iterator[Lane]:
+    made = Lane()
+    yield made
+    made.connections.close()
+
+
+@pytest.fixture
+def round_trip(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    return lambda seconds: monkeypatch.setattr(module, "round_trip_s", lambda *_: seconds)
+
+
+def test_a_near_broker_is_read_over_one_connection(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.001)
+    lane.attach(*map(flow, range(4)))
+    assert (lane.read, lane.most) == ([[0, 1, 2, 3]], [16])
+    assert [target.max_requests for target in lane.connections.targets] == [16]
+
+
+def test_what_a_far_broker_leads_is_spread_and_all_together_is_bounded(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.03)
+    lane.attach(flow(0), flow(1))
+    assert (lane.read, lane.most) == ([[0], [1]], [16, 16])
+    lane.attach(*map(flow, range(2, 7)))
+    assert (lane.read, lane.most) == ([[0, 3, 6], [1, 4], [2, 5]], [10, 10, 10])
+    assert [target.max_requests for target in lane.connections.targets] == [96]
+
+
+def test_a_flow_that_is_read_again_is_read_once(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.1)
+    flows = [flow(partition) for partition in range(3)]
+    lane.attach(*flows)
+    lane.connections.detach(flows[1])
+    assert sorted(lane.read) == [[], [0], [2]]
+    lane.attach(flows[1])
+    assert sorted(lane.read) == [[0], [1], [2]]
+
+
+def test_a_lost_connection_leaves_the_others_flows_alone(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.1)
+    flows = [flow(partition) for partition in range(3)]
+    lane.attach(*flows)
+    (lost,) = (one for one in lane.connections.sources if flows[1] in one.flows.values())
+    assert lane.connections.drop(lost) == {flows[1]}
+    lane.attach(flows[1])
+    assert sorted(lane.read) == [[0], [1], [2]]

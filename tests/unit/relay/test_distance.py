@@ -1,0 +1,58 @@
+"""How much is asked for at once, of brokers near and far."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.relay.lane.distance import (
+    FIRST_ANSWER_BYTES,
+    MOST_SESSIONS,
+    answer_bytes,
+    next_answer_bytes,
+    requests,
+    sessions,
+)
+
+MB = 1 << 20
+
+
+def test_a_near_broker_is_read_over_one_connection_and_a_far_one_over_several() -> None:
+    assert [sessions(ms / 1000) for ms in (0, 1, 9.9, 20, 50, 100, 900)] == [1, 1, 1, 2, 5, 8, 8]
+    assert [requests(ms / 1000) for ms in (0, 1, 9.9, 20, 100, 900)] == [16, 16, 16, 64, 320, 1000]
+
+
+def test_all_answers_together_hold_a_part_of_the_buffer() -> None:
+    assert answer_bytes(0.001, 64 * MB, 1) == 16 * MB
+    assert [answer_bytes(0.1, 64 * MB, n) for n in (1, 2, 8)] == [32 * MB, 16 * MB, 4 * MB]
+
+
+def test_answers_grow_while_they_come_quickly_and_shrink_on_a_thin_line() -> None:
+    asked, sizes = FIRST_ANSWER_BYTES, []
+    for _ in range(6):
+        asked = next_answer_bytes(asked, 16 * MB, asked, 0.2, 0.1)
+        sizes.append(asked // MB)
+    assert sizes == [2, 4, 8, 16, 16, 16]
+    assert next_answer_bytes(16 * MB, 16 * MB, 16 * MB, 1.0, 0.1) == 16 * MB, "neither"
+    assert next_answer_bytes(16 * MB, 16 * MB, 16 * MB, 9.0, 0.1) == 8 * MB
+    assert next_answer_bytes(16 * MB, 16 * MB, 100, 9.0, 0.1) == 16 * MB, "there was no more"
+    assert next_answer_bytes(16 * MB, 16 * MB, 100, 0.1, 0.1) == 16 * MB
+    assert next_answer_bytes(16 * MB, 4 * MB, 16 * MB, 0.1, 0.1) == 4 * MB, "others read as well"
+
+
+@given(
+    st.floats(0, 2),
+    st.integers(1 << 20, 1 << 30),
+    st.lists(st.tuples(st.integers(0, 1 << 26), st.floats(0, 60)), max_size=30),
+)
+def test_no_answer_is_ever_asked_to_hold_more_than_it_may(
+    round_trip_s: float, buffer_bytes: int, answers: list[tuple[int, float]]
+) -> None:
+    count = sessions(round_trip_s)
+    assert 1 <= count <= MOST_SESSIONS
+    most = answer_bytes(round_trip_s, buffer_bytes, count)
+    assert count * most <= buffer_bytes // 2
+    asked = min(FIRST_ANSWER_BYTES, most)
+    for got, took_s in answers:
+        asked = next_answer_bytes(asked, most, got, took_s, round_trip_s)
+        assert min(FIRST_ANSWER_BYTES, most) <= asked <= most
