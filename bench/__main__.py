@@ -24,6 +24,7 @@ from bench import (
     capacity,
     groups,
     latency,
+    limit_report,
     limits,
     many,
     report,
@@ -174,7 +175,7 @@ def _idle(*, quick: bool) -> Iterator[Workload]:
     settle_s, idle_s = (5.0, 5.0) if quick else (30.0, 60.0)
     for topics in (3,) if quick else (100, 1_000):
         yield Workload(
-            name=f"{report.IDLE}{10 * topics}",
+            name=f"{limit_report.IDLE}{10 * topics}",
             title=f"{10 * topics:,} partitions to which nothing is written",
             settings={"after": f"{settle_s:g} s", "for": f"{idle_s:g} s"},
             measure=partial(_capacity, topics, settle_s, idle_s),

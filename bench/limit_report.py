@@ -1,4 +1,5 @@
-"""RESULTS.md's section on what a batch costs, TLS, and the latency beside a tuned MirrorMaker 2."""
+"""RESULTS.md's section on what a batch costs, TLS, many idle partitions, and the latency beside a
+tuned MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from typing import Any
 from bench.limits import CPU, TLS
 from bench.results import Entry
 from bench.systems import BARE, CAUSEWAY, CAUSEWAY_BEFORE, MM2, MM2_TUNED, TITLES, VARIANTS
-from bench.table import Row, beside, faster, table
+from bench.table import Row, at_most, beside, faster, table
 
 CPU_SHARE = 0.5
+IDLE = "idle-"  # how the workloads of many idle partitions are called
+IDLE_CORE, SCRAPE_S, START_S, STATUS_S = 0.03, 0.3, 60.0, 3.0
 _TLS_FASTER = {"json": 5.0, "1kb": 3.0}
 
 METHOD = """\
@@ -40,10 +43,27 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
             work = f"{entry.title}: records/s"
             ours = _median(entry, CAUSEWAY, _records_per_s)
             yield faster(work, TITLES[MM2], _median(entry, MM2, _records_per_s), ours, least)
+    for name, entry in entries.items():
+        if name.startswith(IDLE):
+            yield from _idle(entry)
     if "latency" in entries:
         for reader in ("read_uncommitted", "read_committed"):
             for quantile in ("p50", "p99"):
                 yield _latency(entries["latency"], reader, quantile)
+
+
+def _idle(entry: Entry) -> Iterator[Row]:
+    def row(work: str, key: str, unit: str, most: float, digits: int) -> Row:
+        found = median(float(figure[key]) for figure in entry.rounds[CAUSEWAY])
+        return at_most(f"{entry.title}: {work}", found, unit, most, digits)
+
+    core = median(
+        figure["usage"]["cpu_s"] / figure["usage"]["seconds"] for figure in entry.rounds[CAUSEWAY]
+    )
+    yield at_most(f"{entry.title}: of a core", 100 * core, "%", 100 * IDLE_CORE, 2)
+    yield row("CPU of a scrape", "scrape_cpu_s", "s", SCRAPE_S, 3)
+    yield row("from the start until all run", "start_s", "s", START_S, 1)
+    yield row("`causeway status`", "status_s", "s", STATUS_S, 1)
 
 
 def _cpu(entry: Entry) -> Iterator[Row]:

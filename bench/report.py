@@ -18,8 +18,6 @@ MEMORY_MB = 1500
 VERIFY_MB = 300.0  # a second, on two cores
 SOAK_MINUTES = 60
 GROUPS_S = 10.0
-IDLE = "idle-"  # how the workloads of many idle partitions are called
-IDLE_CORE, SCRAPE_S = 0.03, 0.3
 SOAK_GROWTH = 0.05
 TWO_SIDES_SHARE = 0.8
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
@@ -106,9 +104,6 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
         yield _verify(entries["verify"])
     if "two-data-centres" in entries:
         yield _two_data_centres(entries["two-data-centres"])
-    for name, entry in entries.items():
-        if name.startswith(IDLE):
-            yield from _idle(entry)
     yield from _memory(entries)
 
 
@@ -180,26 +175,6 @@ def _two_data_centres(entry: Entry) -> Row:
         f"at least {TWO_SIDES_SHARE:g} ×",
         TWO_SIDES_SHARE,
     )
-
-
-def _idle(entry: Entry) -> Iterator[Row]:
-    """There is nobody to compare with."""
-    figures = entry.rounds[CAUSEWAY]
-    core = median(figure["usage"]["cpu_s"] / figure["usage"]["seconds"] for figure in figures)
-    scrape_s = median(figure["scrape_cpu_s"] for figure in figures)
-    for work, ours, wanted, holds in (
-        ("of a core", f"{core:.1%}", f"at most {IDLE_CORE:.0%}", core <= IDLE_CORE),
-        ("CPU of a scrape", f"{scrape_s:.3f} s", f"at most {SCRAPE_S} s", scrape_s <= SCRAPE_S),
-    ):
-        yield Row(
-            work=f"{entry.title}: {work}",
-            theirs="–",
-            ours=ours,
-            ratio="–",
-            tuned="–",
-            wanted=wanted,
-            holds=holds,
-        )
 
 
 def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:

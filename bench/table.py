@@ -61,14 +61,15 @@ def faster(
     return beside(work, peer, theirs, ours, "{:,.0f}".format, least=least)
 
 
-def at_most(work: str, ours: float, unit: str, most: float | None) -> Row:
+def at_most(work: str, ours: float, unit: str, most: float | None, digits: int = 1) -> Row:
+    """There is nobody to compare with."""
     return Row(
         work=work,
         peer="–",
         theirs="–",
-        ours=f"{ours:,.0f} {unit}" if unit == "MB" else f"{ours:,.1f} {unit}",
+        ours=f"{ours:,.{digits}f} {unit}",
         ratio="–",
-        wanted="" if most is None else f"at most {most:,.0f} {unit}",
+        wanted="" if most is None else f"at most {most:,.15g} {unit}",
         holds=None if most is None else ours <= most,
     )
 

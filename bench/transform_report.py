@@ -66,7 +66,7 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
         yield at_most(entries["transform-first"].title, found, "s", START_S)
     if ours := _figures(entries, "transform-many", CAUSEWAY):
         found = max(figure["usage"]["pss_mb"] for figure in ours)
-        yield at_most(f"{entries['transform-many'].title}: memory", found, "MB", MANY_MB)
+        yield at_most(f"{entries['transform-many'].title}: memory", found, "MB", MANY_MB, 0)
 
 
 def _throughput(entries: Mapping[str, Entry], name: str, least: float) -> Iterator[Row]:

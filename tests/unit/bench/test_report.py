@@ -155,9 +155,9 @@ def test_idle_partitions_have_limits_of_their_own(cpu_s: float, holds: bool) -> 
         status_cpu_s=4.0,
     )
     entries = {"idle-10000": _entry("idle", causeway=[idle])}
-    rows = _rows(**entries)
-    assert rows["idle: of a core"].holds is holds
-    assert rows["idle: CPU of a scrape"].holds is True
+    core, scrape, start, status = limit_report.rows(entries)
+    assert (core.wanted, core.holds, scrape.holds) == ("at most 3 %", holds, True)
+    assert (start.holds, status.holds) == (True, False)
     assert "| Causeway | 60.0 s |" in report.render(entries)
 
 
