@@ -179,7 +179,7 @@ class Core:
         places = {side: side.places() for side in self.sides}
         try:
             if any(places.values()):
-                self.ledger.store({side.name: some for side, some in places.items()})
+                self.ledger.move({side.name: some for side, some in places.items()})
             for side, some in places.items():
                 side.stored(some)
             whole = self.whole()

@@ -1,7 +1,8 @@
-"""What a spool knows besides the records: SQLite in WAL mode, `synchronous = FULL`.
+"""What a spool knows besides the records: SQLite in WAL mode.
 
 Written rarely: at a start, for each new topic, and once a second for how far each side has come.
-What it says of that is old after a crash, and true all the same: a place to read back from.
+What it says of that is old after a crash, and true all the same: a place to read back from. So that
+alone does not wait for the disk, which takes half a second where brokers write to it as well.
 """
 
 from __future__ import annotations
@@ -103,8 +104,20 @@ class Ledger:
         )
         return {lane: Place(position=position, offset=offset) for lane, position, offset in rows}
 
-    def store(self, places: Mapping[str, Iterable[tuple[int, Place]]]) -> None:
+    def begin(self, side: str, places: Iterable[tuple[int, Place]]) -> None:
+        """By lane: where those begin that nothing was written to yet. On the disk when it returns:
+        a later place would hide what was written since."""
+        self._store({side: places})
+
+    def move(self, places: Mapping[str, Iterable[tuple[int, Place]]]) -> None:
         """By side and lane; all of them or none."""
+        self.database.execute("PRAGMA synchronous = NORMAL")
+        try:
+            self._store(places)
+        finally:
+            self.database.execute("PRAGMA synchronous = FULL")
+
+    def _store(self, places: Mapping[str, Iterable[tuple[int, Place]]]) -> None:
         rows = [
             (side, lane, place.position, place.offset)
             for side, some in places.items()

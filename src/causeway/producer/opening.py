@@ -52,13 +52,12 @@ class Opening:
             found = ends(self._reader, topic, len(lanes))
             with self._hub.lock:
                 new = [lane for lane in lanes if not lane.on[self._index].open]
-                self._hub.ledger.store(
-                    {
-                        self._side: [
-                            (lane.number, Place(position=0, offset=found[lane.partition]))
-                            for lane in new
-                        ]
-                    }
+                self._hub.ledger.begin(
+                    self._side,
+                    [
+                        (lane.number, Place(position=0, offset=found[lane.partition]))
+                        for lane in new
+                    ],
                 )
                 for lane in new:
                     on = lane.on[self._index]

@@ -130,7 +130,7 @@ def test_a_ledger_remembers_and_is_for_one(tmp_path: Path) -> None:
     assert ledger.add_topic("orders", 2) == [1, 2]
     assert ledger.add_topic("orders", 3)[:2] == [1, 2]
     ledger.note("life", "4")
-    ledger.store({"east": [(1, Place(position=7, offset=9))], "west": []})
+    ledger.move({"east": [(1, Place(position=7, offset=9))], "west": []})
     with pytest.raises(ConflictError, match="another producer has it open"):
         Ledger(tmp_path)
     ledger.close()
