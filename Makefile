@@ -8,12 +8,12 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test slow again check bench wheel docs lock clean
+.PHONY: help install demo drill test test-versions slow again check bench wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | \
-		while read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | \
+		while read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 install: $(STAMP) ## Create .venv with the pinned packages and the causeway command
 
@@ -31,7 +31,10 @@ drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -rs
 
 test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name" picks some)
-	@$(PYTEST) -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow and not versions" $(ARGS)
+
+test-versions: $(STAMP) ## Mirror between the newest Kafka and each older one that is promised
+	@$(BIN)/python -m pytest tests/integration/test_versions.py -v -rs $(ARGS)
 
 slow: $(STAMP) ## Run the tests that take minutes each
 	@$(PYTEST) -m slow $(ARGS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from causeway.config import origins
 from causeway.config.settings import LinkSettings
-from causeway.control import limits, topics
+from causeway.control import config_names, limits, topics
 from causeway.control.topics import Change, Observed
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import NO_TOPIC_ID
@@ -146,6 +146,9 @@ def observe(
         else {},
         target_defaults=topics.target_defaults(target, min(metadata.brokers, default=-1)),
         target_brokers=len(metadata.brokers),
+        target_names=config_names.known(
+            target, link, {*existing, link.progress_topic}, sorted(existing)
+        ),
     )
     return Seen(observed=observed, bases=bases)
 

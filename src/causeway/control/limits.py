@@ -2,12 +2,14 @@
 
 Pure. A mirror must take every batch as it lies on the source: its size, its timestamps (which a
 target's clock may find too old or too new) and its codec (another `compression.type` would make
-the target's broker pack every batch anew).
+the target's broker pack every batch anew). And its log must have batches that know their producer,
+which only an old broker's setting denies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 from causeway.filters import excludes
@@ -25,7 +27,17 @@ TIMESTAMP_LIMITS: Final = (
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 )
-LIMIT_NAMES: Final = (MAX_MESSAGE_BYTES, COMPRESSION_TYPE, TIMESTAMP_TYPE, *TIMESTAMP_LIMITS)
+# How brokers before 4.0 write a log; not a property of records, so never copied. Those that we take
+# to (with topic ids) all know 2.8, and none before 0.11 has producers in it.
+MESSAGE_FORMAT: Final = "message.format.version"
+_NEW_FORMAT: Final = "2.8"
+LIMIT_NAMES: Final = (
+    MAX_MESSAGE_BYTES,
+    COMPRESSION_TYPE,
+    TIMESTAMP_TYPE,
+    MESSAGE_FORMAT,
+    *TIMESTAMP_LIMITS,
+)
 
 # What a person is told of each, where a plan sets it.
 _ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
@@ -33,6 +45,7 @@ REASONS: Final[Mapping[str, str]] = {
     MAX_MESSAGE_BYTES: "a mirror takes batches as big as the source's",
     COMPRESSION_TYPE: "a mirror takes batches as they were packed",
     TIMESTAMP_TYPE: "a mirror keeps the times that its records have on the source",
+    MESSAGE_FORMAT: "a mirror's batches tell who wrote them, by which none comes twice",
     **dict.fromkeys(TIMESTAMP_LIMITS, _ANY_AGE),
 }
 
@@ -41,7 +54,7 @@ BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "message.max.bytes": MAX_MESSAGE_BYTES,
     "compression.type": COMPRESSION_TYPE,
     "log.message.timestamp.type": TIMESTAMP_TYPE,
-    **{f"log.{name}": name for name in TIMESTAMP_LIMITS},
+    **{f"log.{name}": name for name in (MESSAGE_FORMAT, *TIMESTAMP_LIMITS)},
 }
 
 
@@ -55,6 +68,7 @@ def copied(
         name: entry.value
         for name, entry in source.items()
         if entry.value is not None
+        and name != MESSAGE_FORMAT
         and not entry.read_only
         and not entry.sensitive
         and entry.source != "STATIC_BROKER_CONFIG"
@@ -77,19 +91,22 @@ def effective(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
-def needed(source: Mapping[str, str], target: Mapping[str, str]) -> dict[str, str]:
+def needed(
+    source: Mapping[str, str], target: Mapping[str, str], names: Collection[str] | None = None
+) -> dict[str, str]:
     """What must be set on the mirror so that it takes everything `source` holds.
 
-    Both are values in force. Where nothing is known of the target (no right to describe its
-    brokers), all limits are set, timestamp limits by the names the source knows. Values that are
-    wide enough already are left alone, so the result is empty for a mirror in order.
+    Both are values in force; `names`: the configs that the target knows, as far as anybody can say.
+    Where no value of the target is known (no right to describe its brokers), all limits are set,
+    timestamp limits by the `names`, or else by those the source knows. Values that are wide enough
+    already are left alone, so the result is empty for a mirror in order.
     """
     changes: dict[str, str] = {}
     size = source.get(MAX_MESSAGE_BYTES)
     if size is not None and _number(target.get(MAX_MESSAGE_BYTES), -1) < int(size):
         changes[MAX_MESSAGE_BYTES] = size
     known = [name for name in TIMESTAMP_LIMITS if name in target] or [
-        name for name in TIMESTAMP_LIMITS if name in source
+        name for name in TIMESTAMP_LIMITS if name in (source if names is None else names)
     ]
     for name in known:
         if _number(target.get(name), -1) < LONG_MAX:
@@ -98,6 +115,8 @@ def needed(source: Mapping[str, str], target: Mapping[str, str]) -> dict[str, st
         changes[TIMESTAMP_TYPE] = "CreateTime"  # LogAppendTime would write over the records' times
     if target.get(COMPRESSION_TYPE) not in ("producer", source.get(COMPRESSION_TYPE)):
         changes[COMPRESSION_TYPE] = "producer"
+    if re.match(r"0\.([0-9]|10)(\.|$)", target.get(MESSAGE_FORMAT, "")):
+        changes[MESSAGE_FORMAT] = _NEW_FORMAT
     return changes
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
-from causeway.control import collisions, limits, visible
+from causeway.control import collisions, config_names, limits, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.filters import Verdict
 from causeway.model import NO_TOPIC_ID
@@ -32,6 +32,7 @@ class Observed:
     target_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
     target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
     target_brokers: int
+    target_names: frozenset[str] | None = None  # the configs that it knows, if anybody can say
     names: collisions.Names = field(default_factory=collisions.Names)
 
 
@@ -128,6 +129,7 @@ def observe(
         target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
         target_defaults=target_defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
+        target_names=config_names.known(target, link, target_metadata.topics, existing),
         names=collisions.observe(decisions, source_topics, target_metadata.topics, target, link),
     )
 
@@ -215,8 +217,11 @@ def _plan_new(
     if link.replication_factor > observed.target_brokers:
         return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
     configs = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    names = observed.target_names
+    lost = config_names.left_out(configs, described, names, link.target.alias)
+    configs = {name: value for name, value in configs.items() if name not in lost}
     in_force = {**observed.target_defaults, **configs}
-    configs |= limits.needed(limits.effective(described), in_force)
+    configs |= limits.needed(limits.effective(described), in_force, names)
     return Decision(
         mirrored=MirroredTopic(
             source=topic.name,
@@ -226,6 +231,7 @@ def _plan_new(
             target_id=None,
             target_partitions=partitions,
             max_message_bytes=limits.max_message_bytes({**in_force, **configs}),
+            notes=tuple(filter(None, lost.values())),
         ),
         changes=(
             CreateTopic(

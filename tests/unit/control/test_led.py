@@ -55,7 +55,8 @@ class Cluster:
         return topic(name, self.topics[name])
 
     def describe_configs(self, names: Iterable[str], _: object = None) -> dict[str, Any]:
-        return {name: self.configs.get(name, entries()) for name in names}
+        there = {name: self.configs.get(name, entries()) for name in names if name in self.topics}
+        return there | {name: self._topic(name).error for name in names if name not in there}
 
     def broker_configs(self, _: int) -> dict[str, ConfigEntry]:
         names = {"max.message.bytes": "message.max.bytes"}

@@ -285,6 +285,56 @@ def test_without_a_look_at_the_target_s_brokers_every_limit_is_set() -> None:
     }
 
 
+def test_of_two_timestamp_limits_the_one_that_the_target_knows_is_set() -> None:
+    old = frozenset({"message.timestamp.difference.max.ms", "message.timestamp.type"})
+    seen = observed({"t": 1}, target_defaults={}, target_names=old)
+
+    configs = dict(_created(plan(seen, link())).configs)
+
+    assert {name for name in configs if "timestamp" in name} == old
+
+
+def test_a_config_that_the_target_does_not_know_is_left_out_and_said() -> None:
+    own = entries({"retention.ms": "1", "compression.gzip.level": "3"})
+    seen = observed(
+        {"t": 1},
+        source_configs={"t": own | {"flush.ms": entry("9", "DEFAULT_CONFIG")}},
+        target_names=frozenset({"retention.ms", *DEFAULTS}),
+    )
+
+    for defaults_from in ("source", "target"):
+        planned = plan(seen, link(use_defaults_from=defaults_from))
+        configs = dict(_created(planned).configs)
+        assert configs["retention.ms"] == "1"
+        assert not {"compression.gzip.level", "flush.ms"} & configs.keys()
+        told = "compression.gzip.level=3 of the source is left out: B has no such config"
+        assert planned.mirrored[0].notes == (told,)
+
+
+@pytest.mark.parametrize(
+    ("default", "wanted"),
+    [("0.10.2-IV0", "2.8"), ("0.9.0.X", "2.8"), ("0.11.0", None), ("2.8-IV1", None), ("3.0", None)],
+)
+def test_a_mirror_has_the_format_that_knows_producers_whatever_the_source_has(
+    default: str, wanted: str | None
+) -> None:
+    seen = observed(
+        {"t": 1},
+        source_configs={"t": entries({"message.format.version": "0.9.0"})},
+        target_defaults={**DEFAULTS, "message.format.version": default},
+    )
+    assert dict(_created(plan(seen, link())).configs).get("message.format.version") == wanted
+
+    there = observed(
+        {"t": 1},
+        {"A.t": 1},
+        target_configs={"A.t": entries({"message.format.version": default})},
+    )
+    (change,) = plan(there, link()).changes
+    assert isinstance(change, AlterTopicConfigs)
+    assert dict(change.configs).get("message.format.version") == wanted
+
+
 @pytest.mark.parametrize(
     ("source", "target", "partitioning", "grown", "after"),
     [

@@ -1,0 +1,41 @@
+"""Which configs a cluster knows is told by a topic that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+
+from causeway.control.config_names import known
+from causeway.errors import AuthorizationError
+from causeway.wire.cluster import Cluster
+from tests.unit.control.test_topics import entries, link
+
+LINK = link()
+DENIED = AuthorizationError("read the configuration of topic", "t", "DESCRIBE_CONFIGS is missing")
+
+
+class Target:
+    """One that lets us describe some topics."""
+
+    def __init__(self, *open_to_us: str) -> None:
+        self._open = open_to_us
+
+    def describe_configs(self, topics: Collection[str]) -> dict[str, Any]:
+        return {name: entries() if name in self._open else DENIED for name in topics}
+
+
+@pytest.mark.parametrize(
+    ("open_to_us", "mirrors"),
+    [(["A.t"], ["A.t"]), ([LINK.progress_topic], []), (["A.t", "else"], ["A.t"]), (["else"], [])],
+)
+def test_any_topic_will_do(open_to_us: list[str], mirrors: list[str]) -> None:
+    there = ["A.t", "else", LINK.progress_topic] if mirrors else ["else", LINK.progress_topic]
+    found = known(cast(Cluster, Target(*open_to_us)), LINK, there, mirrors)
+    assert found == entries().keys()
+
+
+@pytest.mark.parametrize("there", [[], ["A.t"]])
+def test_nobody_can_say(there: list[str]) -> None:
+    assert known(cast(Cluster, Target()), LINK, there, there) is None
