@@ -23,12 +23,15 @@ Sent = tuple[str, Any, Any, int, Any, Any, int, list[tuple[str, bytes | None]]]
 
 @dataclass(eq=False, repr=False)
 class Cluster:
-    """`up`: it answers. `refuses`: values that it will not have, `MSG_SIZE_TOO_LARGE` it says."""
+    """`up`: it answers. `refuses`: values that it will not have, `MSG_SIZE_TOO_LARGE` it says;
+    `denies`: topics that may not be written to; `lacks`: that are not there."""
 
     name: str
     partitions: int = 2
     up: bool = True
     refuses: frozenset[bytes] = frozenset()
+    denies: set[str] = field(default_factory=set)
+    lacks: set[str] = field(default_factory=set)
     logs: dict[Partition, list[Sent]] = field(default_factory=lambda: defaultdict(list))
     clients: list[Client] = field(default_factory=list)
 
@@ -78,13 +81,16 @@ class Client:
                 if self.broken is None and sent[1] in self.cluster.refuses:
                     self.broken = KafkaError(KafkaError._FATAL)
                     error: KafkaError | None = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+                elif self.broken is None and sent[0] in self.cluster.denies:
+                    self.broken = KafkaError(KafkaError._FATAL)
+                    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
                 else:
                     error = self.broken
                 if error is None:
                     self.append(sent)
             if sent[4] is not None:
                 at = len(self.log(sent)) - 1
-                sent[4](error, SimpleNamespace(offset=lambda a=at: a))
+                sent[4](error, SimpleNamespace(offset=lambda a=at: a, topic=lambda s=sent: s[0]))
         return 0
 
     def purge(self) -> None:
@@ -130,6 +136,8 @@ class TwoSides:
     def look(self, client: Client, topic: str, **_: float) -> topics.Seen:
         if not client.cluster.up:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        if topic in client.cluster.lacks:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
         return topics.Seen(partitions=client.cluster.partitions, cluster_id=client.cluster.name)
 
     def ends(self, settings: Mapping[str, Any], topic: str, count: int) -> dict[int, int]:
@@ -146,16 +154,23 @@ class TwoSides:
         *,
         settle_s: float,
         going_on: Callable[[], bool],
-    ) -> dict[Partition, Place]:
+    ) -> tuple[dict[Partition, Place], dict[str, KafkaError]]:
         cluster = getattr(self, settings["bootstrap.servers"])
         if not cluster.up:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        found = {}
+        found, failed = {}, {}
         for where, place in places.items():
+            if where[0] in cluster.lacks:
+                failed[where[0]] = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+                continue
             log = cluster.logs[where]
             tail = [ids.position_of(name, sent[7]) or 0 for sent in log[place.offset :]]
             found[where] = Place(position=max([place.position, *tail]), offset=len(log))
-        return found
+        return found, failed
+
+    def writable(self, settings: Mapping[str, Any], topic: str) -> bool:
+        cluster = getattr(self, settings["bootstrap.servers"])
+        return topic not in cluster.denies | cluster.lacks
 
 
 @pytest.fixture
@@ -165,6 +180,8 @@ def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     monkeypatch.setattr(opening, "look", sides.look)
     monkeypatch.setattr(core, "look", sides.look)
     monkeypatch.setattr(opening, "ends", sides.ends)
+    monkeypatch.setattr(opening, "writable", sides.writable)
+    monkeypatch.setattr(opening, "_LEAST_PAUSE_S", 0.02)
     monkeypatch.setattr(side, "look_back", sides.look_back)
     assert look_back.look_back is not sides.look_back
     for name in ("_RETRY_S", "_IDLE_S", "_FULL_S"):

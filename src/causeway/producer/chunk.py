@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import length_hint
 from typing import Any
 
@@ -18,7 +18,7 @@ class Chunk:
     """`calls`: one a record. `lasts`: the lane where a record is the last one of its lane here.
     `groups`: the entries of each lane. `heard`: somebody wants to hear of a record."""
 
-    __slots__ = ("calls", "entries", "groups", "heard", "lanes", "lasts", "records")
+    __slots__ = ("_ids", "calls", "entries", "groups", "heard", "lanes", "lasts", "records")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Chunk:
         self.records = records
         self.entries = entries
         self.heard = heard
+        self._ids = ids
         self.calls: list[Call] = []
         self.lanes: list[Lane] = []
         self.groups: dict[Lane, list[Entry]] = {}
@@ -75,18 +76,36 @@ class Chunk:
                         produce(topic, value, key, partition, told, None, timestamp, marked)
                 for lane, group in self.groups.items():
                     lane.on[index].pending.append(group)
+            for lane, group in self.groups.items():
+                lane.on[index].given = group[-1].position
         except Exception as error:
             done = len(self.calls) - length_hint(rest) - 1
             if each:
                 self.lanes[done].on[index].pending.pop()
-            else:
-                self._note_taken(index, self.records[done][0])
+            self._note_taken(index, self.records[done][0], each=each)
             raise Stopped(done) from error
 
-    def _note_taken(self, index: int, below: int) -> None:
+    def without(self, waits: Callable[[Lane], bool]) -> Chunk | None:
+        """Those whose lanes need not wait; None where there are none."""
+        kept = [index for index, lane in enumerate(self.lanes) if not waits(lane)]
+        if not kept:
+            return None
+        return Chunk(
+            [self.records[index] for index in kept],
+            [self.entries[index] for index in kept],
+            {lane.number: lane for lane in self.groups},
+            self._ids,
+            heard=self.heard,
+        )
+
+    def _note_taken(self, index: int, below: int, *, each: bool) -> None:
         """Those before position `below` have been; what answers for them may not have been."""
         for lane, group in self.groups.items():
             taken = [entry for entry in group if entry.position < below]
+            if taken:
+                lane.on[index].given = taken[-1].position
+            if each:
+                continue
             if len(taken) == len(group):
                 lane.on[index].pending.append(taken)
             else:

@@ -20,7 +20,7 @@ from causeway.producer import ids
 from causeway.producer.chunk import Chunk
 from causeway.producer.hub import State
 from causeway.producer.journal import Record
-from causeway.producer.lanes import Entry, Lane
+from causeway.producer.lanes import Entry, Lane, moved, stored
 from causeway.producer.opening import client_of
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
@@ -176,12 +176,12 @@ class Core:
         that was ever taken."""
         self._checkpointed = self._trimmed = time.monotonic()
         below = min(side.below(self.newest) for side in self.sides)
-        places = {side: side.places() for side in self.sides}
+        places = {side: moved(self.lanes, side.bit >> 1) for side in self.sides}
         try:
             if any(places.values()):
                 self.ledger.move({side.name: some for side, some in places.items()})
             for side, some in places.items():
-                side.stored(some)
+                stored(self.lanes, side.bit >> 1, some)
             whole = self.whole()
             self.journal.trim(below, all_of_it=whole)
         except (sqlite3.Error, OSError) as error:  # what stands there is old, and true
@@ -293,7 +293,6 @@ class Core:
         for side in self.sides:
             if not all(lane.on[side.bit >> 1].open for lane in lanes):
                 side.topics.unopened.add(topic)
-                side.missed(self.newest + 1)
                 side.wake()
         return lanes
 
@@ -312,7 +311,7 @@ class Core:
         for side in self.sides:
             for number, place in self.ledger.places(side.name).items():
                 on = self.lanes[number].on[side.bit >> 1]
-                on.there = on.stored = place.position
+                on.there = on.given = on.stored = place.position
                 on.offset, on.open = place.offset, True
             side.topics.unopened.update(
                 lane.topic for lane in self.lanes.values() if not lane.on[side.bit >> 1].open

@@ -238,9 +238,9 @@ class DualProducer:
         """Figures for people and for Prometheus; bytes, seconds, and counts since the start.
 
         `unreported`: records that wait for what the policy asks for. `damage`: what of the spool
-        could not be read. Of each side `state`
-        (checking, feeding, direct, broken), `reason` of the last trouble, `behind_bytes` of the
-        spool that it was not given yet, `silent_seconds` since it owes an answer."""
+        could not be read. Of each side `state` (checking, feeding, direct, broken), `reason` of the
+        last trouble, `waiting` topics and why, `behind_bytes` of the spool that it was not given
+        yet, `silent_seconds` since it owes an answer."""
         core = self._core
         now = time.monotonic()
         with self._lock:
@@ -258,6 +258,7 @@ class DualProducer:
                     side.name: {
                         "state": side.state.value,
                         "reason": side.reason,
+                        "waiting": dict(side.topics.held),
                         "acknowledged": side.acked,
                         "refused": side.refused,
                         "in_flight": side.in_flight(),

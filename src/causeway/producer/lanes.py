@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Message
@@ -52,20 +52,21 @@ class Lane:
 
 class SideLane:
     """A partition on one side. `there`: all up to this position is on it, acknowledged or found;
+    `given`: all up to this one is there or with the client;
     `open`: it is known where it begins, so that records may go to it. `pending`: for each answer
     to come the record that it is for, or those. `loose`: the client has them, and the next record
     will answer for them."""
 
     __slots__ = (
-        "acked", "all_acked", "loose", "message", "offset", "open", "pending", "side", "stored",
-        "there",
+        "acked", "all_acked", "given", "loose", "message", "offset", "open", "pending", "side",
+        "stored", "there",
     )  # fmt: skip
 
     def __init__(self, side: Side) -> None:
         self.side = side
         self.pending: deque[Any] = deque()
         self.loose: list[Entry] = []
-        self.there = 0
+        self.there = self.given = 0
         self.message: Any = None
         self.offset = 0
         self.open = False
@@ -141,3 +142,26 @@ class SideLane:
                 self.offset = offset + 1
             self.message = None
         return Place(position=self.there, offset=self.offset)
+
+
+def moved(lanes: Mapping[int, Lane], index: int) -> list[tuple[int, Place]]:
+    """How far those have come on that side that have moved since they were `stored`."""
+    return [
+        (lane.number, on.place())
+        for lane in lanes.values()
+        if (on := lane.on[index]).open and on.there != on.stored
+    ]
+
+
+def stored(lanes: Mapping[int, Lane], index: int, places: Iterable[tuple[int, Place]]) -> None:
+    for number, place in places:
+        lanes[number].on[index].stored = place.position
+
+
+def oldest_of(lanes: Mapping[int, Lane], index: int, least: int) -> int:
+    """The first position that is on its way to that side, or `least` where that is less."""
+    for lane in lanes.values():
+        pending = lane.on[index].oldest()
+        if pending is not None and pending < least:
+            least = pending
+    return least

@@ -19,8 +19,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from causeway.errors import ConfigError
+from causeway.producer.hub import Hub
 from causeway.producer.ids import position_of
+from causeway.producer.journal import Cursor
 from causeway.producer.ledger import Place
+from causeway.producer.refusals import OF_TOPICS
 
 Partition = tuple[str, int]
 _TIMEOUT_S = 30.0
@@ -32,6 +35,7 @@ _POLL_S = 0.2
 class _Reading:
     place: Place
     end: int = -1  # the last one that was come to
+    failed: KafkaError | None = None
 
 
 def look_back(
@@ -41,13 +45,13 @@ def look_back(
     *,
     settle_s: float,
     going_on: Callable[[], bool],
-) -> dict[Partition, Place]:
+) -> tuple[dict[Partition, Place], dict[str, KafkaError]]:
     """How far the producer `name` has come in each partition of `places`, which say from where to
-    read. Raises KafkaException where the side does not answer; gives up once `going_on` is False.
-    """
+    read, and topics that cannot be read. Raises KafkaException where the side does not answer;
+    gives up once `going_on` is False."""
     readings = {partition: _Reading(place) for partition, place in places.items()}
     if not readings:
-        return {}
+        return {}, {}
     consumer = Consumer(
         {
             **client,
@@ -76,14 +80,32 @@ def look_back(
                 quiet_since = now
             if messages:
                 heard = now
-            whole = all(reading.end >= 0 for reading in readings.values())
+            whole = all(reading.end >= 0 or reading.failed for reading in readings.values())
             if not whole and now - heard > _TIMEOUT_S:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "its logs cannot be read"))
             if whole and now - quiet_since >= settle_s and _at_the_end(admin, readings):
                 break
-        return {partition: reading.place for partition, reading in readings.items()}
+        failed = {
+            topic: reading.failed for (topic, _), reading in readings.items() if reading.failed
+        }
+        found = {where: r.place for where, r in readings.items() if where[0] not in failed}
+        return found, failed
     finally:
         consumer.close()
+
+
+def owed(hub: Hub, index: int, newest: int) -> set[int]:
+    """The lanes of the journal's records up to `newest` that the side at `index` is not known to
+    have. Without the lock: the journal is only added to meanwhile, as nothing is deleted that this
+    side may lack."""
+    found: set[int] = set()
+    cursor = Cursor()
+    while (records := hub.journal.read(cursor)) is not None and records[0][0] <= newest:
+        for position, lane, *_ in records:
+            if position > hub.lanes[lane].on[index].there:
+                found.add(lane)
+    cursor.close()
+    return found
 
 
 def check_known(side: str, found: Mapping[Partition, Place], newest: int) -> None:
@@ -104,9 +126,14 @@ def _take(name: str, readings: Mapping[Partition, _Reading], messages: list[Any]
     new = False
     for message in messages:
         error = message.error()
+        reading = readings.get((message.topic(), message.partition()))
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
-        reading = readings[message.topic(), message.partition()]
+            if reading is None or error.code() not in OF_TOPICS:
+                raise KafkaException(error)
+            reading.failed = error
+            continue
+        if reading is None:
+            continue
         if error is not None:
             reading.end = message.offset()
             continue
@@ -120,7 +147,13 @@ def _take(name: str, readings: Mapping[Partition, _Reading], messages: list[Any]
 
 def _at_the_end(admin: AdminClient, readings: Mapping[Partition, _Reading]) -> bool:
     """Whether all is read that the leaders show now."""
-    asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in readings}
+    asked = {
+        TopicPartition(*partition): OffsetSpec.latest()
+        for partition, reading in readings.items()
+        if not reading.failed
+    }
+    if not asked:
+        return True
     answers = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
     return all(
         readings[at.topic, at.partition].end >= answer.result(_TIMEOUT_S).offset

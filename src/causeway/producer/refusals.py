@@ -1,4 +1,4 @@
-"""Errors of a record that are for its own sake."""
+"""Errors of a record that are for its own sake, or its topic's."""
 
 from __future__ import annotations
 
@@ -15,4 +15,13 @@ REFUSALS: Final = {
     KafkaError.INVALID_TIMESTAMP,
     KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError.POLICY_VIOLATION,
+}
+
+# What holds up a topic, and no other one.
+OF_TOPICS: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
 }

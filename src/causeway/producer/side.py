@@ -23,12 +23,11 @@ from causeway.producer.chunk import Chunk, Stopped
 from causeway.producer.hub import Hub, State
 from causeway.producer.ids import ID_HEADER, record_id
 from causeway.producer.journal import Cursor, Record
-from causeway.producer.lanes import BOTH, Entry, Lane, SideLane
-from causeway.producer.ledger import Place
-from causeway.producer.look_back import check_known, look_back
+from causeway.producer.lanes import BOTH, Entry, Lane, SideLane, oldest_of
+from causeway.producer.look_back import check_known, look_back, owed
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
-from causeway.producer.refusals import REFUSALS
+from causeway.producer.refusals import OF_TOPICS, REFUSALS
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2
@@ -53,14 +52,18 @@ class Side:
         self.reason = ""
         self.acked = 0
         self.refused = 0
-        self.topics = Opening(options.name, bit >> 1, options.reader, hub)
+        self.topics = Opening(
+            options.name, bit >> 1, options.reader, hub, self._resume, self._complain
+        )
         self._options = options
         self._settle_s = settle_s
         self._cursor = Cursor()
         self._ahead: list[Record] = []  # read, and not yet handed over
         self._from = 0  # positions before it were handed over, or are there
+        self._skipped = 0  # the first position that was left in the journal; 0 is none
         self._suspects: set[int] = set()
         self._alone: int | None = None
+        self._sure = False  # that nothing is on its way of a client that was given up
         self._heard = (0, time.monotonic())
         self._closing = threading.Event()
         self._wake = threading.Event()
@@ -82,6 +85,15 @@ class Side:
 
     def hand_over(self, chunk: Chunk) -> None:
         """What was just written to the journal."""
+        if self.topics.waiting():
+            waits = self.topics.waits
+            for record, lane in zip(chunk.records, chunk.lanes, strict=True):
+                if waits(lane):
+                    self._skip(record[0])
+            some = chunk.without(waits)
+            if some is None:
+                return
+            chunk = some
         each = self.tells or (self.speaks and chunk.heard)
         try:
             chunk.hand_to(self.producer.produce, self.bit >> 1, each=each)
@@ -89,58 +101,57 @@ class Side:
             position, error = chunk.records[stopped.taken][0], stopped.__cause__
             self._fall_behind(position)
             if isinstance(error, KafkaException) and each:
-                self._not_taken(position, error.args[0])
+                topic = chunk.lanes[stopped.taken].topic
+                self._not_taken(position, topic, error.args[0])
             elif isinstance(error, KafkaException):  # nobody may answer for those before it
                 self._break(error.args[0])
             elif not isinstance(error, BufferError):
                 self._break(error)
 
-    def missed(self, position: int) -> None:
-        """A topic that is not open here yet: it goes on from the journal at `position`."""
-        if self.state is State.DIRECT:
+    def _skip(self, position: int) -> None:
+        """Left in the journal, for its topic has to wait."""
+        self._skipped = min(position, self._skipped or position)
+
+    def _resume(self, unseen: bool) -> None:
+        """A topic need not wait any more: back to the first record that was left. `unseen`: its
+        logs were not read after the last client was given up, so all are looked at again."""
+        if unseen:
+            self._break(KafkaError(KafkaError._STATE, "a topic can be read again"))
+        elif self._skipped and self.state in (State.DIRECT, State.FEEDING):
+            position, self._skipped = self._skipped, 0
             self._fall_behind(position)
 
     def serve(self, now: float) -> None:
         """Hear what the cluster has answered."""
         if self.producer is not None:
             self._poll(0)
-        owes = self.state is not State.DIRECT or self.in_flight()
+        owes = self.state is not State.DIRECT or self.in_flight() or self._skipped
         if self.acked != self._heard[0] or not owes:
             self._heard = (self.acked, now)
 
     def failed(self, lane: SideLane, entries: Sequence[Entry], error: Any, message: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
+        sure = False
         if error.code() in REFUSALS:
-            if self._alone == entries[-1].position:
+            if sure := self._alone == entries[-1].position:
                 self._refuse(lane, entries[-1], error, message)
             else:
                 self._suspects.update(entry.position for entry in entries)
+        elif error.code() in OF_TOPICS:
+            self.topics.hold(message.topic(), error.str())
         self._break(error)
-
-    def places(self) -> list[tuple[int, Place]]:
-        """Those that have moved since the last time."""
-        moved = []
-        for lane in self.hub.lanes.values():
-            on = lane.on[self.bit >> 1]
-            if on.open and on.there != on.stored:
-                moved.append((lane.number, on.place()))
-        return moved
-
-    def stored(self, places: Sequence[tuple[int, Place]]) -> None:
-        for number, place in places:
-            self.hub.lanes[number].on[self.bit >> 1].stored = place.position
+        # It was the only one on its way, and was answered: nothing can come late.
+        self._sure = sure
 
     def below(self, newest: int) -> int:
         """Every record before this position is on this side."""
         if self.state in (State.CHECKING, State.BROKEN):
             return 0
         oldest = self._from if self.state is State.FEEDING else newest + 1
-        for lane in self.hub.lanes.values():
-            pending = lane.on[self.bit >> 1].oldest()
-            if pending is not None and pending < oldest:
-                oldest = pending
-        return oldest
+        if self._skipped:
+            oldest = min(oldest, self._skipped)
+        return oldest_of(self.hub.lanes, self.bit >> 1, oldest)
 
     def silent_s(self, now: float) -> float:
         """How long it has owed something and acknowledged nothing."""
@@ -191,12 +202,14 @@ class Side:
                     error = KafkaError(KafkaError._STATE, reason)
                 told(error)
 
-    def _not_taken(self, position: int, error: Any) -> None:
+    def _not_taken(self, position: int, topic: str, error: Any) -> None:
         """By the client; where that is for the record's own sake, it is tried alone."""
         if error.code() in REFUSALS:
             self._suspects.add(position)
-        else:
-            self._break(error)
+            return
+        if error.code() in OF_TOPICS:
+            self.topics.hold(topic, error.str())
+        self._break(error)
 
     def _refuse(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
         """For good. Nothing else is on its way, so all before it in the partition are there. It is
@@ -261,7 +274,7 @@ class Side:
         if self.state is State.CHECKING:
             self._check()
         if not self._closing.is_set():
-            self.topics.open_all(self.producer)
+            self.topics.look_after(self.producer)
             self.topics.count_again(self.producer)
         return self._feed() if self.state is State.FEEDING else _IDLE_S
 
@@ -283,21 +296,22 @@ class Side:
     def _check(self) -> None:
         """Which of the journal's records are there already?"""
         with self.hub.lock:
-            self._from = 0
+            self._from = self._skipped = 0
             self._rewind(0)
+            sure, self._sure = self._sure, False
             newest = self.hub.newest
-        numbers = self._owed(newest)
+        numbers = owed(self.hub, self.bit >> 1, newest)
         with self.hub.lock:
             places = {
                 (lane.topic, lane.partition): lane.on[self.bit >> 1].place()
                 for lane in map(self.hub.lanes.__getitem__, numbers)
                 if lane.on[self.bit >> 1].open
             }
-        found = look_back(
+        found, failed = look_back(
             self._options.reader,
             self.hub.name,
             places,
-            settle_s=self._settle_s,
+            settle_s=0 if sure else self._settle_s,
             going_on=lambda: not self._closing.is_set(),
         )
         if self._closing.is_set():
@@ -311,21 +325,14 @@ class Side:
                 if (place := found.get((lane.topic, lane.partition))) is not None:
                     on = lane.on[self.bit >> 1]
                     on.there, on.offset = place.position, place.offset
+            for lane in self.hub.lanes.values():
+                on = lane.on[self.bit >> 1]
+                on.given = on.there
+            for topic, error in failed.items():  # what it has of them is not known
+                self.topics.hold(topic, error.str(), unseen=True)
             self.producer = producer
             self._alone = None
             self.state = State.FEEDING
-
-    def _owed(self, newest: int) -> set[int]:
-        """The lanes of the journal's records that are not known to be there. Without the lock: the
-        journal is only added to meanwhile, as nothing is deleted that this side may lack."""
-        owed: set[int] = set()
-        cursor = Cursor()
-        while (records := self.hub.journal.read(cursor)) is not None and records[0][0] <= newest:
-            for position, lane, *_ in records:
-                if position > self.hub.lanes[lane].on[self.bit >> 1].there:
-                    owed.add(lane)
-        cursor.close()
-        return owed
 
     def _feed(self) -> float:
         """Hands over what the journal has next; how long to wait before the next turn."""
@@ -335,7 +342,7 @@ class Side:
             if not self._ahead:
                 records = self.hub.journal.read(self._cursor)
                 if records is None:
-                    if self.topics.unopened or self._suspects:
+                    if self._suspects:
                         self._suspects.clear()
                         return _FULL_S
                     self.state = State.DIRECT
@@ -358,8 +365,12 @@ class Side:
         if position <= on.there:
             self._found(record, lane)
             return True
-        if not on.open:
-            return False
+        if position <= on.given:
+            return True
+        if self.topics.waiting() and self.topics.waits(lane):
+            self._skip(position)
+            self._from = position + 1
+            return True
         if self._suspects:
             if self.in_flight() and (self._alone is not None or position in self._suspects):
                 return False
@@ -380,9 +391,10 @@ class Side:
             if not isinstance(error, KafkaException):
                 raise
             if self._alone != position:
-                self._not_taken(position, error.args[0])
+                self._not_taken(position, lane.topic, error.args[0])
                 return False
             self._refuse(on, entry, error.args[0], lane.message(key, value, error.args[0]))
             return True
         self._from = position + 1
+        on.given = position
         return True

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from causeway.errors import ConfigError
+from causeway.producer.refusals import OF_TOPICS
 
 TIMEOUT_S = 10.0
 _POLL_S = 0.1
-_UNKNOWN_S = 3.0  # so long a topic may be so that is made by the very question
+UNKNOWN_S = 3.0  # so long a topic may be so that is made by the very question
 
 # Codes of a side that does not answer, as against one that answers no.
 NOBODY = (
@@ -36,7 +37,7 @@ class Seen:
 
 
 def look(
-    client: Any, topic: str, timeout_s: float = TIMEOUT_S, *, unknown_s: float = _UNKNOWN_S
+    client: Any, topic: str, timeout_s: float = TIMEOUT_S, *, unknown_s: float = UNKNOWN_S
 ) -> Seen:
     """Raises KafkaException: of the topic, or since nobody answered in time. It may be unknown for
     `unknown_s`."""
@@ -74,6 +75,22 @@ def agree(topic: str, seen: Mapping[str, Seen], *, least: bool) -> int:
             remedy='make them alike, or use those that both have: partition_counts="least"',
         )
     return min(counts.values())
+
+
+def writable(client: Mapping[str, Any], topic: str) -> bool:
+    """Whether it is there and we may write to it, as far as the cluster tells. Raises
+    KafkaException where it does not say."""
+    admin = AdminClient(dict(client))
+    asked = admin.describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
+    )
+    try:
+        allowed = asked[topic].result(TIMEOUT_S).authorized_operations
+    except KafkaException as error:
+        if error.args[0].code() in OF_TOPICS:
+            return False
+        raise
+    return not allowed or AclOperation.WRITE in allowed
 
 
 def ends(client: Mapping[str, Any], topic: str, count: int) -> dict[int, int]:

@@ -181,6 +181,44 @@ def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
     assert {0, 1, 9} <= arrived
 
 
+@pytest.mark.parametrize(
+    ("kind", "from_the_start"), [("denies", True), ("denies", False), ("lacks", False)]
+)
+def test_a_topic_that_a_side_will_not_have_holds_up_no_other(
+    kind: str, from_the_start: bool, two_sides: TwoSides, opened: Open
+) -> None:
+    bad: set[str] = getattr(two_sides.west, kind)
+    producer = opened(policy="any")
+    if from_the_start:
+        bad.add("bad")
+    for number in range(20):
+        producer.produce("bad", b"%d" % number, partition=number % 2)
+        told(producer, number, [])
+    if not from_the_start:
+        settled(producer)
+        bad.add("bad")
+        if kind == "lacks":  # it was deleted, which a client that is replaced finds out
+            two_sides.west.up = False
+    for number in range(20, 60):
+        producer.produce("bad", b"%d" % number, partition=number % 2)
+        told(producer, number, [])
+    if not two_sides.west.up:
+        until(producer, lambda: two_sides.east.values()["bad", 1][-1:] == [b"59"])
+        with producer._core.lock:
+            two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
+            two_sides.west.up = True
+    good = two_sides.west.logs
+    until(producer, lambda: len(good["orders", 0]) + len(good["orders", 1]) == 60)
+    until(producer, lambda: list(producer.stats()["sides"]["west"]["waiting"]) == ["bad"])
+    assert not producer._core.whole()
+    bad.clear()
+    settled(producer)
+    assert producer.stats()["sides"]["west"]["waiting"] == {}
+    for log in alike(two_sides).values():
+        assert [int(v) for v in log] == sorted(int(v) for v in log)
+        assert len(log) == 30
+
+
 def test_names_of_headers_are_what_spool_and_clients_can_write(
     two_sides: TwoSides, opened: Open
 ) -> None:
