@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,9 +48,28 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
 
 def print_json(value: Any) -> None:
-    """What is no UTF-8 in it, such as the name of a file in a reason, comes out as `?`."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Indented; an object or list that holds no other stands in one line. What is no UTF-8 in it,
+    such as the name of a file in a reason, comes out as `?`."""
+    text = _json(value, "\n")
     sys.stdout.write(text.encode(errors="replace").decode() + "\n")
+
+
+def _json(value: Any, line: str) -> str:
+    """json.dumps, which indents each line of 10,000 partitions in Python, would take a second."""
+    inner = line + "  "
+    if isinstance(value, dict) and any(map(_holds_more, value.values())):
+        parts = [f"{_dump(str(name))}: {_json(each, inner)}" for name, each in value.items()]
+        return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
+    if isinstance(value, list | tuple) and any(map(_holds_more, value)):
+        return f"[{inner}{f',{inner}'.join(_json(each, inner) for each in value)}{line}]"
+    return _dump(value)
+
+
+def _holds_more(value: Any) -> bool:
+    return bool(value) and isinstance(value, dict | list | tuple)
+
+
+_dump = partial(json.dumps, ensure_ascii=False)
 
 
 def console() -> Output:

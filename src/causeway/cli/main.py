@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -126,7 +127,13 @@ def _first(arguments: list[str], option: str) -> list[str]:
     return [*arguments[at:end], *arguments[:at], *arguments[end:]]
 
 
+# Objects made between two looks for cycles among them. A command makes many values and hardly any
+# cycle: with Python's 700, a third of the time of `status` of 10,000 partitions went there.
+_BETWEEN_LOOKS = 50_000
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
+    gc.set_threshold(_BETWEEN_LOOKS)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in arguments:
         arguments.remove("--debug")

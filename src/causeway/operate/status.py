@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,9 +121,11 @@ def status_of(
         from causeway.operate.sourceless import without_source
 
         return without_source(link, target, contents_of(link, target, only), str(error))
-    observed = topics.observe(source, target, link, only)
+    with ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(contents_of, link, target)
+        observed = topics.observe(source, target, link, only)
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
-    contents = contents_of(link, target)
+    contents = reading.result()
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = topics.without(planned, topics.refused(planned.changes, target))
     if only is not None:
@@ -134,10 +137,13 @@ def status_of(
         for topic in planned.mirrored
         for number in range(topic.partitions)
     }
-    ends = source.list_offsets(list(mirrored), LATEST, read_committed=link.fetch.read_committed)
-    # After the ends, so that no high watermark seems to lie below.
-    tops = source.list_offsets(list(mirrored), LATEST) if link.fetch.read_committed else ends
-    target_ends = _target_ends(target, contents)
+    with ThreadPoolExecutor(1) as beside:
+        asking = beside.submit(_target_ends, target, contents)
+        committed = link.fetch.read_committed
+        ends = source.list_offsets(list(mirrored), LATEST, read_committed=committed)
+        # After the ends, so that no high watermark seems to lie below.
+        tops = source.list_offsets(list(mirrored), LATEST) if committed else ends
+    target_ends = asking.result()
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
     empty = [tp for tp, end in target_ends.items() if end == 0 and tp in mirrored]
@@ -191,9 +197,9 @@ def status_of(
 def contents_of(
     link: LinkSettings, target: Cluster, only: Collection[str] | None = None
 ) -> Contents:
-    """What its progress topic holds; `only`: of these topics of the source."""
+    """What its progress topic holds besides offset maps; `only`: of these topics of the source."""
     progress = ProgressTopic(target, link.progress_topic)
-    contents = progress.read() if progress.exists() else Contents()
+    contents = progress.read(maps=False) if progress.exists() else Contents()
     if only is not None:
         contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
     return contents

@@ -35,6 +35,7 @@ from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.outlet_json import outlet_json, outlet_of
 
 VERSION = 1
+OFFSET_MAP = b'{"offsets"'  # so begin the keys of offset maps
 EVENTS = 250  # of a link that are kept, the newest
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.entries import (
+    OFFSET_MAP,
     Deletion,
     DirectivesRecord,
     Entry,
@@ -147,9 +148,9 @@ class ProgressTopic:
     def exists(self) -> bool:
         return self._log.partitions() > 0
 
-    def read(self, start: int | None = None) -> Contents:
-        """All that is in the topic, from offset `start` or its beginning to its end by now. Raises
-        CausewayError, also where it ends before `start`."""
+    def read(self, start: int | None = None, *, maps: bool = True) -> Contents:
+        """All that is in the topic, from offset `start` or its beginning to its end by now; without
+        `maps`, no offset maps. Raises CausewayError, also where it ends before `start`."""
         contents = Contents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
         for batch in self._log.batches(start=start):
@@ -166,7 +167,8 @@ class ProgressTopic:
             contents.end = batch.next
         # Only the newest of each is worth its JSON.
         for key, value in newest.items():
-            contents.take(decode(key, value))
+            if maps or not key.startswith(OFFSET_MAP):
+                contents.take(decode(key, value))
         self.reached = contents.end
         return contents
 

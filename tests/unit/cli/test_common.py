@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from causeway.cli.common import load, parse_timestamp
+from causeway.cli.common import load, parse_timestamp, print_json
 from causeway.cli.logs import Logfmt
 from causeway.cli.words import count, duration, number, size
 from causeway.errors import ConfigError
@@ -73,3 +75,37 @@ def test_what_is_odd_about_a_file_is_said_unless_it_was_said_before(
 
     assert first == "causeway: warning: unknown keys: A->B.no.such.key (line 5)\n"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"a": 1, "b": [], "c": {}},
+        {"links": [{"a": None, "b": 'ü"\n'}, {"a": True, "b": [1, 2]}], "n": 1.5},
+        [{"a": {"b": {"c": [{"d": 1}]}}}, 7, "x"],
+    ],
+)
+def test_json_is_what_json_is(capsys: pytest.CaptureFixture[str], value: Any) -> None:
+    print_json(value)
+    assert json.loads(capsys.readouterr().out) == value
+
+
+def test_json_has_a_line_for_each_innermost_object(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"links": [{"name": "A->B", "tasks": [{"a": 1, "b": "x"}, {"a": 2}]}]})
+    assert (
+        capsys.readouterr().out
+        == """{
+  "links": [
+    {
+      "name": "A->B",
+      "tasks": [
+        {"a": 1, "b": "x"},
+        {"a": 2}
+      ]
+    }
+  ]
+}
+"""
+    )

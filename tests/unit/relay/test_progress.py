@@ -193,6 +193,14 @@ def test_the_newest_record_of_each_partition_is_read() -> None:
     assert topic.read(4).partitions == {}
 
 
+def test_who_wants_no_offset_maps_reads_the_rest() -> None:
+    _, topic = store()
+    ProgressWriter(topic, 9, 2).write([standing(0), OFFSETS])
+    contents = topic.read(maps=False)
+    assert contents.partitions and not contents.maps
+    assert topic.read().maps
+
+
 def test_what_was_deleted_is_gone_for_those_who_had_read_it_as_well() -> None:
     _, topic = store()
     writer = ProgressWriter(topic, 9, 2)
