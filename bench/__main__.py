@@ -172,7 +172,8 @@ def _asked(*, quick: bool) -> Iterator[Workload]:
 
 
 def _idle(*, quick: bool) -> Iterator[Workload]:
-    settle_s, idle_s = (5.0, 5.0) if quick else (30.0, 60.0)
+    # At rest is what has not moved for a minute: until then, a look is at what is recent, too.
+    settle_s, idle_s = (5.0, 5.0) if quick else (90.0, 60.0)
     for topics in (3,) if quick else (100, 1_000):
         yield Workload(
             name=f"{limit_report.IDLE}{10 * topics}",

@@ -231,7 +231,7 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
         def exists(self) -> bool:
             return True
 
-        def read(self) -> Contents:
+        def read(self, *, maps: bool) -> Contents:
             return Contents(leases=[lease])
 
     monkeypatch.setattr("time.time", lambda: now_s)
