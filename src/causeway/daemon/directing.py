@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
@@ -59,13 +59,16 @@ class Directing:
         intake: Intake,
         on_limits: OnLimits,
         before: DirectivesRecord | None,
+        sharers: Collection[fences.Sharer] = (),
     ) -> None:
-        """`before`: how far the last leading driver had come."""
+        """`before`: how far the last leading driver had come; `sharers`: links that may fence the
+        same topics."""
         self._link = link
         self._sides = sides
         self._registry = registry
         self._intake = intake
         self._on_limits = on_limits
+        self._sharers = sharers
         self._lock = threading.Lock()
         self._log = DirectiveLog(sides.target, link.directives_topic)
         self._over = threading.Event()
@@ -81,6 +84,7 @@ class Directing:
         self._applied = -1 if before is None else before.applied
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
         self._reason = None if before is None else before.reason
+        self._unheard: str | None = None
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
         self._measure_at = 0.0
@@ -153,6 +157,11 @@ class Directing:
         unknown = None if self.known.is_set() else self._reason
         return () if unknown is None else (Trouble(topic="", reason=unknown),)
 
+    @property
+    def unheard(self) -> str | None:
+        """Why nothing that people ask is heard of, while the link is mirrored."""
+        return f"no pause, fence or end is heard of: {self._unheard}" if self._unheard else None
+
     def take_dirty(self) -> list[DirectivesRecord]:
         """What has to be written; `soil` if that fails."""
         with self._lock:
@@ -178,18 +187,22 @@ class Directing:
 
     def _run(self) -> None:
         while not self._over.is_set():
+            unheard = None
             try:
                 self._turn()
                 self._lift()
                 reason = self._strange() or self._not_lifted or self._not_chosen
             except AuthorizationError as error:
-                self.known.set()  # who may not read them cannot be told anything by them
-                reason = str(error)
+                # That its mirror has ended may stand in a topic that was there before.
+                if self._topic_id == NO_TOPIC_ID:
+                    self.known.set()  # nobody has asked anything of this link, as far as we can see
+                unheard = reason = str(error)
             except CausewayError as error:
                 reason = str(error)
             except Exception as error:
                 _log.error("internal error", exc_info=error, extra={"link": self._link.name})
                 reason = f"internal error: {error!r}"
+            self._unheard = unheard
             self._tell(reason)
             self._over.wait(_LOOK_S)
 
@@ -307,7 +320,7 @@ class Directing:
         self._lift_at = time.monotonic() + _FENCES_S
         source, target = self._sides.source_admin, self._sides.target_admin
         try:
-            errors = fences.lift(source, target, self._link, over)
+            errors = fences.lift(source, target, self._link, over, self._sharers)
         except CausewayError as error:
             errors = {str(over[0].scope.topic): error}
         why = next((error for error in errors.values() if error is not None), None)

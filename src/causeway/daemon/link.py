@@ -14,11 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.control.directives import Directive
+from causeway.control.fences import Sharer
 from causeway.daemon.directing import Directing
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
@@ -48,7 +49,7 @@ _FINAL_S = 5.0  # so long the last progress is tried to be written
 
 class Link:
     """`source_key` and `target_key` name its clusters to lanes; `also`: more tasks to run while it
-    is led."""
+    is led; `sharers`: the other links of its source."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Link:
         transforms: Transforms,
         staging: Staging,
         also: Sequence[Task] = (),
+        sharers: Collection[Sharer] = (),
     ) -> None:
         self.settings = link
         self._run = run
@@ -89,8 +91,9 @@ class Link:
             writing=self._writing,
             on_created=self.control.protect,
         )
+        limits = partial(fleet.limit, link.name)
         self._new_directing = partial(
-            Directing, link, sides, self.registry, self._intake, partial(fleet.limit, link.name)
+            Directing, link, sides, self.registry, self._intake, limits, sharers=sharers
         )
         self._directing: Directing | None = None
         self._staging = staging
@@ -138,7 +141,7 @@ class Link:
                 source=self.settings.source.alias,
                 target=self.settings.target.alias,
                 role=self._role,
-                reason=self._reason,
+                reason=self._reason or (directing.unheard if directing else None),
                 planned=self._planned,
                 partitions=partitions,
                 troubles=(*self._troubles, *(directing.troubles if directing else ())),

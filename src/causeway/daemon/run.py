@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.config.settings import ClientSettings, HeartbeatSettings, Settings
+from causeway.config.settings import ClientSettings, HeartbeatSettings, LinkSettings, Settings
+from causeway.control.fences import Sharer
 from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.answering import await_clusters
 from causeway.daemon.lanes.fleet import Fleet
@@ -142,12 +143,21 @@ class Daemon:
                 transforms=transforms[link.name],
                 staging=self._staging,
                 also=[task for name, task in heartbeats if name == link.name],
+                sharers=self._sharers_of(link),
             )
             for link in settings.links
         ]
         # Heartbeats of pairs without a flow.
         mirrored = {link.name for link in settings.links}
         self._heartbeats = [Tasks(name, [t]) for name, t in heartbeats if name not in mirrored]
+
+    def _sharers_of(self, link: LinkSettings) -> list[Sharer]:
+        """The other links that mirror from the same cluster."""
+        return [
+            Sharer(self._sides[each.name].target_admin, each)
+            for each in self._settings.links
+            if each.source.alias == link.source.alias and each.name != link.name
+        ]
 
     def run(self) -> int:
         self._engine.start()

@@ -26,6 +26,7 @@ from causeway.wire.cluster import Cluster
 from tests.unit.daemon.test_claims import LINK
 
 TOPIC_ID = "a" * 32
+SHARERS = [fences.Sharer(cast(Cluster, None), replace(LINK, policy=LINK.policy))]
 BEFORE = DirectivesRecord(link=LINK.name, topic_id=TOPIC_ID, applied=5)
 
 
@@ -37,12 +38,15 @@ class Log:
         self.topic = "__causeway.A.B.directives"
         self.coming: list[tuple[int, Directive]] = []
         self.looks = 0
+        self.refused: CausewayError | None = None
         self._looked = threading.Condition()
 
     def look(self) -> list[tuple[int, Directive]]:
         with self._looked:
             self.looks += 1
             self._looked.notify_all()
+            if self.refused is not None:
+                raise self.refused
             come, self.coming = self.coming, []
             return come
 
@@ -124,7 +128,8 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
         intake = cast(Intake, cast(Any, Partitions()))
-        found = Directing(LINK, sides, Registry(LINK.name), intake, limits.append, before)
+        registry = Registry(LINK.name)
+        found = Directing(LINK, sides, registry, intake, limits.append, before, SHARERS)
         begun.append(found)
         return found, log
 
@@ -152,6 +157,31 @@ def test_without_such_a_topic_nothing_is_waited_for_long(
     found, _ = begin(BEFORE)  # somebody has deleted it
     assert found.known.wait(10)
     assert found.take_dirty() == []
+
+
+def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) -> None:
+    """Its end may stand there."""
+    found, log = begin(BEFORE)
+    log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
+    log.await_looks(3)
+    assert not found.known.is_set()
+    (trouble,) = found.troubles
+    assert "TOPIC_AUTHORIZATION_FAILED" in trouble.reason
+    log.refused = None
+    log.comes(5, Kind.RESTART)
+    assert found.known.wait(10)
+    log.await_looks(2)
+    assert found.troubles == ()
+    assert found.unheard is None
+
+
+def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: Begin) -> None:
+    found, log = begin(None)
+    log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
+    assert found.known.wait(10)
+    log.await_looks(2)
+    assert found.unheard is not None
+    assert "TOPIC_AUTHORIZATION_FAILED" in found.unheard
 
 
 def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin) -> None:
@@ -186,7 +216,8 @@ def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
     lifted: list[str | None] = []
 
     def lift(*args: Any) -> dict[str, CausewayError | None]:
-        (fence,) = args[-1]
+        (fence,) = args[3]
+        assert args[4] == SHARERS, "who needs the rule still gets it"
         lifted.append(fence.scope.topic)
         tried.set()
         return {"orders": AuthorizationError("delete ACL") if len(lifted) == 1 else None}

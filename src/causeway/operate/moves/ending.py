@@ -34,7 +34,13 @@ from causeway.operate.clusters import Connect
 from causeway.operate.status import driver_of
 from causeway.relay import walk
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Contents, LeaseRecord, Progress, ProgressTopic
+from causeway.relay.progress import (
+    Contents,
+    DirectivesRecord,
+    LeaseRecord,
+    Progress,
+    ProgressTopic,
+)
 from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.batches import HEADER
 from causeway.wire.offsets import LATEST
@@ -113,7 +119,7 @@ class Ending:
         written = self._write(decide)
         self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
-            self._take_lead()
+            self._take_lead(written.topic_id)
         return bool(written.plan.changes)
 
     def finish(self, how: State, cuts: dict[str, Cut], *, done: bool, wait_s: float = 0.0) -> bool:
@@ -163,8 +169,10 @@ class Ending:
             time.sleep(_POLL_S)
             self.read_on()
 
-    def _take_lead(self) -> None:
-        """From a driver that has not said that it acted, or from none."""
+    def _take_lead(self, topic_id: str) -> None:
+        """From a driver that has not said that it acted, or from none. Whoever leads next hears
+        that there are directives, in the topic with that id: one that may not read them must not
+        mirror."""
         if not self._progress.exists():
             return  # nobody has led, nor mirrored
         newest = self.contents.leases[-1] if self.contents.leases else None
@@ -194,6 +202,9 @@ class Ending:
                 remedy="stop that driver, and call this again: it goes on",
             )
         self.contents = contents
+        told = contents.directives
+        if told is None or told.topic_id != topic_id:
+            leadership.write([DirectivesRecord(link=self.link.name, topic_id=topic_id, applied=-1)])
         if not in_order:
             self._await_stillness(leadership)
         leadership.release()
