@@ -148,6 +148,38 @@ def test_the_source_is_gone_and_its_driver_obeys(
     assert target.group_offsets(group) == places, "a second call commits nothing"
 
 
+@pytest.mark.slow
+def test_a_second_call_commits_the_groups_that_could_not_be(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, group = prefix + "one", prefix + "readers"
+    source.create_topic(one, 1)
+    fill(source, one, 100)
+    link = identity(source, target, prefix, group)
+    settings = settings_of(link)
+    with RunningDaemon(monkeypatch, link):
+        await_same(source, target, one)
+        source.commit_group(group, {(one, 0): 20})
+        checkpoints = link.policy.checkpoints_topic(link.source.alias)
+
+        def followed() -> bool:
+            there = target.partition_count(checkpoints) is not None
+            return there and sum(target.offsets(checkpoints).values()) >= 1
+
+        await_until(followed, 60, "a checkpoint")
+        with monkeypatch.context() as patch:
+            patch.setattr(last_groups, "commit", lambda *_: {group: "its coordinator is away"})
+            (failed,) = failover(settings, yes=True, who="anna@ops")
+        assert failed.failures.keys() == {group}
+        (shown,) = failover(settings, yes=False)
+        assert shown.failures.keys() == {group}
+        (again,) = failover(settings, yes=True, who="ben@ops")
+        assert (again.changed, again.failures) == (False, {})
+        assert target.group_offsets(group)[one, 0] == 20
+        (third,) = failover(settings, yes=True)
+        assert (third.groups, third.failures) == ((), {})
+
+
 @pytest.mark.parametrize(
     ("owner", "name"),
     [

@@ -203,13 +203,18 @@ def _failed_over(each: FailedOver) -> None:
             out.print(f"call this again with --link '{each.link}' once {each.target} answers")
         return
     if each.before is not None:
-        out.print(f"{what} was {each.before.how} {each.before.by}; nothing to change")
+        out.print(
+            f"{what} was {each.before.how} {each.before.by}"
+            + ("" if each.groups else "; nothing to change")
+        )
     elif each.changed:
         out.print(Text(f"{what} is failed over", "bold green"))
     else:
         out.print(Text(f"{what}, failed over now:", "bold"))
     if each.before is None:
         _known(out, each)
+    else:
+        _groups(out, each)
     cuts(out, each.cuts)
     lifted(out, each.lifted, later=not each.changed)
     if each.changed:
@@ -219,8 +224,6 @@ def _failed_over(each: FailedOver) -> None:
 def _known(out: Output, each: FailedOver) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from causeway.operate.moves.failover import by_group
 
     if each.source is not None:
         out.print(Text("source unavailable ", "yellow").append(each.source))
@@ -244,15 +247,24 @@ def _known(out: Output, each: FailedOver) -> None:
             parts += f", {number(one.unbegun)} not begun"
         table.add_row(one.topic, parts, age, missing)
     out.print(table)
+    _groups(out, each)
+    rpo = each.rpo_ms
+    whole = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
+    out.print(Text("RPO unknown" if rpo is None else whole, "bold"))
+
+
+def _groups(out: Output, each: FailedOver) -> None:
+    """Where they go on, or why not."""
+    from rich.text import Text
+
+    from causeway.operate.moves.failover import by_group
+
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason
         left = sum(place.behind or 0 for place in places)
         said = f"group {group}: goes on {count(left, 'record')} before the end"
         out.print(said if reason is None else Text(f"group {group}: {reason}", "yellow"))
         if group in each.failures:
-            out.print("  it has no place there: set it before you start it")
+            out.print("  it has no place there: call this again, or set it before you start it")
             for place in places:
                 out.print(f"  {place.partition} to offset {number(place.offset)}")
-    rpo = each.rpo_ms
-    whole = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
-    out.print(Text("RPO unknown" if rpo is None else whole, "bold"))

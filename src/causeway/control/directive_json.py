@@ -68,6 +68,7 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
         value["until"], value["run"] = directive.until, directive.run
     elif kind is Kind.END:
         value |= {"how": directive.how.value, "done": directive.done}
+        value["groups"] = directive.groups
         value["cut"] = None if directive.cut is None else cuts.as_json(directive.cut)
     elif kind is Kind.ORIGIN:
         value["cluster"] = directive.cluster
@@ -99,6 +100,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         if kind is Kind.END:
             cut = fields["cut"]
             more = {"how": State(fields["how"]), "done": bool(fields["done"])}
+            more["groups"] = tuple(map(str, fields.get("groups", ())))  # older ones lack it
             more["cut"] = None if cut is None else cuts.of_json(cut)
         elif kind is Kind.ORIGIN:
             more = {"cluster": str(fields["cluster"])}

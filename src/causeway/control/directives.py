@@ -93,11 +93,11 @@ class Directive:
     though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit. `until` (ms)
     of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
-    (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, and of a topic
-    the `cut`, once it is known. Of a begin, offsets by partition: `starts` of the source, of its
-    topic with `source_id`; of the target `looked`, up to where it was looked through for what only
-    it has, and `kept`, up to where what others wrote later was seen to. `cluster` of an origin: the
-    id of the source."""
+    (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, the `groups`
+    that could not be committed then, and of a topic the `cut`, once it is known. Of a begin,
+    offsets by partition: `starts` of the source, of its topic with `source_id`; of the target
+    `looked`, up to where it was looked through for what only it has, and `kept`, up to where what
+    others wrote later was seen to. `cluster` of an origin: the id of the source."""
 
     kind: Kind
     scope: Scope = THE_LINK
@@ -111,6 +111,7 @@ class Directive:
     run: str = ""
     how: State = State.PROMOTED
     done: bool = False
+    groups: tuple[str, ...] = ()
     cut: Cut | None = None
     starts: Mapping[int, int] = field(default_factory=dict, hash=False)
     source_id: str = NO_TOPIC_ID

@@ -8,7 +8,7 @@ back     it goes on, with all that has ended of it: a failback
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from causeway.control.cuts import Cut
@@ -30,10 +30,17 @@ def begin(standing: Standing, wish: Directive) -> Plan:
 
 
 def finish(
-    standing: Standing, scope: Scope, how: State, cuts: Mapping[str, Cut], *, done: bool
+    standing: Standing,
+    scope: Scope,
+    how: State,
+    cuts: Mapping[str, Cut],
+    *,
+    done: bool,
+    groups: Collection[str] = (),
 ) -> Plan:
     """What `begin` has begun has ended `how`, with these cuts by topic; of a topic that has one
-    already, that counts. Raises ConflictError where it stands no more, or has ended otherwise."""
+    already, that counts. `groups`: those that could not be committed. Raises ConflictError where it
+    stands no more, or has ended otherwise."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None:
         raise ConflictError("end", str(scope), "somebody has taken it back meanwhile")
@@ -47,7 +54,8 @@ def finish(
             # What is left to do is the link's, where the link ends.
             mine = replace(before, scope=at, how=how, cut=cut, done=done or scope != at)
             changes.append((mine.key, mine))
-    after = replace(before, how=how, done=done, cut=before.cut or cuts.get(scope.topic or ""))
+    own = before.cut or cuts.get(scope.topic or "")
+    after = replace(before, how=how, done=done, groups=tuple(sorted(groups)), cut=own)
     if after != before:
         changes = [each for each in changes if each[0] != after.key]
         changes.append((after.key, after))

@@ -46,6 +46,13 @@ def test_it_is_read_as_it_was_written() -> None:
     assert decode(*encode((directive.key, directive))) == (directive.key, directive)
     bare = end()
     assert decode(*encode((bare.key, bare))) == (bare.key, bare)
+    left = replace(bare, groups=("readers", "writers"))
+    assert decode(*encode((left.key, left))) == (left.key, left)
+    key, value = encode((bare.key, bare))
+    assert value is not None
+    older = value.replace(b'"groups":[],', b"")
+    assert older != value
+    assert decode(key, older) == (bare.key, bare)
 
 
 def test_a_mirror_ends_with_a_cut_of_each_topic() -> None:

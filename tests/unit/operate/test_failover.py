@@ -10,11 +10,13 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.control.directives import THE_LINK
+from causeway.control.directives import THE_LINK, Directive, Kind, Standing
+from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
 from causeway.operate.moves import failover as failovers
+from causeway.operate.moves import last_groups
 from causeway.operate.moves.failover import FailedOver, failover
 from causeway.operate.moves.missing import Known, Seen, Unbegun, look, topics_known
 from causeway.relay.progress import Progress
@@ -91,6 +93,54 @@ def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
     move._ask, move._act = ask, lambda *_: {}
     assert move.run(None, 0.0).source == reason
     assert len(done) == times
+
+
+def test_groups_that_could_not_be_committed_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a second call, and no others: these may have been at work since."""
+    refused = {"readers": "coordinator not available", "writers": "not authorized"}
+    tried: list[Any] = []
+    finished: list[set[str]] = []
+
+    def remembered(_: object, __: object, ___: object, only: Any) -> last_groups.Remembered:
+        tried.append(only)
+        return last_groups.Remembered(places=(), plan=CommitPlan(commits={}, left_out=()))
+
+    def finish(how: State, _: object, *, done: bool, groups: set[str]) -> None:
+        assert (how, done) == (State.FAILED_OVER, True)
+        finished.append(groups)
+
+    monkeypatch.setattr(last_groups, "remembered", remembered)
+    monkeypatch.setattr(last_groups, "commit", lambda *_: dict(refused))
+    move: Any = failovers._Failover.__new__(failovers._Failover)
+    end = Directive(
+        kind=Kind.END,
+        who="anna@ops",
+        at=1,
+        how=State.FAILED_OVER,
+        done=True,
+        groups=("readers", "writers"),
+    )
+    move.link, move._scope, move._target = link("127.0.0.1:1", "127.0.0.1:2", ".*"), THE_LINK, None
+    move._say = lambda _: None
+    move._ending = SimpleNamespace(
+        end=end,
+        contents=SimpleNamespace(partitions={}, leases=()),
+        standing=Standing(),
+        progress=dict,
+        finish=finish,
+    )
+    assert set(move.look().failures) == {"readers", "writers"}, "nothing is tried without a yes"
+    again = move.run(None, 0.0)
+    assert (again.changed, again.failures, finished) == (False, refused, [])
+    del refused["readers"]
+    assert move.run(None, 0.0).failures.keys() == {"writers"}
+    assert finished == [{"writers"}]
+    assert tried == [("readers", "writers")] * 3
+    move._ending.end = replace(end, groups=())
+    assert move.run(None, 0.0).failures == {}
+    assert len(tried) == 3
 
 
 class Side:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +20,8 @@ from causeway.model import State
 from causeway.operate.listing import driver
 from causeway.operate.listing.chosen import fits, links_of
 from causeway.operate.listing.events import events
-from causeway.operate.listing.topics import as_json, lines
+from causeway.operate.listing.groups import groups
+from causeway.operate.listing.topics import as_json, lines, topics
 from causeway.operate.status import LinkStatus, PartitionStatus
 from tests.unit.daemon.test_claims import link
 
@@ -39,6 +40,20 @@ def partition(topic: str, number: int = 0, **more: Any) -> PartitionStatus:
         **more,
     }
     return PartitionStatus(topic=topic, partition=number, **given)
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (lambda settings: topics(settings, states=["stoped"]), "stopped"),
+        (lambda settings: groups(settings, codes=["has-member"]), "has-members"),
+        (lambda settings: events(settings, levels=["warn"]), "warning"),
+    ],
+)
+def test_a_word_that_there_is_not_is_refused(call: Callable[[Settings], object], near: str) -> None:
+    """And no cluster is asked: a list that is empty would look as if all were well."""
+    with pytest.raises(ConfigError, match=near):
+        call(Settings(links=(link(),), run=RunSettings(), spark={}))
 
 
 def test_a_topic_s_partitions_are_taken_together() -> None:
@@ -166,8 +181,3 @@ def test_what_else_answers_there_is_no_driver(answer: bytes) -> None:
         pytest.raises(NobodyLeadsError, match=r"ask the driver at 127\.0\.0\.1"),
     ):
         driver.items(settings(port), "lanes")
-
-
-def test_a_level_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="of level warn: there are info, warning, error"):
-        events(settings(None), levels=["error", "warn"])

@@ -29,6 +29,9 @@ MISSING: Final = "missing"
 CHECKPOINTS_ONLY: Final = "checkpoints-only"
 NOT_YET: Final = "not-yet"
 SYNCED: Final = "synced"
+CODES: Final = frozenset(
+    {*map(str, Why), OFF, NO_OFFSETS, MISSING, UNKNOWN, CHECKPOINTS_ONLY, NOT_YET, SYNCED}
+)
 
 _CHECKPOINTS = "emit.checkpoints.enabled"
 _SYNC = "sync.group.offsets.enabled"

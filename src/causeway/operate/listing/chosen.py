@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.operate import scopes
@@ -15,6 +17,13 @@ def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSet
     if link is not None and link not in names:
         raise scopes.unknown(action, "flow", link, names)
     return tuple(each for each in settings.links if link in (None, each.name))
+
+
+def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collection[str]) -> None:
+    """Raises ConfigError where one of those `given` is no such word, with words like it."""
+    for each in given:
+        if each not in words:
+            raise scopes.unknown(action, kind, each, words)
 
 
 def fits(text: str, match: str) -> bool:

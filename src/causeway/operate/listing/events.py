@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.errors import ConfigError
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.chosen import fits, links_of, refuse_unknown
 from causeway.relay.progress import EventRecord, ProgressTopic
 
 LEVELS: Final = ("info", "warning", "error")
@@ -32,9 +31,7 @@ def events(
     """The oldest first; the newest `limit` of those that fit. `match`: a part of what is said, in
     any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does, and
     ConfigError for a level that there is not."""
-    for level in levels:
-        if level not in LEVELS:
-            raise ConfigError("list events", f"of level {level}", f"there are {', '.join(LEVELS)}")
+    refuse_unknown("list events", "level", levels, LEVELS)
     chosen = links_of(settings, link, "list events")
     with clusters() as connect:
         found = [

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.operate.clusters import Connect, clusters
+from causeway.operate.explain.groups import CODES
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation
-from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.chosen import fits, links_of, refuse_unknown
 
 
 def groups(
@@ -19,7 +20,9 @@ def groups(
     codes: Collection[str] = (),
 ) -> tuple[Explanation, ...]:
     """All groups that a source lists, by link and name, from the clusters alone. `match`: part of
-    the name, in any case; `codes`: of these explanations' codes. Raises as `topics` does."""
+    the name, in any case; `codes`: of these explanations' codes. Raises as `topics` does, and
+    ConfigError for a code that there is not."""
+    refuse_unknown("list groups", "code", codes, CODES)
     chosen = links_of(settings, link, "list groups")
     with clusters() as connect:
         found = [each for one in chosen for each in _of_link(one, settings, connect, match)]

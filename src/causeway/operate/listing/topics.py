@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from causeway.config.settings import Settings
+from causeway.daemon.states import SOURCE_UNAVAILABLE
+from causeway.model import State
 from causeway.operate import status
 from causeway.operate.clusters import clusters
-from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.chosen import fits, links_of, refuse_unknown
 from causeway.operate.status import LinkStatus, PartitionStatus
+
+_PROBLEM: Final = "problem"  # of a topic that cannot be mirrored
+_STATES: Final = frozenset({*map(str, State), status.NO_DRIVER, SOURCE_UNAVAILABLE, _PROBLEM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +44,9 @@ def topics(
     states: Collection[str] = (),
 ) -> tuple[TopicLine, ...]:
     """By link and name, from the clusters alone. `match`: part of the name, in any case; `states`:
-    with a partition in one of these. Raises ConfigError for a link that is unknown; CausewayError
-    where a cluster cannot be asked."""
+    with a partition in one of these. Raises ConfigError for a link or state that is unknown;
+    CausewayError where a cluster cannot be asked."""
+    refuse_unknown("list topics", "state", states, _STATES)
     chosen = links_of(settings, link, "list topics")
     with clusters() as connect:
         retention_s = settings.run.deleted_topics_retention_s
@@ -67,7 +73,7 @@ def lines(each: LinkStatus) -> Iterable[TopicLine]:
             target=None,
             transform=None,
             partitions=0,
-            states=(("problem", 1),),
+            states=((_PROBLEM, 1),),
             lag_records=None,
             lag_ms=None,
             reason=str(problem.error),

@@ -122,10 +122,20 @@ class Ending:
             self._take_lead(written.topic_id)
         return bool(written.plan.changes)
 
-    def finish(self, how: State, cuts: dict[str, Cut], *, done: bool, wait_s: float = 0.0) -> bool:
+    def finish(
+        self,
+        how: State,
+        cuts: dict[str, Cut],
+        *,
+        done: bool,
+        groups: Collection[str] = (),
+        wait_s: float = 0.0,
+    ) -> bool:
         """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
         waited; whether it has."""
-        decide = partial(ending.finish, scope=self.scope, how=how, cuts=cuts, done=done)
+        decide = partial(
+            ending.finish, scope=self.scope, how=how, cuts=cuts, done=done, groups=groups
+        )
         written = self._write(decide)
         return self._await_word(written, wait_s)
 

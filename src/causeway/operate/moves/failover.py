@@ -35,16 +35,17 @@ from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
 TARGET_S: Final = 5.0  # so long that of one link, where there are others
+_NOT_YET: Final = "it could not be committed then; the same with --yes tries it again"
 _NOTHING: Final = "nothing of it has been mirrored yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedOver:
     """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
-    it had ended already, as `before` says. `left`: why there was nothing to look at, nor to end;
-    `late` where that has to be done once its target answers; `error`: that it was begun, or tried,
-    and is not done. `seen_ms`: when a driver last led the
-    link; `source`: why the source did not answer, None where it did."""
+    it had ended already, as `before` says; then `groups` are those that were yet to be committed.
+    `left`: why there was nothing to look at, nor to end; `late` where that has to be done once its
+    target answers; `error`: that it was begun, or tried, and is not done. `seen_ms`: when a driver
+    last led the link; `source`: why the source did not answer, None where it did."""
 
     link: str
     target: str
@@ -206,9 +207,9 @@ class _Failover:
         """What is known; changes nothing."""
         end = self._ending.end
         if end is not None and end.how in ENDED and end.done:
-            return self._found(changed=False, before=end, cuts=self._cuts())
+            return self._ended(end)
         seen = self._ask(self._ending.contents.partitions)
-        known = last_groups.remembered(self.link, self._target, self._ending.progress().values())
+        known = self._remembered()
         return self._found(
             changed=False,
             groups=known.places,
@@ -221,7 +222,7 @@ class _Failover:
         end = ending.end
         if end is not None and end.how in ENDED:
             if end.done:
-                return self._found(changed=False, before=end, cuts=self._cuts())
+                return self._again(end)
             if end.how is not State.FAILED_OVER:
                 raise ConfigError(
                     "fail over",
@@ -245,18 +246,49 @@ class _Failover:
         ending.begin(asked, wait_s)
         ending.finish(State.FAILED_OVER, ending.cuts(without=self._cuts()), done=False)
         self._say(f"{self.link.name}: committing consumer groups")
-        progress = ending.progress().values()
-        known = last_groups.remembered(self.link, self._target, progress)
+        known = self._remembered()
         failures = last_groups.commit(self._target, known.plan)
         lifted = self._lifts()
         acls.lift(lifted, self._target)
-        ending.finish(State.FAILED_OVER, {}, done=True)
+        left = known.left(failures)
+        ending.finish(State.FAILED_OVER, {}, done=True, groups=left)
         return {
             "groups": known.places,
             "failures": failures,
             "cuts": self._cuts(),
             "lifted": lifted,
         }
+
+    def _again(self, end: Directive) -> FailedOver:
+        """It has ended: what is left are the groups that could not be committed then. No other is
+        looked at, as they may have been at work since, or set anew by somebody."""
+        if not self._left_by(end):
+            return self._ended(end)
+        self._say(f"{self.link.name}: committing consumer groups that could not be before")
+        known = self._remembered(end.groups)
+        failures = last_groups.commit(self._target, known.plan)
+        left = known.left(failures)
+        if left != set(end.groups):
+            self._ending.finish(State.FAILED_OVER, {}, done=True, groups=left)
+        return self._found(
+            changed=False, before=end, groups=known.places, failures=failures, cuts=self._cuts()
+        )
+
+    def _ended(self, end: Directive) -> FailedOver:
+        left = self._left_by(end)
+        places = self._remembered(left).places if left else ()
+        failures = dict.fromkeys(left, _NOT_YET)
+        cuts = self._cuts()
+        return self._found(changed=False, before=end, groups=places, failures=failures, cuts=cuts)
+
+    def _left_by(self, end: Directive) -> tuple[str, ...]:
+        """The groups that are yet to be committed, where it is this very scope that failed over."""
+        ours = end.scope == self._scope and end.how is State.FAILED_OVER
+        return end.groups if ours else ()
+
+    def _remembered(self, only: Collection[str] | None = None) -> last_groups.Remembered:
+        progress = self._ending.progress().values()
+        return last_groups.remembered(self.link, self._target, progress, only)
 
     def _found(self, **found: Any) -> FailedOver:
         leases = self._ending.contents.leases

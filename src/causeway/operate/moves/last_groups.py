@@ -7,7 +7,7 @@ failover   it does not: their newest checkpoints tell, which the driver wrote ev
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
@@ -96,9 +96,21 @@ class Remembered:
     places: tuple[GroupPlace, ...]
     plan: CommitPlan
 
+    def left(self, failures: Mapping[str, str]) -> set[str]:
+        """The groups that are yet to be committed: those of `failures`, and those of which the
+        target did not tell where they stand."""
+        unread = {each.group for each in self.plan.left_out if each.code is groups.Why.UNREADABLE}
+        return unread | failures.keys()
 
-def remembered(link: LinkSettings, target: Cluster, progress: Iterable[Progress]) -> Remembered:
-    """By the newest checkpoints, for the target partitions of `progress`. Raises CausewayError."""
+
+def remembered(
+    link: LinkSettings,
+    target: Cluster,
+    progress: Iterable[Progress],
+    only: Collection[str] | None = None,
+) -> Remembered:
+    """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
+    Raises CausewayError."""
     mirrors = {
         TopicPartition(outlet.topic, outlet.partition)
         for each in progress
@@ -111,7 +123,7 @@ def remembered(link: LinkSettings, target: Cluster, progress: Iterable[Progress]
             one = Checkpoint.decode(key, value)
         except CausewayError:
             continue  # what nobody can read binds nobody
-        if one.partition in mirrors:
+        if one.partition in mirrors and (only is None or one.group in only):
             stand = Stand(one.upstream, one.downstream, one.metadata)
             stands.setdefault(one.group, {})[one.partition] = stand
     there = target.committed_offsets_of(sorted(stands))
