@@ -22,6 +22,7 @@ from rich.markdown import Markdown
 from bench import (
     asked,
     capacity,
+    far,
     groups,
     latency,
     limit_report,
@@ -50,6 +51,7 @@ from bench.systems import (
     MM2,
     MM2_SMT,
     MM2_TUNED,
+    PLAIN_COPY,
     TITLES,
     TWO_PRODUCERS,
     VARIANTS,
@@ -192,7 +194,7 @@ def _capacity(
 
 
 def _limits(*, quick: bool) -> Iterator[Workload]:
-    """What a batch costs, beside an older commit and a relay that only relays; and TLS."""
+    """What a batch costs, beside an older commit and a bare relay; TLS; and clusters far away."""
     factor = _QUICK_FACTOR if quick else 1
     settle_s = 1 if quick else 5
     for partitions in (4, 400):
@@ -213,6 +215,17 @@ def _limits(*, quick: bool) -> Iterator[Workload]:
             title=f"{shape.title}, TLS 1.3 and SCRAM on both sides",
             rounds=2,
             staged=staged_secured,
+        )
+    shape = SHAPES[1].shortened(4 * factor)
+    for line in far.LINES:
+        yield replace(
+            _throughput(shape, settle_s=settle_s),
+            name=line.name,
+            title=f"{shape.title}, {line.title}",
+            measure=partial(far.measure, line, shape, settle_s),
+            rounds=2,
+            systems=[MM2, CAUSEWAY, PLAIN_COPY],
+            staged=partial(far.staged, line),
         )
 
 

@@ -4,32 +4,66 @@
 
 It is a process of its own. What a connection may have under way is bounded only so that memory is:
 at 50 ms that allows more than a gigabyte a second. So one plain TCP copy is as fast through it as
-the machine can relay bytes; `plain_copy` measures that.
+the machine can relay bytes, or as the line carries; `plain_copy` measures that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+
+from bench import throughput
+from bench.source import Shape
+from bench.stage import Stage, started
+from bench.systems import PLAIN_COPY
+from bench.throughput import Throughput
+from bench.usage import Meter
+from causeway.dev.cluster import LocalCluster
 
 HOLD_S = 0.05  # each way
 _UNDER_WAY_BYTES = 128 * 1024 * 1024  # of one connection, one way
 _CHUNK = 256 * 1024
 _LOOPBACK = "127.0.0.1"
-_COPIED_BYTES = 1 << 30
+_COPIED_BYTES = 1 << 29
+_RECORD_BYTES = 1000
+
+Say = Callable[[str], None]
+
+
+class _Pace:
+    """What the connections of a line share, one way."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self._rate = bytes_per_s
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+
+    def through_at(self, size: int) -> float:
+        """When as many bytes that come now are on the line."""
+        if not self._rate:
+            return time.monotonic()
+        with self._lock:
+            self._free_at = max(self._free_at, time.monotonic()) + size / self._rate
+            return self._free_at
 
 
 class _Way:
     """One direction of one connection. A thread takes bytes in, another gives them out."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
-        self._source, self._sink = source, sink
+    def __init__(self, source: socket.socket, sink: socket.socket, pace: _Pace) -> None:
+        self._source, self._sink, self._pace = source, sink, pace
         self._chunks: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
         self._under_way = 0
         self._changed = threading.Condition()
@@ -45,7 +79,7 @@ class _Way:
             except OSError:
                 chunk = b""
             self._add(len(chunk))
-            self._chunks.put((time.monotonic() + HOLD_S, chunk))
+            self._chunks.put((self._pace.through_at(len(chunk)) + HOLD_S, chunk))
             if not chunk:
                 return
 
@@ -71,15 +105,16 @@ class _Way:
             self._changed.notify()
 
 
-def _relay(port: int) -> None:
-    """Serve until the parent is gone; says on which port."""
+def _relay(port: int, bytes_per_s: int) -> None:
+    """Serve until the parent is gone; says on which port. `bytes_per_s`: 0 for no limit."""
     with socket.create_server((_LOOPBACK, 0), backlog=256) as server:
         print(server.getsockname()[1], flush=True)
-        threading.Thread(target=_serve, args=(server, port), daemon=True).start()
+        threading.Thread(target=_serve, args=(server, port, bytes_per_s), daemon=True).start()
         sys.stdin.read()
 
 
-def _serve(server: socket.socket, port: int) -> None:
+def _serve(server: socket.socket, port: int, bytes_per_s: int) -> None:
+    up, down = _Pace(bytes_per_s), _Pace(bytes_per_s)
     while True:
         client, _ = server.accept()
         try:
@@ -89,19 +124,21 @@ def _serve(server: socket.socket, port: int) -> None:
             continue
         for one in (client, broker):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _Way(client, broker)
-        _Way(broker, client)
+        _Way(client, broker, up)
+        _Way(broker, client, down)
 
 
 class Relays:
     """One before each broker, as `LocalCluster`'s `advertised`."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_s: int | None = None) -> None:
+        """`bytes_per_s`: what each carries, each way, for all connections together."""
+        self._rate = bytes_per_s or 0
         self._processes: list[subprocess.Popen[str]] = []
 
     def __call__(self, _: int, port: int) -> tuple[str, int]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.far", str(port)],
+            [sys.executable, "-m", "bench.far", str(port), str(self._rate)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,27 +161,78 @@ class Relays:
             process.communicate()
 
 
-def plain_copy(size: int = _COPIED_BYTES) -> float:
-    """Bytes a second that one TCP connection carries through a relay, from the first byte that
-    arrives to the last."""
-    with socket.create_server((_LOOPBACK, 0)) as server, Relays() as relays:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Where a cluster lies far away, over a line that carries so much each way; None: as much as
+    the machine can relay."""
+
+    name: str
+    title: str
+    side: str
+    bytes_per_s: int | None = None
+
+
+LINES = (
+    Line(name="far-source", title=f"a source {HOLD_S * 1000:g} ms away", side="source"),
+    Line(name="far-target", title=f"a target {HOLD_S * 1000:g} ms away", side="target"),
+    Line(
+        name="far-line",
+        title=f"a source {HOLD_S * 1000:g} ms away over 1 Gbit/s",
+        side="source",
+        bytes_per_s=125_000_000,
+    ),
+)
+
+
+@contextmanager
+def staged(line: Line) -> Iterator[Stage]:
+    with (
+        tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder,
+        Relays(line.bytes_per_s) as relays,
+    ):
+        source, target = (
+            LocalCluster(side, advertised=relays if side == line.side else None)
+            for side in ("source", "target")
+        )
+        with started(source, target):
+            yield Stage(source, target, Path(folder))
+
+
+def measure(
+    line: Line, shape: Shape, settle_s: float, stage: Stage, name: str, say: Say
+) -> Throughput:
+    if name != PLAIN_COPY:
+        return throughput.measure(stage, name, shape, say, settle_s=settle_s)
+    with Meter(lambda: [os.getpid()], stage.broker_pids) as meter:
+        meter.start()
+        seconds = plain_copy(line.bytes_per_s)
+        usage = meter.stop(seconds=seconds)
+    say(f"{_COPIED_BYTES / seconds / 1e6:,.0f} MB/s")
+    return Throughput(records=_COPIED_BYTES // _RECORD_BYTES, size=_COPIED_BYTES, usage=usage)
+
+
+def plain_copy(bytes_per_s: int | None = None) -> float:
+    """Seconds in which one TCP connection carries _COPIED_BYTES through a relay, from when the
+    first of them arrive to the last."""
+    with socket.create_server((_LOOPBACK, 0)) as server, Relays(bytes_per_s) as relays:
 
         def send() -> None:
             sock, _ = server.accept()
             block = bytes(1 << 20)
             with sock:
-                for _ in range(size // len(block)):
+                for _ in range(_COPIED_BYTES // len(block)):
                     sock.sendall(block)
 
         threading.Thread(target=send, daemon=True).start()
         with socket.create_connection(relays(0, server.getsockname()[1])) as sock:
             into = bytearray(1 << 20)
             got = sock.recv_into(into)
-            begun, first = time.monotonic(), got
-            while (some := sock.recv_into(into)) > 0:
+            begun = time.monotonic()
+            while some := sock.recv_into(into):
                 got += some
-            return (got - first) / (time.monotonic() - begun)
+            assert got == _COPIED_BYTES
+            return time.monotonic() - begun
 
 
 if __name__ == "__main__":
-    _relay(int(sys.argv[1]))
+    _relay(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,5 +1,5 @@
-"""RESULTS.md's section on what a batch costs, TLS, many idle partitions, and the latency beside a
-tuned MirrorMaker 2."""
+"""RESULTS.md's section on what a batch costs, TLS, far clusters, many idle partitions, and the
+latency beside a tuned MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from bench import far
 from bench.limits import CPU, TLS
 from bench.results import Entry
-from bench.systems import BARE, CAUSEWAY, CAUSEWAY_BEFORE, MM2, MM2_TUNED, TITLES, VARIANTS
+from bench.systems import (
+    BARE,
+    CAUSEWAY,
+    CAUSEWAY_BEFORE,
+    MM2,
+    MM2_TUNED,
+    PLAIN_COPY,
+    TITLES,
+    VARIANTS,
+)
 from bench.table import Row, at_most, beside, faster, table
 
 CPU_SHARE = 0.5
 IDLE = "idle-"  # how the workloads of many idle partitions are called
 IDLE_CORE, SCRAPE_S, START_S, STATUS_S = 0.03, 0.3, 60.0, 3.0
 _TLS_FASTER = {"json": 5.0, "1kb": 3.0}
+_FAR_FASTER, _FAR_SHARE = 10.0, 0.8
 
 METHOD = """\
 - **What a batch costs**: throughput as above, and its CPU seconds per 10⁹ bytes of batches as they
@@ -23,6 +34,12 @@ METHOD = """\
   batches as they come, unchecked, and passes them on, in Python over the same sockets
   (`bench/bare.py`); it is no mirror. Of both clusters' brokers and the mirror together, the
   brokers' share is what stays where a mirror costs nothing.
+- **A cluster far away**: throughput as above, but all reach that cluster through a TCP relay that
+  holds every byte for 50 ms, each way (`bench/far.py`). A plain TCP copy is what one connection
+  carries through the same relay, with nothing else to do for the machine; a record of it is 1,000
+  bytes. A relay that is nowhere narrow lets it move memory, at several times the speed of two
+  brokers on this machine without any relay. What share of a line is used is therefore measured
+  where the relay carries 1 Gbit/s.
 """
 
 
@@ -43,6 +60,9 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
             work = f"{entry.title}: records/s"
             ours = _median(entry, CAUSEWAY, _records_per_s)
             yield faster(work, TITLES[MM2], _median(entry, MM2, _records_per_s), ours, least)
+    for line in far.LINES:
+        if line.name in entries:
+            yield from _far(entries[line.name], line)
     for name, entry in entries.items():
         if name.startswith(IDLE):
             yield from _idle(entry)
@@ -73,6 +93,15 @@ def _cpu(entry: Entry) -> Iterator[Row]:
             work = f"{entry.title}: CPU s per wire GB"
             theirs = _median(entry, peer, _cpu_per_wire_gb)
             yield beside(work, VARIANTS[peer], theirs, ours, "{:.2f}".format, most=most)
+
+
+def _far(entry: Entry, line: far.Line) -> Iterator[Row]:
+    work = f"{entry.title}: records/s"
+    ours = _median(entry, CAUSEWAY, _records_per_s)
+    share = None if line.bytes_per_s is None else _FAR_SHARE
+    for peer, least in ((MM2, _FAR_FASTER), (PLAIN_COPY, share)):
+        theirs = _median(entry, peer, _records_per_s)
+        yield faster(work, (TITLES | VARIANTS)[peer], theirs, ours, least)
 
 
 def _latency(entry: Entry, reader: str, quantile: str) -> Row:

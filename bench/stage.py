@@ -90,7 +90,7 @@ class Stage:
 def staged() -> Iterator[Stage]:
     with (
         tempfile.TemporaryDirectory(prefix="causeway-bench-") as folder,
-        _started(LocalCluster("source"), LocalCluster("target")) as (source, target),
+        started(LocalCluster("source"), LocalCluster("target")) as (source, target),
     ):
         yield Stage(source, target, Path(folder))
 
@@ -106,12 +106,13 @@ def staged_secured() -> Iterator[Stage]:
             certificates=create_certificates(Path(folder) / "certificates"),
         )
         source = LocalCluster("source", security=security)
-        with _started(source, LocalCluster("target", security=security)) as (source, target):
+        with started(source, LocalCluster("target", security=security)) as (source, target):
             yield Stage(source, target, Path(folder), user=_USER)
 
 
 @contextmanager
-def _started(*clusters: LocalCluster) -> Iterator[tuple[LocalCluster, ...]]:
+def started(*clusters: LocalCluster) -> Iterator[tuple[LocalCluster, ...]]:
+    """They run until the end, and leave nothing behind."""
     try:
         start_all(list(clusters))
         yield clusters

@@ -27,6 +27,7 @@ MM2_SMT = "mm2-smt"
 TWO_PRODUCERS = "two-producers"
 CAUSEWAY_BEFORE = "causeway-before"
 BARE = "bare"
+PLAIN_COPY = "plain-copy"
 # Where a checkout of the commit to compare with lies, installed.
 BEFORE = os.environ.get("CAUSEWAY_BEFORE", "")
 TITLES = {
@@ -42,6 +43,7 @@ VARIANTS = {
     TWO_PRODUCERS: "two producers side by side",
     CAUSEWAY_BEFORE: "Causeway before",
     BARE: "a relay that only relays",
+    PLAIN_COPY: "a plain TCP copy",
 }
 
 # What Kafka's scripts give the Java machine when nothing else is said, and connect-mirror-maker.sh.

@@ -115,6 +115,27 @@ def test_every_kind_of_figure_is_rendered_and_survives_the_file(tmp_path: Path) 
     assert "| JSON: records/s | 100,000 | 1,000,000 | 10 × | at least 10 × | yes |" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "seconds", "verdicts"),
+    [
+        ("far-source", 0.9, [True, None]),
+        ("far-source", 1.1, [False, None]),
+        ("far-line", 0.9, [True, True]),
+        ("far-line", 0.99, [True, False]),
+    ],
+)
+def test_a_far_cluster_is_held_against_mirror_maker_and_a_share_of_the_line(
+    name: str, seconds: float, verdicts: list[bool | None]
+) -> None:
+    rounds = {
+        "mm2": [_throughput(10.0, 1)],
+        "causeway": [_throughput(seconds, 1)],
+        "plain-copy": [_throughput(0.75, 1)],
+    }
+    rows = list(limit_report.rows({name: _entry("far", **rounds)}))
+    assert [row.holds for row in rows] == verdicts
+
+
 def _transform_rows(**entries: results.Entry) -> list[table.Row]:
     named = {f"transform-{name}": entry for name, entry in entries.items()}
     return list(transform_report.rows(named))
