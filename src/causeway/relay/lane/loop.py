@@ -43,6 +43,9 @@ from causeway.wire.memory import keep_freed_memory
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
+# While brokers have plenty to do: what comes meanwhile is taken in together, which costs less. Less
+# than brokers take for what is plenty.
+REST_S = 0.002
 DRAIN_S = 10.0  # how long a lane that should end waits for its answers
 GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 
@@ -87,6 +90,8 @@ class Lane:
         self._control.send(Hello(lane=self._number, pid=os.getpid(), host=socket.gethostname()))
         try:
             while not self._ended:
+                if self._relay is not None and self._relay.may_rest:
+                    time.sleep(REST_S)
                 for key, mask in self._selector.select(self._timeout()):
                     key.data(mask)
                 if self._relay is not None:

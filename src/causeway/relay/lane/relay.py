@@ -10,8 +10,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import Any
+from typing import TypeVarTuple, Unpack
 
 from causeway.errors import CausewayError
 from causeway.model import State
@@ -37,6 +36,7 @@ from causeway.wire.fetch import SESSION_ERRORS, Fetched
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
 # A flow with more than this unsent, or than two answers of its, is not fetched further.
 FLOW_BYTES = 8 * 1024 * 1024
+_Given = TypeVarTuple("_Given")
 
 
 class Relay:
@@ -86,16 +86,27 @@ class Relay:
             self._places.find(self._transformed, now)
         else:
             self._hold(flows)
-        allowance = self._allowance(now)
         for source in self._connections.sources:
-            self._guard(source, partial(source.request, allowance, now))
+            if not source.waiting or source.connection.wants_write:
+                self._guard(source, self._request, source, now)
         for target in self._connections.targets:
-            self._guard(target, partial(target.send, self._lease, now))
+            self._guard(target, target.send, self._lease, now)
         for dead in self._connections.timed_out(now):
             self._lose(dead, "no answer in time")
         self._connections.watch()
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._stages.turn(now)
+
+    @property
+    def may_rest(self) -> bool:
+        """Nobody lacks anything from us: each target broker that there is something for is at work
+        on what it has. What arrives in the next milliseconds may as well be taken in together."""
+        plenty = False
+        for target in self._connections.targets:
+            if target.lacks:
+                return False
+            plenty = plenty or target.has_plenty
+        return plenty
 
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
@@ -189,10 +200,13 @@ class Relay:
     # -- trouble ----------------------------------------------------------------------------------
 
     def _guard(
-        self, connection: SourceConnection | TargetConnection, act: Callable[[], Any]
+        self,
+        connection: SourceConnection | TargetConnection,
+        act: Callable[[Unpack[_Given]], None],
+        *given: *_Given,
     ) -> None:
         try:
-            act()
+            act(*given)
         except (OSError, CausewayError) as error:
             self._lose(connection, str(error))
 
@@ -208,7 +222,10 @@ class Relay:
 
     def _on_source(self, source: SourceConnection, mask: int) -> None:
         if mask & selectors.EVENT_READ:
-            self._guard(source, lambda: self._read_source(source))
+            self._guard(source, self._read_source, source)
+
+    def _request(self, source: SourceConnection, now: float) -> None:
+        source.request(self._allowance(now), now)
 
     def _read_source(self, source: SourceConnection) -> None:
         for error, fetched in source.receive():
@@ -219,8 +236,8 @@ class Relay:
                 if self._throttles:
                     self._throttles.took(flow, whole(part.records))
                 self._on_fetched(flow, part)
-        now = time.monotonic()
-        source.request(self._allowance(now), now)
+        if not source.waiting:
+            self._request(source, time.monotonic())
 
     def _on_fetched(self, flow: Flow, fetched: Fetched) -> None:
         if flow.state is not State.RUNNING or flow.leaving:
@@ -242,8 +259,10 @@ class Relay:
             self._places.done(flow)
 
     def _on_target(self, target: TargetConnection, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._guard(target, target.flush, self._lease)
         if mask & selectors.EVENT_READ:
-            self._guard(target, lambda: self._read_target(target))
+            self._guard(target, self._read_target, target)
 
     def _read_target(self, target: TargetConnection) -> None:
         for answer in target.receive(time.monotonic()):

@@ -28,6 +28,7 @@ from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, mer
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
+PLENTY_BYTES = 2 * 1024 * 1024  # on one connection: what a broker works on for milliseconds
 # How long after an answer the broker is taken to remember the producer id. It looks for ids whose
 # newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
 # longer silence the id of old records may be forgotten.
@@ -71,26 +72,44 @@ class TargetConnection:
 
     @property
     def pending_bytes(self) -> int:
-        return sum(outlet.pending_bytes for outlet in self._ready)
+        return sum([outlet.pending_bytes for outlet in self._ready])
 
     @property
     def waiting(self) -> bool:
         return bool(self._requests)
 
+    @property
+    def has_plenty(self) -> bool:
+        """The broker has so much to do that its answers may wait for each other."""
+        return not self.connection.wants_write and (
+            2 * len(self._requests) >= self.max_requests or self._unanswered_bytes >= PLENTY_BYTES
+        )
+
+    @property
+    def lacks(self) -> bool:
+        """Something waits to be sent that the broker could be at work on."""
+        return bool(self._ready) and not self.has_plenty
+
     def send(self, lease: LeaseGuard, now: float) -> None:
         """Build and send as many requests as may be in flight. Nothing leaves this process once the
         lease is over."""
+        if not self._ready:
+            return
+        full = self.connection.wants_write  # then `flush` is called once there is room
+        queued = False
         while (
-            lease.lasts()
-            and self._ready
-            and len(self._requests) < self.max_requests
+            len(self._requests) < self.max_requests
             and self._unanswered_bytes < UNANSWERED_BYTES
+            and lease.lasts()
+            and self._queue_one(now)
         ):
-            if not self._queue_one(now):
-                break
-            lease.send(self.connection.flush)
-        if self.connection.wants_write:
-            lease.send(self.connection.flush)
+            queued = True
+        if queued and not full:
+            self.flush(lease)
+
+    def flush(self, lease: LeaseGuard) -> None:
+        """Send what the socket takes of what is queued, while the lease lasts."""
+        lease.send(self.connection.flush)
 
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
