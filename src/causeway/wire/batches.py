@@ -79,18 +79,19 @@ def header(
 ) -> bytes:
     """The 61 bytes that make `batch` a Produce request's batch: base offset 0, no leader epoch,
     CreateTime, no control batch, the given producer state, and the right CRC."""
+    payload, codec, base_timestamp, max_timestamp, records, _, _, _, _ = batch
     checked = _CHECKED.pack(
-        batch.codec | TRANSACTIONAL if transactional else batch.codec,
-        batch.records - 1,
-        batch.base_timestamp,
-        batch.max_timestamp,
+        codec | TRANSACTIONAL if transactional else codec,
+        records - 1,
+        base_timestamp,
+        max_timestamp,
         producer_id,
         producer_epoch,
         sequence,
-        batch.records,
+        records,
     )
-    length = batch.size - LENGTH_OVERHEAD
-    return _UNCHECKED.pack(0, length, -1, MAGIC, checksum(checked, batch.payload)) + checked
+    length = HEADER_SIZE - LENGTH_OVERHEAD + len(payload)
+    return _UNCHECKED.pack(0, length, -1, MAGIC, extend(value(checked), payload)) + checked
 
 
 def advance(sequence: int, count: int) -> int:

@@ -21,6 +21,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate, islice
 
 from causeway.errors import AuthenticationError, ProtocolError
 
@@ -32,6 +33,7 @@ STRANGERS_FRAME_BYTES = 16 * 1024
 SPARE_BYTES = 20 * 1024 * 1024  # the largest buffer that is kept for a next frame
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 8 * 1024 * 1024
+AWAITED_BYTES = 1024 * 1024
 # The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
 MAX_VECTORS = 1024
 SEND_BYTES = 4 * 1024 * 1024
@@ -39,7 +41,7 @@ SEND_BYTES = 4 * 1024 * 1024
 # How TLS 1.x says no; as a length it would be 352 MB.
 _TLS_ALERT = b"\x15\x03"
 
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview  # a memoryview is of single bytes
 
 
 def wait(sock: socket.socket, *, write: bool, timeout_s: float) -> bool:
@@ -62,16 +64,13 @@ class Outbox:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
-        self._queue: deque[memoryview] = deque()
+        self._queue: deque[Buffer] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._queue)
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
-        for buffer in buffers:
-            view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
-            if view.nbytes:
-                self._queue.append(view)
+        self._queue.extend(filter(len, buffers))
 
     def flush(self) -> bool:
         """Sends what the socket takes. True when nothing is left. Raises ConnectionError."""
@@ -83,26 +82,30 @@ class Outbox:
     def _flush_plain(self) -> bool:
         queue, sendmsg = self._queue, self._sock.sendmsg
         while queue:
-            vectors: list[memoryview] = []
-            size = 0
-            for view in queue:
-                vectors.append(view)
-                size += view.nbytes
-                if size >= SEND_BYTES or len(vectors) == MAX_VECTORS:
-                    break
+            vectors = list(islice(queue, MAX_VECTORS))
+            size = sum(map(len, vectors))
+            if size > SEND_BYTES:
+                ends = accumulate(map(len, vectors))
+                vectors = vectors[: 1 + sum(1 for end in ends if end < SEND_BYTES)]
+                size = sum(map(len, vectors))
             try:
                 sent = sendmsg(vectors)
             except BlockingIOError:
                 return False
-            self._drop(sent)
             if sent < size:
+                self._drop(sent)
                 return False
+            if len(vectors) == len(queue):
+                queue.clear()
+            else:
+                for _ in vectors:
+                    queue.popleft()
         return True
 
     def _flush_tls(self) -> bool:
         queue = self._queue
         while queue:
-            if queue[0].nbytes < TLS_RECORD_BYTES and len(queue) > 1:
+            if len(queue[0]) < TLS_RECORD_BYTES and len(queue) > 1:
                 self._join()
             try:
                 # After SSLWantWrite OpenSSL insists on the same bytes again: the head stays.
@@ -117,19 +120,19 @@ class Outbox:
         record = bytearray()
         queue = self._queue
         while queue and len(record) < TLS_RECORD_BYTES:
-            part = queue[0][: TLS_RECORD_BYTES - len(record)]
+            part = memoryview(queue[0])[: TLS_RECORD_BYTES - len(record)]
             record += part
-            self._drop(part.nbytes)
-        queue.appendleft(memoryview(record))
+            self._drop(len(part))
+        queue.appendleft(record)
 
     def _drop(self, count: int) -> None:
         queue = self._queue
         while count:
             head = queue[0]
-            if head.nbytes > count:
-                queue[0] = head[count:]
+            if len(head) > count:
+                queue[0] = memoryview(head)[count:]
                 return
-            count -= head.nbytes
+            count -= len(head)
             queue.popleft()
 
 
@@ -157,6 +160,7 @@ class FrameReader:
         self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
         self._frame = memoryview(b"")
         self._spare = bytearray()
+        self._awaited = 1
         self._first = True
 
     def read(self) -> list[memoryview]:
@@ -198,7 +202,19 @@ class FrameReader:
             # A short read has emptied a plain socket; TLS hands out a record at a time.
             if self._ssl is None and got < asked:
                 break
+        self._await(0 if self._rest is None else self._rest.nbytes)
         return frames
+
+    def _await(self, rest: int) -> None:
+        """Have poll tell of a big frame's rest not with each packet, but once much of it is here.
+        The kernel tells at once where the peer is gone, or its buffer can hold no more."""
+        much = min(rest, AWAITED_BYTES) if rest >= SCRATCH_BYTES and self._ssl is None else 1
+        if much != self._awaited:
+            self._awaited = much
+            try:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, much)
+            except OSError:
+                pass  # it tells with each packet
 
     def _receive(self) -> int:
         if self._rest is None:

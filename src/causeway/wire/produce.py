@@ -69,12 +69,12 @@ def build(
             put_uvarint(small, len(topic) + 1)
         small += topic
         put_uvarint(small, len(partitions) + 1)
-        for batch in partitions:
-            small += _INDEX.pack(batch.partition)
-            put_uvarint(small, len(batch.header) + len(batch.payload) + 1)
-            small += batch.header
+        for _, partition, header, payload in partitions:
+            small += _INDEX.pack(partition)
+            put_uvarint(small, len(header) + len(payload) + 1)
+            small += header
             small = bytearray(b"\x00")  # the partition's tags follow the payload
-            buffers += (batch.payload, small)
+            buffers += (payload, small)
         small.append(0)
     small.append(0)
     head[:4] = (sum(map(len, buffers)) - 4).to_bytes(4, "big")

@@ -6,8 +6,7 @@ For the messages walked by hand; and `bound_kafka_python` for those that kafka-p
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
@@ -52,13 +51,25 @@ def skip_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-@contextmanager
-def walking(what: str) -> Iterator[None]:
+class walking:  # noqa: N801 - a context manager, once a hot message, where a generator is slow
     """Makes a ProtocolError of running past the end of a message that is walked by hand."""
-    try:
-        yield
-    except (IndexError, struct.error) as error:
-        raise ProtocolError("read", what, "it ends too early") from error
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, (IndexError, struct.error)):
+            raise ProtocolError("read", self._what, "it ends too early") from error
 
 
 def bound_kafka_python() -> None:

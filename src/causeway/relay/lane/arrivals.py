@@ -124,9 +124,12 @@ def account(answer: Answer) -> None:
             raise Doubt("the target had this batch already", unsettled=True, failure=False)
     outlet.acknowledged(sent, produced.base_offset)
     # Another outlet may have had newer ones answered before.
-    flow.relayed_epoch = max(flow.relayed_epoch, sent.leader_epoch)
-    flow.last_timestamp = max(flow.last_timestamp, sent.max_timestamp)
-    flow.note_latency(_wall_ms() - sent.max_timestamp)
+    if sent.leader_epoch > flow.relayed_epoch:
+        flow.relayed_epoch = sent.leader_epoch
+    newest = sent.max_timestamp
+    if newest > flow.last_timestamp:
+        flow.last_timestamp = newest
+    flow.note_latency(_wall_ms() - newest)
     flow.records += sent.records
     flow.bytes += sent.size
     flow.failures = 0

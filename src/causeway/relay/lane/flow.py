@@ -31,7 +31,7 @@ from causeway.relay.messages import (
     Want,
 )
 from causeway.relay.treatment import Treatment
-from causeway.wire.batches import Batch, advance
+from causeway.wire.batches import HEADER_SIZE, Batch, advance
 
 UNKNOWN = -1
 MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
@@ -86,12 +86,14 @@ class OutletState:
     resumed: Pair | None = None
     newest: tuple[int, int] | None = None
     idempotent: bool = field(init=False)
+    producer: tuple[int, int] = field(init=False)  # id and epoch
     by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
     by_id: tuple[bytes, int] = field(init=False)
 
     def __post_init__(self) -> None:
         # Looked up for each batch, where `spec`, a message, is slow.
         self.idempotent = self.spec.producer_id >= 0
+        self.producer = self.spec.producer_id, self.spec.producer_epoch
         self.by_name = self.spec.topic.encode(), self.spec.partition
         self.by_id = bytes.fromhex(self.spec.topic_id), self.spec.partition
 
@@ -129,31 +131,42 @@ class OutletState:
 
     def sent(self, batch: Batch) -> Sent:
         """Account for `batch` as sent with the current sequence."""
-        last = batch.source_offset(batch.records - 1)
+        payload, _, _, max_timestamp, records, first, following, leader_epoch, offsets = batch
+        last, of_last = first + records - 1, 1
+        if offsets is not None:
+            last = offsets[-1]
+            of_last = records - bisect_left(offsets, last)
         sent = Sent(
             self.sequence,
-            batch.records,
+            records,
             self.end if self.exclusive else UNKNOWN,
-            batch.first,
+            first,
             last,
-            batch.next,
-            batch.leader_epoch,
-            batch.max_timestamp,
-            batch.size,
-            1 if batch.offsets is None else batch.records - bisect_left(batch.offsets, last),
+            following,
+            leader_epoch,
+            max_timestamp,
+            HEADER_SIZE + len(payload),
+            of_last,
         )
         self.unanswered += 1
         if self.idempotent:
-            self.sequence = advance(self.sequence, batch.records)
-        self.end += batch.records
+            self.sequence = advance(self.sequence, records)
+        self.end += records
         return sent
 
     def acknowledged(self, sent: Sent, base_offset: int) -> None:
-        sequence = advance(sent.sequence, sent.records) if self.idempotent else 0
-        self.pair = Pair(source=sent.next, target=base_offset + sent.records, sequence=sequence)
-        self.newest = sent.last, base_offset + sent.records - sent.of_last
-        if self.idempotent:
-            self._note_breaks(sent, base_offset)
+        start, records, _, first, last, following, _, _, _, of_last = sent
+        end = base_offset + records
+        self.newest = last, end - of_last
+        if not self.idempotent:
+            self.pair = Pair(following, end, 0)
+            return
+        pair = self.pair = Pair(following, end, advance(start, records))
+        behind = pair if following == last + 1 else pair._replace(source=last + 1)
+        if first + records == last + 1 and self.straight_to == (first, base_offset, start):
+            self.straight_to = behind
+        else:
+            self._note_breaks(Pair(first, base_offset, start), behind, records)
 
     def resume(self, pair: Pair) -> None:
         """Its place was looked for, and is at `pair`: what was acknowledged after that is lost."""
@@ -162,14 +175,12 @@ class OutletState:
         if self.resumed is None or pair.source < self.resumed.source:
             self.resumed = pair
 
-    def _note_breaks(self, sent: Sent, base_offset: int) -> None:
-        start = Pair(sent.first, base_offset, sent.sequence)
-        end = Pair(sent.last + 1, self.pair.target, self.pair.sequence)
+    def _note_breaks(self, start: Pair, end: Pair, records: int) -> None:
         if start != self.straight_to:
             if self.straight_to is not None:
                 self.breaks.append(self.straight_to)
             self.breaks.append(start)
-        if end.source - start.source != sent.records:  # gaps inside
+        if end.source - start.source != records:  # gaps inside
             self.breaks += (start, end)
         self.straight_to = end
         if len(self.breaks) > MOST_BREAKS:

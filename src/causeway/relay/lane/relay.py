@@ -36,6 +36,7 @@ from causeway.wire.fetch import SESSION_ERRORS, Fetched
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
 # A flow with more than this unsent, or than two answers of its, is not fetched further.
 FLOW_BYTES = 8 * 1024 * 1024
+LOOK_S = 0.1  # how often it is asked whose answers are overdue
 _Given = TypeVarTuple("_Given")
 
 
@@ -72,6 +73,7 @@ class Relay:
         self._places = Places(self._connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
         self._throttles = Throttles()
+        self._look_at = 0.0
         self._transforming = Transforming(
             self._connections,
             helpers,
@@ -91,8 +93,10 @@ class Relay:
                 self._guard(source, self._request, source, now)
         for target in self._connections.targets:
             self._guard(target, target.send, self._lease, now)
-        for dead in self._connections.timed_out(now):
-            self._lose(dead, "no answer in time")
+        if now >= self._look_at:
+            self._look_at = now + LOOK_S
+            for dead in self._connections.timed_out(now):
+                self._lose(dead, "no answer in time")
         self._connections.watch()
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._stages.turn(now)

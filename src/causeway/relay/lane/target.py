@@ -35,6 +35,9 @@ PLENTY_BYTES = 2 * 1024 * 1024  # on one connection: what a broker works on for 
 REMEMBERED_S = 60.0
 
 
+_NOBODY = (-1, -1)  # producer id and epoch of an outlet without
+
+
 class Answer(NamedTuple):
     flow: Flow
     outlet: OutletState
@@ -127,16 +130,11 @@ class TargetConnection:
                 self._ready[outlet] = flow
                 continue
             batch = next_batch(outlet, flow.assignment.max_message_bytes)
-            spec = outlet.spec
-            producer = (
-                (spec.producer_id, spec.producer_epoch, outlet.sequence)
-                if outlet.idempotent
-                else (-1, -1, -1)
-            )
-            stamped.append(Stamped(*part, header(batch, *producer), batch.payload))
-            sent = outlet.sent(batch)
-            parts[part] = (flow, outlet, sent)
-            size += sent.size
+            producer_id, epoch = outlet.producer if outlet.idempotent else _NOBODY
+            stamp = header(batch, producer_id, epoch, outlet.sequence if outlet.idempotent else -1)
+            stamped.append(Stamped(*part, stamp, batch.payload))
+            parts[part] = flow, outlet, outlet.sent(batch)
+            size += len(stamp) + len(batch.payload)
             if outlet.pending:
                 self._ready[outlet] = flow
             if size >= REQUEST_BYTES:
@@ -163,23 +161,25 @@ class TargetConnection:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
             answered, throttle_ms = produce.parse(frame, self.version)
             self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
-            results = {(produced.topic, produced.partition): produced for produced in answered}
+            results = {produced[:2]: produced for produced in answered}
             request = self._requests[0]
-            for key in request.parts.keys() - results.keys():
-                flow, _, _ = request.parts[key]
+            parts = request.parts
+            for key in parts.keys() - results.keys():
+                flow, _, _ = parts[key]
                 raise ProtocolError("produce", flow.subject, "the answer leaves it out")
             self._requests.popleft()
             self.oldest_sent_at = now
             self._unanswered_bytes -= request.size
-            for _, outlet, _ in request.parts.values():
+            for _, outlet, _ in parts.values():
                 outlet.unanswered -= 1
-            for key, (flow, outlet, sent) in request.parts.items():
+            for key, (flow, outlet, sent) in parts.items():
                 # Amid a stream of old records the broker may forget at any moment. A hole that this
                 # could leave shows by its offsets, but not where others write as well.
                 young = outlet.exclusive or is_young(sent.max_timestamp)
-                if results[key].error == 0 and young:
+                result = results[key]
+                if young and result.error == 0:
                     outlet.remembered_until = now + REMEMBERED_S
-                yield Answer(flow, outlet, sent, results[key])
+                yield Answer(flow, outlet, sent, result)
 
     def abandon(self) -> set[Flow]:
         """Close without a word; the flows whose batches may or may not have been appended, and
