@@ -7,6 +7,7 @@ it, nor in what Spark printed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -231,6 +232,47 @@ def test_a_worker_that_is_killed_comes_back(
     lane.send(chunk_of(2, batch_of([b"7"])))
     lane.take(1)
     assert len(world.reasons(key)) == 1
+
+
+def test_what_rules_treat_without_spark_stays_in_order_with_what_they_do_not(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    """Some chunks are plain, some have a record that only the query can treat, some one that it
+    refuses."""
+    rules = "mask value.$.name; mask value.$.card; drop record where value.$.n is 7"
+    world.launch(key, None, lane, rules=rules, value_format="json")
+    plain, escaped, broken = b'"Pr1vate"', b'"Pr1v\\u0061te"', b'"Pr1vate'
+    chunks, wanted = [], []
+    for number in range(60):
+        names = [plain] * 40
+        if number % 3 == 1:
+            names[number % 40] = escaped
+        if number % 10 == 3:
+            names[7] = broken
+        texts = [b'{"n":%d,"name":%b,"card":"12"}' % (n, name) for n, name in enumerate(names)]
+        if number % 10 == 3:
+            del texts[7:]
+            texts.append(b'{"name":"Pr1vate')
+        chunks.append(chunk_of(number, batch_of(texts, first=100 * number)))
+        wanted.append(
+            [
+                {"n": n, "name": "*" * len(PRIVATE), "card": "**"}
+                for n in range(40)
+                if n != 7 and not (number % 10 == 3 and n > 6)
+            ]
+        )
+    lane.send(*chunks)
+    outcomes = sorted(lane.take(60))
+    for number, (outcome, texts) in enumerate(zip(outcomes, wanted, strict=True)):
+        assert outcome.number == number
+        records = list(read(outcome))
+        assert [json.loads(record.value or b"") for record in records] == texts
+        assert [record.offset - 100 * number for record in records] == [one["n"] for one in texts]
+        assert [refusal.offset for refusal in outcome.refused] == (
+            [100 * number + 7] if number % 10 == 3 else []
+        )
+        assert outcome.dropped == (number % 10 != 3)
+        assert outcome.seen == 0b111
 
 
 def test_a_stage_that_is_stopped_stays_away(world: World, lane: FakeLane, key: str) -> None:

@@ -151,11 +151,16 @@ class _Prepare:
 
     def __init__(self) -> None:
         self._silent: set[str] = set()  # asked once: many transforms may have the same
+        # What was checked is what stages run: analysing it takes seconds while Java is new.
+        self._made: dict[int, tuple[Any, TransformSettings, Any]] = {}
 
     def __call__(self, session: Any, transform: TransformSettings) -> Any:
         from causeway.schemas import client
         from causeway.transform import analysis
 
+        made = self._made.get(id(transform))
+        if made is not None and made[0] is session:
+            return made[2]
         settings = transform.registry
         if settings is not None and settings.url not in self._silent:
             try:
@@ -164,4 +169,6 @@ class _Prepare:
                 if not error.retriable:
                     raise
                 self._silent.add(settings.url)
-        return analysis.prepare(session, transform)
+        prepared = analysis.prepare(session, transform)
+        self._made[id(transform)] = session, transform, prepared
+        return prepared

@@ -158,7 +158,7 @@ class Trials:
 
         from causeway.transform.channel import Chunk
         from causeway.transform.rows import TEXTS
-        from causeway.transform.source_worker import Rows
+        from causeway.transform.source_rows import Rows
 
         texts = [name for name in TEXTS.values() if name in self._query.input.names]
         rows = Rows(self._secrets, texts, self._schemas(self._query.decodes))

@@ -21,6 +21,7 @@ from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.refusals import Facts, Problem, examine
 from causeway.transform.rows import INPUT, SECRETS, TEXTS
+from causeway.transform.rules.shortcut import Shortcut, shortcut_of
 from causeway.transform.session import SESSION
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Prepared:
 
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
     and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
-    those that the sink worker writes by their schemas.
+    those that the sink worker writes by their schemas. `shortcut`: what of rules can be carried out
+    without the query.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
     """
@@ -51,6 +53,7 @@ class Prepared:
     sql: str | None
     decodes: Mapping[str, str]
     encodes: Mapping[str, str]
+    shortcut: Shortcut | None
     _session: SparkSession = field(repr=False)
     _parts: tuple[Part, Part] = field(repr=False)
     _facts: Facts = field(repr=False)
@@ -117,6 +120,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         text,
         {name: format for name, format in of_schema.items() if name in facts.used},
         {name: format for name, format in of_schema.items() if name in replaces},
+        shortcut_of(transform),
         own,
         both,
         facts,

@@ -1,9 +1,11 @@
 """What a lane and a stage say to each other: chunks of source records, and what became of them.
 
     lane ──Setup, Chunk, Chunk, …──► source worker ─► Spark SQL ─► sink worker ──Outcome, …──► lane
+                                          └──Outcome, …──► lane
 
 A stage is one Spark task with a Python worker at each end. Both connect to the lane's listener, a
-Unix socket in local mode, and say who they are (Greeting). Outcomes come in the order of chunks.
+Unix socket in local mode, and say who they are (Greeting). The source worker answers what it can
+treat itself (direct.py). What each worker says comes in the order of chunks.
 All frames: 4-byte big-endian length of a JSON head, 4-byte length of the body, head, body.
 """
 

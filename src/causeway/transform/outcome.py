@@ -39,6 +39,7 @@ def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]
         for topic, partition, part in _outlets(table, columns, mark)
         for batch in _batches(part, mark, refusals)
     )
+    bits = int(np.bitwise_or.reduce(seen.to_numpy())) if len(seen) else 0
     treated = len(np.unique(offsets)) + len(refused)
     return Outcome(
         number,
@@ -47,8 +48,18 @@ def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]
         mark["records"],
         len(offsets),
         mark["records"] - treated,
-        int(np.bitwise_or.reduce(seen.to_numpy())) if len(seen) else 0,
+        bits | mark.get("seen", 0),
     )
+
+
+def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -> Outcome:
+    """What became of a chunk, all of whose records the source worker has treated."""
+    count = len(columns.offsets)
+    none = np.array([], np.int64)
+    batches = _batches(columns, mark, none) if count else ()
+    outputs = tuple(Output(None, None, batch) for batch in batches)
+    dropped = mark["records"] - count
+    return Outcome(number, outputs, (), mark["records"], count, dropped, mark["seen"])
 
 
 def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:

@@ -6,6 +6,9 @@ CHUNK, MARK, REASON, SEEN, SECRETS = "_chunk", "_mark", "_reason", "_seen", "sec
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+# In MARK, of a record that the source worker has treated: Spark lets it pass as it is. On rows that
+# are no records MARK is '', or JSON that closes a chunk.
+TREATED = "treated"
 
 _RECORD = (
     "topic string, `partition` int, `offset` bigint, `timestamp` timestamp, "

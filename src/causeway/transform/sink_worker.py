@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from causeway.transform.channel import Outcome, Setup
-from causeway.transform.rows import CHUNK, MARK
+from causeway.transform.rows import CHUNK, MARK, TREATED
 from causeway.transform.schemas import Schemas, encoded
 from causeway.transform.worker import Lane, schemas_of, settle
 
@@ -61,12 +61,14 @@ class Chunks:
     def add(self, batch: pa.RecordBatch) -> Iterator[Outcome]:
         """The outcomes of chunks that `batch` closes."""
         import numpy as np
+        import pyarrow.compute as pc
 
         from causeway.transform.outcome import outcome_of
 
         marks = batch.column(MARK)
         at = 0
-        for row in np.flatnonzero(marks.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        marked = pc.not_equal(marks, TREATED).fill_null(False)
+        for row in np.flatnonzero(marked.to_numpy(zero_copy_only=False)).tolist():
             if row > at:
                 self._rows.append(batch.slice(at, row - at))
             at = row + 1

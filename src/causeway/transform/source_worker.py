@@ -3,45 +3,39 @@
 Behind each chunk's records stands a marker row, whose `_mark` closes the chunk for the sink worker.
 Spark collects rows until an Arrow batch is full, so once no chunk waits as many markers follow as
 push all before them through.
+
+A chunk that rules alone can treat (direct.py) is answered here, and never sees Spark.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from causeway.errors import ProtocolError
-from causeway.transform.channel import Chunk, Frame, Setup
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS
-from causeway.transform.schemas import Schemas
+from causeway.transform.channel import Chunk, Frame, Outcome, Setup
+from causeway.transform.direct import Answer, Direct
+from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
+from causeway.transform.source_rows import ROWS_BYTES, Rows
 from causeway.transform.worker import Lane, schemas_of, settle
-from causeway.wire.batches import Batch
-from causeway.wire.records import Record, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_TIMES = 2**63 // 1000  # ms: Spark's timestamps are in µs
-NOT_A_TIME = "its timestamp is beyond what Spark can express"
-NOT_A_NAME = "a header's name is not UTF-8"
-NOT_A_BATCH = "its batch cannot be decoded"
-_ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at least one record
 
 
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
     `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of those that have any."""
+    `decodes`: the formats of those that have any; `shortcut`: what of rules can be done here."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
     texts: tuple[str, ...] = ()
     decodes: Mapping[str, str] = field(default_factory=dict)
+    shortcut: Shortcut | None = None
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -58,22 +52,37 @@ class SourceWorker:
             secrets = {name: setup.secrets[name] for name in self.secrets}
             rows = Rows(secrets, self.texts, schemas)
             markers = rows.markers(self.push)
-            yield from bounded(self._all(connection, frames, rows, markers), markers)
+            treat: Callable[[Chunk], Answer] = rows.of
+            if self.shortcut is not None:
+                treat = Direct(self.shortcut.open(setup.secrets), rows).answer
+            yield from bounded(self._all(connection, frames, treat, markers), markers)
         except ConnectionError:
             return  # the lane's end is ours
         finally:
             connection.close()
 
     def _all(
-        self, connection: Connection, frames: list[Frame], rows: Rows, markers: pa.RecordBatch
+        self,
+        connection: Connection,
+        frames: list[Frame],
+        treat: Callable[[Chunk], Answer],
+        markers: pa.RecordBatch,
     ) -> Iterator[pa.RecordBatch]:
         """Of `frames` and all that come. Raises ConnectionError at the end."""
+        waits = False  # something in Spark, to be pushed through
         while True:
             for chunk in frames:
                 assert isinstance(chunk, Chunk)
-                yield from rows.of(chunk)
+                answer = treat(chunk)
+                if isinstance(answer, Outcome):
+                    connection.send_all(answer)
+                else:
+                    waits = True
+                    yield from answer
             if not (frames := connection.receive()):
-                yield markers
+                if waits:
+                    yield markers
+                    waits = False
                 while not (frames := connection.wait(None)):
                     pass
 
@@ -85,197 +94,7 @@ def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Itera
     for batch in batches:
         yield batch
         size, count = size + batch.nbytes, count + batch.num_rows
-        if size > _ROWS_BYTES:
+        if size > ROWS_BYTES:
             if count < markers.num_rows:
                 yield markers
             size = count = 0
-
-
-class Rows:
-    """Arrow rows as `rows.INPUT` has them, with columns `texts`, and `secrets` where there are any.
-    `schemas` makes the texts."""
-
-    def __init__(
-        self,
-        secrets: dict[str, str],
-        texts: Sequence[str] = (),
-        schemas: Schemas | None = None,
-    ) -> None:
-        import pyarrow as pa
-
-        header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-        types: dict[str, pa.DataType] = {
-            CHUNK: pa.int64(),
-            MARK: pa.string(),
-            REASON: pa.string(),
-            "topic": pa.string(),
-            "partition": pa.int32(),
-            "offset": pa.int64(),
-            "timestamp": pa.timestamp("us", "UTC"),
-            "key": pa.binary(),
-            "value": pa.binary(),
-            "headers": pa.list_(header),
-        }
-        types |= {name: pa.string() for name in texts}
-        if secrets:
-            types[SECRETS] = pa.struct([(name, pa.string()) for name in secrets])
-        self.schema = pa.schema(types.items())
-        self._secrets = secrets
-        self._schemas = schemas
-        self._kept: dict[str, pa.Array] = {}
-
-    def markers(self, count: int) -> pa.RecordBatch:
-        """Rows that only push."""
-        return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
-
-    def of(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The chunk's records, then the marker that closes it."""
-        for batch in chunk.batches:
-            try:
-                records = records_of(batch)
-            except ProtocolError:
-                yield self._undecoded(chunk, batch)
-                continue
-            start = size = 0
-            for index, record in enumerate(records):
-                more = len(record.key or b"") + len(record.value or b"")
-                if size and size + more > _ROWS_BYTES:
-                    yield self._records(chunk, batch, records, start, index)
-                    start, size = index, 0
-                size += more
-            yield self._records(chunk, batch, records, start, len(records))
-        first = chunk.batches[0] if chunk.batches else None
-        mark = {
-            "topic": chunk.topic,
-            "partition": chunk.partition,
-            "next": chunk.next,
-            "codec": first.codec if first else 0,
-            "epoch": first.leader_epoch if first else -1,
-            "records": sum(batch.records for batch in chunk.batches),
-        }
-        yield self._batch(1, {CHUNK: [chunk.number], MARK: [json.dumps(mark)]})
-
-    def _records(
-        self, chunk: Chunk, batch: Batch, records: Sequence[Record], start: int, stop: int
-    ) -> pa.RecordBatch:
-        import numpy as np
-        import pyarrow as pa
-
-        part = records[start:stop]
-        count = stop - start
-        times = np.array([record.timestamp for record in part], np.int64)
-        odd_times = (times >= _TIMES) | (times <= -_TIMES)
-        reasons: list[str | None] | None = None
-        if odd_times.any():
-            reasons = [NOT_A_TIME if odd else None for odd in odd_times]
-            times[odd_times] = 0
-        try:
-            headers = self._headers([record.headers for record in part])
-        except UnicodeEncodeError:
-            reasons = reasons or [None] * count
-            read = []
-            for index, record in enumerate(part):
-                odd = any(not _is_utf8(name) for name, _ in record.headers)
-                reasons[index] = NOT_A_NAME if odd else reasons[index]
-                read.append([] if odd else record.headers)
-            headers = self._headers(read)
-        if batch.offsets is None:
-            offsets = np.arange(batch.first + start, batch.first + stop)
-        else:
-            offsets = np.array(batch.offsets[start:stop], np.int64)
-        columns = {
-            CHUNK: np.full(count, chunk.number),
-            "offset": offsets,
-            "timestamp": pa.array(times * 1000).view(pa.timestamp("us", "UTC")),
-            "key": [record.key for record in part],
-            "value": [record.value for record in part],
-            "headers": headers,
-            **self._of_partition(chunk, count),
-        }
-        if self._schemas is not None:
-            reasons = reasons or [None] * count
-            columns |= self._texts(self._schemas, part, reasons)
-        if reasons is not None:
-            columns[REASON] = reasons
-        return self._batch(count, columns)
-
-    def _texts(
-        self, schemas: Schemas, records: Sequence[Record], reasons: list[str | None]
-    ) -> dict[str, list[str | None]]:
-        """JSON of the parts that have schemas; why there is none goes to `reasons`."""
-        found: dict[str, list[str | None]] = {}
-        for name in schemas.formats:
-            texts = found[TEXTS[name]] = []
-            for index, record in enumerate(records):
-                data = record.key if name == "key" else record.value
-                text, reason = schemas.decode(name, data, record.headers)
-                reasons[index] = reasons[index] or reason
-                texts.append(text)
-        return found
-
-    def _undecoded(self, chunk: Chunk, batch: Batch) -> pa.RecordBatch:
-        count = batch.records
-        columns = {
-            CHUNK: [chunk.number] * count,
-            REASON: [NOT_A_BATCH] * count,
-            "offset": [batch.source_offset(index) for index in range(count)],
-            **self._of_partition(chunk, count),
-        }
-        return self._batch(count, columns)
-
-    def _of_partition(self, chunk: Chunk, count: int) -> dict[str, Any]:
-        import numpy as np
-        import pyarrow as pa
-
-        topic = pa.repeat(pa.scalar(chunk.topic, pa.string()), count)
-        return {"topic": topic, "partition": np.full(count, chunk.partition, np.int32)}
-
-    def _headers(self, headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:
-        import numpy as np
-        import pyarrow as pa
-
-        ends = np.zeros(len(headers) + 1, np.int32)
-        np.cumsum([len(one) for one in headers], out=ends[1:])
-        pairs = [pair for one in headers for pair in one] if ends[-1] else []
-        items = pa.StructArray.from_arrays(
-            [
-                pa.array([name for name, _ in pairs], pa.string()),
-                pa.array([value for _, value in pairs], pa.binary()),
-            ],
-            fields=list(self.schema.field("headers").type.value_type),
-        )
-        return pa.ListArray.from_arrays(
-            pa.array(ends), items, type=self.schema.field("headers").type
-        )
-
-    def _batch(self, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        arrays = []
-        for one in self.schema:
-            found = columns.get(one.name)
-            if found is None:
-                arrays.append(self._same(one, count))
-            elif isinstance(found, pa.Array):
-                arrays.append(found)
-            else:
-                arrays.append(pa.array(found, one.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _same(self, field: pa.Field, count: int) -> pa.Array:
-        """A column that is the same in all rows: null, or the secrets."""
-        import pyarrow as pa
-
-        kept = self._kept.get(field.name)
-        if kept is None or len(kept) < count:
-            constant = self._secrets if field.name == SECRETS else None
-            kept = self._kept[field.name] = pa.repeat(pa.scalar(constant, field.type), count)
-        return kept.slice(0, count)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from causeway.errors import CausewayError
 from causeway.transform.rows import SECRETS, TEXTS
+from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.session import RUNNING
 from causeway.transform.sink_worker import SinkWorker
 from causeway.transform.source_worker import SourceWorker
@@ -61,6 +62,10 @@ class Prepared(Protocol):
     def encodes(self) -> Mapping[str, str]:
         """Of those that the sink worker writes by their schemas."""
 
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """What of rules the source worker can carry out."""
+
     def apply(self, records: Any, /) -> Any:
         """Rows as `rows.OUTPUT` has them, of rows as `input` has them."""
 
@@ -91,7 +96,12 @@ def run_stage(
 
     def query(levels: int) -> Any:
         source = SourceWorker(
-            lane, secrets, push=levels * _ROWS, texts=texts, decodes=prepared.decodes
+            lane,
+            secrets,
+            push=levels * _ROWS,
+            texts=texts,
+            decodes=prepared.decodes,
+            shortcut=prepared.shortcut,
         )
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
 

@@ -117,13 +117,46 @@ def test_no_more_is_under_way_than_a_window() -> None:
     assert len(list(chunks.to_send())) == 1
 
 
-def test_an_answer_out_of_turn_is_refused() -> None:
+def test_an_answer_that_comes_early_is_told_in_its_turn() -> None:
+    """What the source worker treats itself overtakes what goes through Spark."""
+    chunks, heard = _working(), _Heard()
+    for first in range(3):
+        chunks.submit(_work(heard, first, 1))
+    first, second, third = chunks.to_send()
+    chunks.answered(_outcome(third))
+    chunks.answered(_outcome(second))
+    assert heard.upto == []
+    chunks.answered(_outcome(first))
+    assert heard.upto == [1, 2, 3]
+    assert chunks.size == 0
+    assert not chunks.busy
+
+
+def test_an_early_answer_is_forgotten_with_its_stage() -> None:
+    chunks, heard = _working(), _Heard()
+    for first in range(2):
+        chunks.submit(_work(heard, first, 1))
+    _, second = chunks.to_send()
+    chunks.answered(_outcome(second))
+    chunks.lost()
+    chunks.judged(threw=False)
+    while chunks.size:
+        for chunk in chunks.to_send():
+            chunks.answered(_outcome(chunk))
+    assert heard.upto == [1, 2]
+
+
+def test_an_answer_to_what_is_not_under_way_is_refused() -> None:
     chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
     chunks.submit(_work(heard, 1, 1))
-    _, second = chunks.to_send()
-    with pytest.raises(ValueError, match="due"):
+    first, second = chunks.to_send()
+    chunks.answered(_outcome(second))
+    with pytest.raises(ValueError, match="not under way"):
         chunks.answered(_outcome(second))
+    chunks.answered(_outcome(first))
+    with pytest.raises(ValueError, match="not under way"):
+        chunks.answered(_outcome(first))
 
 
 def test_the_record_that_kills_each_stage_is_found_and_refused_alone() -> None:

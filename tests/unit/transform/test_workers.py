@@ -14,13 +14,8 @@ from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, SEEN
 from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_worker import (
-    NOT_A_BATCH,
-    NOT_A_NAME,
-    NOT_A_TIME,
-    Rows,
-    bounded,
-)
+from causeway.transform.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.source_worker import bounded
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 

@@ -1,6 +1,6 @@
 """The chunks that a lane sends through a stage, in order, and which of them kills it.
 
-    waiting ──► under way ──► answered, in the order of sending
+    waiting ──► under way ──► answered, and told in the order of sending
        ▲            │
        └── suspects ┘  the stage died: each is sent alone; the one that kills it alone is halved,
                        down to a single record
@@ -79,6 +79,7 @@ class Chunks:
     def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
         self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
+        self._early: dict[int, Outcome] = {}  # answers that came before those to earlier chunks
         self._suspects: set[Work] = set()
         self._works = False  # this stage, as far as we have seen
         self._accused: Work | None = None  # the one that was alone in a stage that died
@@ -141,20 +142,25 @@ class Chunks:
         return Chunk(self._number, work.topic, work.partition, work.next, work.batches)
 
     def answered(self, outcome: Outcome) -> None:
-        """Raises ValueError for an answer to what was not sent next."""
-        number = next(iter(self._under_way), None)
-        if number != outcome.number:
-            raise ValueError(f"chunk {outcome.number} was answered where {number} is due")
-        self._works = True
-        work = self._under_way.pop(number)
-        if work is not None:
-            self._finish(work, outcome)
+        """Whoever submitted the works hears of them in their order, however answers come. Raises
+        ValueError for an answer to what is not under way."""
+        if outcome.number not in self._under_way or outcome.number in self._early:
+            raise ValueError(f"chunk {outcome.number} was answered, which is not under way")
+        self._early[outcome.number] = outcome
+        while (number := next(iter(self._under_way), None)) in self._early:
+            assert number is not None
+            self._works = True
+            outcome = self._early.pop(number)
+            work = self._under_way.pop(number)
+            if work is not None:
+                self._finish(work, outcome)
 
     def lost(self, how: Loss = "died") -> None:
         """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
         before anything is sent again."""
         under_way = [work for work in self._under_way.values() if work is not None]
         self._under_way.clear()
+        self._early.clear()
         alone = len(under_way) == 1 and bool(self._suspects) and self._works and how != "gone"
         self._works = False
         for work in under_way:

@@ -7,6 +7,7 @@ A stage that dies is launched again by the driver; until its workers greet, chun
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -207,7 +208,7 @@ class Stage:
     def _on_frame(self, connection: Connection, frame: Frame) -> None:
         if connection in self._strangers:
             self._greet(connection, frame)
-        elif isinstance(frame, Outcome) and connection is self._ends.get("sink"):
+        elif isinstance(frame, Outcome) and connection in self._ends.values():
             self._answered_at = time.monotonic()
             self._answer_due = self._answered_at + ANSWER_S
             self.waiting = None
@@ -257,12 +258,11 @@ class Stage:
         if "source" in ends and ends["source"].unsent:
             how = "gone"
         self._lost, self._attempt, self.waiting = self._attempt, "", None
-        try:  # what it still said
-            for frame in ends["sink"].receive() if "sink" in ends else ():
-                if isinstance(frame, Outcome):
-                    self._chunks.answered(frame)
-        except (ConnectionError, ValueError):
-            pass
+        for end in ends.values():  # what it still said
+            with contextlib.suppress(ConnectionError, ValueError):
+                for frame in end.receive():
+                    if isinstance(frame, Outcome):
+                        self._chunks.answered(frame)
         for connection in ends.values():
             self._drop(connection)
         self._chunks.lost(how)

@@ -1,0 +1,212 @@
+"""What each kind of rule makes of a field's value, as treat.py has it in SQL; for shortcut.py.
+
+Only for values of which that is sure, among them texts without a quote, backslash or control
+character, which stand in JSON as they are. Raises OddError for all others.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any
+
+from causeway.transform.crypto import (
+    IV_BYTES,
+    KEY_LABEL,
+    NONCE_LABEL,
+    PREFIX,
+    SALT_BYTES,
+    VERSION,
+    aes_key,
+    common_path,
+)
+from causeway.transform.rules.model import (
+    DropRecord,
+    Encrypt,
+    Generalise,
+    Hash,
+    Mask,
+    Rule,
+    Truncate,
+)
+
+# Of a value in Python's types (neither null nor missing), `topic NUL partition NUL`, and offset:
+# the JSON text in its place.
+Maker = Callable[[Any, bytes, int], bytes]
+_KNOWN = 0x250  # below, no version of Unicode says otherwise what a letter or digit is
+_LEAST, _MOST = -(2**63), 2**63 - 1  # of a whole number that is one to Spark as well
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_BLOCK = 64  # bytes, of SHA-256
+
+
+class OddError(ValueError):
+    """Only the query knows what becomes of the record."""
+
+
+def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker | None:
+    """None where only the query can carry out the rule. Without its secret, what is given says only
+    that."""
+    match rule.kind:
+        case Mask() as mask if _is_plain(mask.char):
+            return _of_text(_mask(mask))
+        case Hash() as hash:
+            return _hash(hash, secrets.get(hash.key, ""))
+        case Encrypt(id_in="field") as encrypt:
+            return _encrypt(encrypt, str(rule.path), secrets.get(encrypt.key, "00" * 16))
+        case Truncate(length=length):
+            return _of_text(lambda text: text[:length])
+        case Generalise(size=None, unit=unit) if unit != "hour":
+            return _of_text(_generalise(unit or "day"))
+        case _:
+            return None
+
+
+def maker_of_bytes(rule: Rule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
+    """Of a whole key or value that is hashed."""
+    assert isinstance(rule.kind, Hash)
+    return _digest(rule.kind, secrets[rule.kind.key])
+
+
+def drops(kind: DropRecord) -> Callable[[Any], bool]:
+    """Of a value, None where there is none or null: whether the record goes."""
+    if kind.values is None:
+        return lambda x: (x is not None) != kind.negated
+
+    def dropped(x: Any) -> bool:
+        found = False
+        for value in kind.values or ():
+            if x is None:
+                continue
+            if type(x) is not type(value) or type(x) is float:
+                raise OddError
+            if type(x) is int:
+                _check_whole(x)
+            found = found or x == value
+        return found != kind.negated
+
+    return dropped
+
+
+def _of_text(change: Callable[[str], str]) -> Maker:
+    def make(x: Any, spot: bytes, offset: int) -> bytes:
+        if type(x) is not str:
+            raise OddError
+        return b'"' + change(x).encode() + b'"'
+
+    return make
+
+
+def _is_plain(char: str) -> bool:
+    return len(char) == 1 and " " <= char <= "~" and char not in '"\\'
+
+
+def _mask(mask: Mask) -> Callable[[str], str]:
+    chars = (chr(code) for code in range(_KNOWN))
+    table = "".join(mask.char if _is_masked(mask, char) else char for char in chars)
+    kept = mask.first + mask.last
+
+    def masked(text: str) -> str:
+        if not text.isascii() and ord(max(text)) >= _KNOWN:
+            raise OddError
+        if mask.domain:
+            at = text.rfind("@")
+            return text[:at].translate(table) + text[at:] if at > 0 else text.translate(table)
+        if not kept or len(text) <= kept:
+            return text.translate(table)
+        end = len(text) - mask.last
+        return text[: mask.first] + text[mask.first : end].translate(table) + text[end:]
+
+    return masked
+
+
+def _is_masked(mask: Mask, char: str) -> bool:
+    kind = unicodedata.category(char)[0]
+    match mask.only:
+        case None:
+            return kind in "LMN"
+        case "letters":
+            return kind in "LM"
+        case "digits":
+            return kind == "N"
+        case chosen:
+            return char in chosen.removeprefix("'")
+
+
+def _hash(rule: Hash, secret: str) -> Maker:
+    digest = _digest(rule, secret)
+
+    def make(x: Any, spot: bytes, offset: int) -> bytes:
+        return b'"' + digest(x.encode() if type(x) is str else _plain(x)) + b'"'
+
+    return make
+
+
+def _digest(rule: Hash, secret: str) -> Callable[[bytes], bytes]:
+    mac = hmac_of(secret.encode())
+    if rule.form == "hex":
+        return lambda data: mac(data).hex().encode()
+    return lambda data: base64.b64encode(mac(data))
+
+
+def _encrypt(rule: Encrypt, path: str, secret: str) -> Maker:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = aes_key(secret)
+    mac, size = hmac_of(key), len(key)
+    label, key_label = NONCE_LABEL.encode(), KEY_LABEL.encode()
+    place, head = path.encode(), f'"{PREFIX}{rule.key}:'.encode()
+    aad = f"{rule.key} {common_path(path)}".encode()
+
+    def make(x: Any, spot: bytes, offset: int) -> bytes:
+        data = b'"' + x.encode() + b'"' if type(x) is str else _plain(x)
+        nonce = mac(b"%b%b%d\0%b\0%b" % (label, spot, offset, place, data))
+        salt, iv = nonce[:SALT_BYTES], nonce[SALT_BYTES : SALT_BYTES + IV_BYTES]
+        sealed = AESGCM(mac(key_label + salt)[:size]).encrypt(iv, data, aad)
+        return head + base64.b64encode(VERSION + salt + iv + sealed) + b'"'
+
+    return make
+
+
+def _generalise(unit: str) -> Callable[[str], str]:
+    def start(text: str) -> str:
+        if not _DATE.fullmatch(text):
+            raise OddError
+        date.fromisoformat(text)  # or it is none
+        return {"year": f"{text[:4]}-01-01", "month": f"{text[:7]}-01", "day": text}[unit]
+
+    return start
+
+
+def _plain(x: Any) -> bytes:
+    """The text of what is no text."""
+    if type(x) is bool:
+        return b"true" if x else b"false"
+    if type(x) is not int:
+        raise OddError
+    _check_whole(x)
+    return b"%d" % x
+
+
+def _check_whole(x: int) -> None:
+    if not _LEAST <= x <= _MOST:
+        raise OddError
+
+
+def hmac_of(key: bytes) -> Callable[[bytes], bytes]:
+    """HMAC-SHA-256 with `key`, begun once: in a fifth of the time that `hmac` takes."""
+    if len(key) > _BLOCK:
+        key = hashlib.sha256(key).digest()
+    key = key.ljust(_BLOCK, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in key)) for pad in (0x36, 0x5C))
+
+    def mac(data: bytes) -> bytes:
+        first, second = inner.copy(), outer.copy()
+        first.update(data)
+        second.update(first.digest())
+        return second.digest()
+
+    return mac

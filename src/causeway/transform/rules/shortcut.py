@@ -1,0 +1,229 @@
+"""Rules carried out by the source worker itself, on records of a plain form.
+
+What rules mean is the query that they become (compile.py). For most records a query is not needed
+to see what it would make of them: their JSON has no backslash, no name twice in an object, and the
+name of a treated field just once. Then its value is replaced in the text, as splice.py has it. All
+other records are left (OddError) to Spark. So this may know less than the query, and must never
+differ from it: tests/integration/test_rules_shortcut.py compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from causeway.config.settings import TransformSettings
+from causeway.transform.rules.leaves import Maker, OddError, drops, maker, maker_of_bytes
+from causeway.transform.rules.model import DropRecord, Field, Hash, Part, Rule, is_plain_name
+from causeway.transform.rules.parse import parse
+
+__all__ = ["DROPPED", "OddError", "Shortcut", "shortcut_of"]
+
+# Bytes. Spark minds names of 50,000 characters, numbers of 1,000, and 1,000 brackets in brackets:
+# what is this short has none of these …
+_SHORT, _LONGEST = 1_000, 48 * 1024
+_DEEPEST = 200  # … longer ones are odd with more brackets than this …
+_DIGITS, _STEP = 50, 250  # … or more than 300 digits in a row
+_END = re.compile(rb"[,}\]]")  # of a number or boolean
+_MISSING = object()
+DROPPED: tuple[()] = ()
+
+# Of key, value, `topic NUL partition NUL`, and offset: key and value as they become and a bit for
+# each rule whose path was there; or DROPPED. Raises OddError.
+Treat = Callable[
+    [bytes | None, bytes | None, bytes, int], tuple[bytes | None, bytes | None, int] | tuple[()]
+]
+_Treated = tuple[bytes | None, int] | tuple[()]
+_TreatPart = Callable[[bytes | None, bytes, int], _Treated]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """What is to be done, to be pickled; it holds no secret. `formats`: of key and value."""
+
+    rules: tuple[Rule, ...]
+    formats: Mapping[str, str]
+
+    def open(self, secrets: Mapping[str, str]) -> Treat:
+        of_key = self._part("key", secrets)
+        of_value = self._part("value", secrets)
+        if of_key is None:
+            assert of_value is not None
+            return partial(_value_only, of_value)
+        return partial(_key_only, of_key) if of_value is None else partial(_both, of_key, of_value)
+
+    def _part(self, part: Part, secrets: Mapping[str, str]) -> _TreatPart | None:
+        rules = [rule for rule in self.rules if rule.path.part == part]
+        if not rules:
+            return None
+        if rules[0].path.steps is None:
+            return _whole(rules[0], self.formats[part], secrets)
+        return _document(rules, secrets)
+
+
+def shortcut_of(transform: TransformSettings) -> Shortcut | None:
+    """None where `transform` has no rules, or some that only the query can carry out. The rules are
+    ones that `to_sql` takes."""
+    if transform.rules is None:
+        return None
+    rules = parse(transform.rules, transform.place)
+    formats = {"key": transform.key_format, "value": transform.value_format}
+    if transform.key_schema is not None or transform.value_schema is not None:
+        return None
+    for rule in rules:
+        path, others = rule.path, [other for other in rules if other is not rule]
+        if path.part == "headers" or any(path.overlaps(other.path) for other in others):
+            return None
+        if path.steps is None:
+            known = isinstance(rule.kind, Hash) and formats[path.part] in _TEXTS
+        else:
+            plain = all(
+                isinstance(step, Field) and step.name is not None and is_plain_name(step.name)
+                for step in path.steps
+            )
+            known = plain and formats[path.part] == "json"
+            known = known and (isinstance(rule.kind, DropRecord) or maker(rule, {}) is not None)
+        if not known:
+            return None
+    return Shortcut(rules, formats)
+
+
+_TEXTS = ("json", "string", "binary")
+
+
+def _key_only(
+    treat: _TreatPart, key: bytes | None, value: bytes | None, spot: bytes, offset: int
+) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
+    treated = treat(key, spot, offset)
+    return (treated[0], value, treated[1]) if treated else DROPPED
+
+
+def _value_only(
+    treat: _TreatPart, key: bytes | None, value: bytes | None, spot: bytes, offset: int
+) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
+    treated = treat(value, spot, offset)
+    return (key, treated[0], treated[1]) if treated else DROPPED
+
+
+def _both(
+    of_key: _TreatPart,
+    of_value: _TreatPart,
+    key: bytes | None,
+    value: bytes | None,
+    spot: bytes,
+    offset: int,
+) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
+    first, second = of_key(key, spot, offset), of_value(value, spot, offset)
+    return (first[0], second[0], first[1] | second[1]) if first and second else DROPPED
+
+
+def _whole(rule: Rule, format: str, secrets: Mapping[str, str]) -> _TreatPart:
+    make, bit = maker_of_bytes(rule, secrets), 1 << (rule.number - 1)
+
+    def treat(data: bytes | None, spot: bytes, offset: int) -> _Treated:
+        if data is None:
+            return None, 0
+        if format != "binary" and not data.isascii():
+            data.decode()  # or the query refuses it
+        return make(data), bit
+
+    return treat
+
+
+class _Spot(NamedTuple):
+    """A rule's field."""
+
+    names: tuple[str, ...]
+    token: bytes  # its name, as it stands in a text
+    bit: int
+    make: Maker | None  # None: only its being there counts
+
+
+def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
+    import msgspec
+
+    decode = msgspec.json.Decoder().decode
+    conditions, spots = [], []
+    for rule in rules:
+        names = tuple(step.name or "" for step in rule.path.steps or () if isinstance(step, Field))
+        if isinstance(rule.kind, DropRecord):
+            conditions.append((names, drops(rule.kind)))
+        token = b'"%s"' % names[-1].encode()
+        spots.append(_Spot(names, token, 1 << (rule.number - 1), maker(rule, secrets)))
+
+    def treat(text: bytes | None, spot: bytes, offset: int) -> _Treated:
+        if text is None:
+            return None, 0
+        if b"\\" in text:
+            raise OddError
+        document = decode(text)
+        _check(text, document)
+        goes = False  # unless the query refuses the record
+        for names, dropped in conditions:
+            x = _at(document, names)
+            goes = dropped(None if x is _MISSING else x) or goes
+        seen = 0
+        for names, token, bit, make in spots:
+            x = document.get(names[0], _MISSING) if len(names) == 1 else _at(document, names)
+            if x is _MISSING:
+                continue
+            seen |= bit
+            if make is not None and x is not None:
+                text = _put(text, token, type(x) is str, make(x, spot, offset))
+        return DROPPED if goes else (text, seen)
+
+    return treat
+
+
+def _at(document: Any, names: tuple[str, ...]) -> Any:
+    for name in names:
+        if type(document) is not dict:
+            return _MISSING
+        document = document.get(name, _MISSING)
+    return document
+
+
+def _check(text: bytes, document: Any) -> None:
+    """Raises OddError for what is no object, has a name twice, or might be too much for Spark.
+    Without backslashes each string has two quotes, so a field that another of its name has pushed
+    out of `document` shows in their number."""
+    if type(document) is not dict:
+        raise OddError
+    quotes = text.count(b'"')
+    flat = [*map(type, document.values())].count(str)
+    if quotes != 2 * (len(document) + flat) and quotes != 2 * _strings(document):
+        raise OddError
+    if len(text) > _SHORT and (
+        len(text) > _LONGEST
+        or text.count(b"{") + text.count(b"[") > _DEEPEST
+        or any(text[at : at + _DIGITS].isdigit() for at in range(_STEP - 1, len(text), _STEP))
+    ):
+        raise OddError
+
+
+def _strings(value: Any) -> int:
+    if type(value) is dict:
+        return len(value) + sum(map(_strings, value.values()))
+    if type(value) is list:
+        return sum(map(_strings, value))
+    return type(value) is str
+
+
+def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:
+    """`text` with `new` for the value of the field with the name `token`. The field is there, so
+    where the token stands only once, that is its name. Raises OddError."""
+    at = text.find(token)
+    after = at + len(token)
+    if at < 0 or text.find(token, after) >= 0:
+        raise OddError
+    if quoted:
+        end = text.index(b'"', text.index(b'"', after) + 1) + 1
+    else:
+        found = _END.search(text, after)
+        if found is None:
+            raise OddError
+        end = found.start()
+    return text[:after] + b":" + new + text[end:]

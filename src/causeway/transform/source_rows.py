@@ -1,0 +1,261 @@
+"""Source records as the Arrow rows that go into Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from causeway.errors import ProtocolError
+from causeway.transform.channel import Chunk
+from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, TREATED
+from causeway.transform.rules.shortcut import DROPPED
+from causeway.transform.schemas import Schemas
+from causeway.wire.batches import Batch
+from causeway.wire.records import Record, records_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+TIMES = 2**63 // 1000  # ms: Spark's timestamps are in µs
+NOT_A_TIME = "its timestamp is beyond what Spark can express"
+NOT_A_NAME = "a header's name is not UTF-8"
+NOT_A_BATCH = "its batch cannot be decoded"
+ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at least one record
+
+# Of each record of a batch what rules.shortcut made of it; None: Spark is to treat it.
+Treated = Sequence[tuple[bytes | None, bytes | None, int] | tuple[()] | None]
+
+
+class Rows:
+    """Arrow rows as `rows.INPUT` has them, with columns `texts`, and `secrets` where there are any.
+    `schemas` makes the texts."""
+
+    def __init__(
+        self,
+        secrets: dict[str, str],
+        texts: Sequence[str] = (),
+        schemas: Schemas | None = None,
+    ) -> None:
+        import pyarrow as pa
+
+        header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+        types: dict[str, pa.DataType] = {
+            CHUNK: pa.int64(),
+            MARK: pa.string(),
+            REASON: pa.string(),
+            "topic": pa.string(),
+            "partition": pa.int32(),
+            "offset": pa.int64(),
+            "timestamp": pa.timestamp("us", "UTC"),
+            "key": pa.binary(),
+            "value": pa.binary(),
+            "headers": pa.list_(header),
+        }
+        types |= {name: pa.string() for name in texts}
+        if secrets:
+            types[SECRETS] = pa.struct([(name, pa.string()) for name in secrets])
+        self.schema = pa.schema(types.items())
+        self._secrets = secrets
+        self._schemas = schemas
+        self._kept: dict[str, pa.Array] = {}
+
+    def markers(self, count: int) -> pa.RecordBatch:
+        """Rows that only push."""
+        return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
+
+    def of(
+        self, chunk: Chunk, treated: Sequence[Treated] = (), seen: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """The chunk's records, then the marker that closes it. `treated`: what is known of each
+        batch's records by now, if anything, and `seen`, bits of rules, with it."""
+        for number, batch in enumerate(chunk.batches):
+            try:
+                records = records_of(batch)
+            except ProtocolError:
+                yield self._undecoded(chunk, batch)
+                continue
+            known = treated[number] if treated else None
+            start = size = 0
+            for index, record in enumerate(records):
+                more = len(record.key or b"") + len(record.value or b"")
+                if size and size + more > ROWS_BYTES:
+                    yield self._records(chunk, batch, records, known, start, index)
+                    start, size = index, 0
+                size += more
+            yield self._records(chunk, batch, records, known, start, len(records))
+        mark = json.dumps(mark_of(chunk, seen))
+        yield self._batch(1, {CHUNK: [chunk.number], MARK: [mark]})
+
+    def _records(
+        self,
+        chunk: Chunk,
+        batch: Batch,
+        records: Sequence[Record],
+        treated: Treated | None,
+        start: int,
+        stop: int,
+    ) -> pa.RecordBatch:
+        import numpy as np
+        import pyarrow as pa
+
+        part = records[start:stop]
+        offsets = offsets_of(batch)[start:stop]
+        parts: dict[str, Any] = {}
+        if treated is None:
+            parts = {
+                "key": [record.key for record in part],
+                "value": [record.value for record in part],
+            }
+        else:
+            known = treated[start:stop]
+            kept = [at for at, one in enumerate(known) if one != DROPPED]
+            part, offsets, known = (
+                [part[at] for at in kept],
+                offsets[kept],
+                [known[at] for at in kept],
+            )
+            both = list(zip(part, known, strict=True))
+            parts = {
+                MARK: [TREATED if one else None for one in known],
+                "key": [one[0] if one else record.key for record, one in both],
+                "value": [one[1] if one else record.value for record, one in both],
+            }
+        count = len(part)
+        times = np.array([record.timestamp for record in part], np.int64)
+        odd_times = (times >= TIMES) | (times <= -TIMES)
+        reasons: list[str | None] | None = None
+        if odd_times.any():
+            reasons = [NOT_A_TIME if odd else None for odd in odd_times]
+            times[odd_times] = 0
+        try:
+            headers = self.headers([record.headers for record in part])
+        except UnicodeEncodeError:
+            reasons = reasons or [None] * count
+            read = []
+            for index, record in enumerate(part):
+                odd = any(not _is_utf8(name) for name, _ in record.headers)
+                reasons[index] = NOT_A_NAME if odd else reasons[index]
+                read.append([] if odd else record.headers)
+            headers = self.headers(read)
+        columns = {
+            CHUNK: np.full(count, chunk.number),
+            "offset": offsets,
+            "timestamp": pa.array(times * 1000).view(pa.timestamp("us", "UTC")),
+            "headers": headers,
+            **parts,
+            **self._of_partition(chunk, count),
+        }
+        if self._schemas is not None:
+            reasons = reasons or [None] * count
+            columns |= self._texts(self._schemas, part, reasons)
+        if reasons is not None:
+            columns[REASON] = reasons
+        return self._batch(count, columns)
+
+    def _texts(
+        self, schemas: Schemas, records: Sequence[Record], reasons: list[str | None]
+    ) -> dict[str, list[str | None]]:
+        """JSON of the parts that have schemas; why there is none goes to `reasons`."""
+        found: dict[str, list[str | None]] = {}
+        for name in schemas.formats:
+            texts = found[TEXTS[name]] = []
+            for index, record in enumerate(records):
+                data = record.key if name == "key" else record.value
+                text, reason = schemas.decode(name, data, record.headers)
+                reasons[index] = reasons[index] or reason
+                texts.append(text)
+        return found
+
+    def _undecoded(self, chunk: Chunk, batch: Batch) -> pa.RecordBatch:
+        count = batch.records
+        columns = {
+            CHUNK: [chunk.number] * count,
+            REASON: [NOT_A_BATCH] * count,
+            "offset": [batch.source_offset(index) for index in range(count)],
+            **self._of_partition(chunk, count),
+        }
+        return self._batch(count, columns)
+
+    def _of_partition(self, chunk: Chunk, count: int) -> dict[str, Any]:
+        import numpy as np
+        import pyarrow as pa
+
+        topic = pa.repeat(pa.scalar(chunk.topic, pa.string()), count)
+        return {"topic": topic, "partition": np.full(count, chunk.partition, np.int32)}
+
+    def headers(self, headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:
+        """Raises UnicodeEncodeError."""
+        import numpy as np
+        import pyarrow as pa
+
+        ends = np.zeros(len(headers) + 1, np.int32)
+        np.cumsum([len(one) for one in headers], out=ends[1:])
+        pairs = [pair for one in headers for pair in one] if ends[-1] else []
+        items = pa.StructArray.from_arrays(
+            [
+                pa.array([name for name, _ in pairs], pa.string()),
+                pa.array([value for _, value in pairs], pa.binary()),
+            ],
+            fields=list(self.schema.field("headers").type.value_type),
+        )
+        return pa.ListArray.from_arrays(
+            pa.array(ends), items, type=self.schema.field("headers").type
+        )
+
+    def _batch(self, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        arrays = []
+        for one in self.schema:
+            found = columns.get(one.name)
+            if found is None:
+                arrays.append(self._same(one, count))
+            elif isinstance(found, pa.Array):
+                arrays.append(found)
+            else:
+                arrays.append(pa.array(found, one.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _same(self, field: pa.Field, count: int) -> pa.Array:
+        """A column that is the same in all rows: null, or the secrets."""
+        import pyarrow as pa
+
+        kept = self._kept.get(field.name)
+        if kept is None or len(kept) < count:
+            constant = self._secrets if field.name == SECRETS else None
+            kept = self._kept[field.name] = pa.repeat(pa.scalar(constant, field.type), count)
+        return kept.slice(0, count)
+
+
+def mark_of(chunk: Chunk, seen: int = 0) -> dict[str, Any]:
+    """What the sink worker is told of a chunk where its records end."""
+    first = chunk.batches[0] if chunk.batches else None
+    return {
+        "topic": chunk.topic,
+        "partition": chunk.partition,
+        "next": chunk.next,
+        "codec": first.codec if first else 0,
+        "epoch": first.leader_epoch if first else -1,
+        "records": sum(batch.records for batch in chunk.batches),
+        "seen": seen,
+    }
+
+
+def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
+    """Of its records, on the source."""
+    import numpy as np
+
+    if batch.offsets is None:
+        return np.arange(batch.first, batch.first + batch.records)
+    return np.array(batch.offsets, np.int64)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""Chunks that the source worker answers itself, and those of which it treats what it can."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.transform.channel import Outcome
+from causeway.transform.direct import Direct
+from causeway.transform.rows import MARK, REASON, SEEN, TREATED
+from causeway.transform.rules.leaves import hmac_of
+from causeway.transform.rules.shortcut import shortcut_of
+from causeway.transform.sink_worker import Chunks
+from causeway.transform.source_rows import NOT_A_TIME, Rows
+from causeway.wire.batches import Batch
+from causeway.wire.plain_records import PlainRecord
+from tests.harness.stage import batch_of, chunk_of, read
+from tests.harness.transforms import settings
+
+RULES = "mask value.$.name; drop record where value.$.country is 'US'"
+PLAIN, ODD = b'{"name":"Ada","n":1}', b'{"name":"A\\u0064a"}'
+GONE = b'{"name":"Ada","country":"US"}'
+
+
+def direct(rules: str = RULES) -> Direct:
+    shortcut = shortcut_of(settings(rules=rules, value_format="json"))
+    assert shortcut is not None
+    return Direct(shortcut.open({}), Rows({}))
+
+
+def rows_of(answer: object) -> list[dict[str, object]]:
+    assert not isinstance(answer, Outcome)
+    batches: list[pa.RecordBatch] = list(answer)  # type: ignore[call-overload]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def by_spark(answer: object, treated: bytes = b"by Spark") -> Outcome:
+    """What comes of rows for Spark, where that makes `treated` of what was not by then."""
+    found = Chunks()
+    assert not isinstance(answer, Outcome)
+    for batch in list(answer):  # type: ignore[call-overload]
+        rows = batch.to_pylist()
+        for row in rows:
+            if row[MARK] is None:
+                row["value"] = treated
+            row[SEEN] = 0
+        schema = batch.schema.append(pa.field(SEEN, pa.int64()))
+        for outcome in found.add(pa.RecordBatch.from_pylist(rows, schema=schema)):
+            return outcome
+    raise AssertionError("no chunk was closed")
+
+
+def test_a_chunk_that_is_plain_never_sees_spark() -> None:
+    records = [
+        PlainRecord(5, 1_000, b"k", PLAIN, [("h", b"1"), ("h", None)]),
+        PlainRecord(6, -1, None, None, []),
+        PlainRecord(7, 2_000, b"k", GONE, []),
+        PlainRecord(8, 3_000, b"\xff", b'{ "other" : [] }', []),
+    ]
+    outcome = direct().answer(chunk_of(9, batch_of(records, first=5, codec=4)))
+    assert isinstance(outcome, Outcome)
+    assert outcome.number == 9
+    assert (outcome.records_in, outcome.records_out, outcome.dropped) == (4, 3, 1)
+    assert outcome.seen == 0b01
+    masked = records[0]._replace(value=b'{"name":"***","n":1}')
+    assert list(read(outcome)) == [masked, records[1], records[3]]
+    assert [output.batch.next for output in outcome.outputs] == [9]
+
+
+def test_of_several_batches_the_offsets_stay() -> None:
+    compacted = batch_of([PLAIN, PLAIN])._replace(next=30, offsets=[20, 25])
+    batches: Sequence[Batch] = (batch_of([GONE], first=10), compacted)
+    outcome = direct().answer(chunk_of(1, *batches))
+    assert isinstance(outcome, Outcome)
+    assert [record.offset for record in read(outcome)] == [20, 25]
+    outcome = direct().answer(chunk_of(1, batch_of([GONE])))
+    assert isinstance(outcome, Outcome)
+    assert (outcome.outputs, outcome.dropped) == ((), 1)
+
+
+def test_what_is_treated_passes_spark_beside_what_is_not() -> None:
+    answer = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, GONE, PLAIN])))
+    rows = rows_of(answer)
+    assert [row["value"] for row in rows[:-1]] == [
+        b'{"name":"***","n":1}',
+        ODD,
+        b'{"name":"***","n":1}',
+    ]
+    assert [row["offset"] for row in rows[:-1]] == [0, 1, 3]
+    assert [row[MARK] for row in rows[:-1]] == [TREATED, None, TREATED]
+    mark = json.loads(str(rows[-1][MARK]))
+    assert (mark["records"], mark["seen"]) == (4, 1)
+    again = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, GONE, PLAIN])))
+    outcome = by_spark(again)
+    assert [record.offset for record in read(outcome)] == [0, 1, 3]
+    assert [record.value for record in read(outcome)][1] == b"by Spark"
+    assert (outcome.records_out, outcome.dropped, outcome.seen) == (3, 1, 1)
+
+
+def test_a_time_that_spark_cannot_express_is_refused_as_ever() -> None:
+    records = [PlainRecord(0, 2**60, None, PLAIN, []), PlainRecord(1, 1, None, PLAIN, [])]
+    rows = rows_of(direct().answer(chunk_of(1, batch_of(records))))
+    assert [row[REASON] for row in rows] == [NOT_A_TIME, None, None]
+
+
+def test_what_cannot_be_decoded_and_what_only_asks_goes_to_spark() -> None:
+    broken = batch_of([PLAIN])._replace(payload=b"nothing")
+    assert len(rows_of(direct().answer(chunk_of(1, broken)))) == 2
+    empty = chunk_of(1, batch_of([PLAIN]))._replace(batches=())
+    assert len(rows_of(direct().answer(empty))) == 1
+
+
+def test_a_topic_of_odd_records_is_tried_less_and_less() -> None:
+    tried = direct()
+    odd, plain = batch_of([ODD] * 3 + [PLAIN]), batch_of([PLAIN])
+    untried = [
+        all(row[MARK] is None for row in rows_of(tried.answer(chunk_of(1, odd)))[:-1])
+        for _ in range(60)
+    ]
+    assert untried.count(False) < 8
+    answers = [tried.answer(chunk_of(1, plain)) for _ in range(100)]
+    assert isinstance(answers[-1], Outcome)
+    assert isinstance(tried.answer(chunk_of(1, plain)), Outcome)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "drop value.$.a",
+        "mask value.$.a[*]",
+        "mask value.$.a.*",
+        "mask value.$.a with '\"'",
+        "mask value.$.a; truncate value.$.a to 3",
+        "mask value.$.a; drop headers.h",
+        "generalise value.$.a to ranges of 10",
+        "mask value",
+    ],
+)
+def test_what_only_the_query_knows(rules: str) -> None:
+    assert shortcut_of(settings(rules=rules, value_format="json")) is None
+
+
+def test_values_with_a_schema_are_left_to_the_query() -> None:
+    transform = settings(rules="mask value.$.a", value_format="json", value_schema="a STRING")
+    assert shortcut_of(transform) is None
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_hmac(key: bytes, data: bytes) -> None:
+    assert hmac_of(key)(data) == hmac.digest(key, data, "sha256")
