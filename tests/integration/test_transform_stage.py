@@ -263,11 +263,12 @@ def test_what_rules_treat_without_spark_stays_in_order_with_what_they_do_not(
         )
     lane.send(*chunks)
     outcomes = sorted(lane.take(60))
-    for number, (outcome, texts) in enumerate(zip(outcomes, wanted, strict=True)):
+    for number, (outcome, documents) in enumerate(zip(outcomes, wanted, strict=True)):
         assert outcome.number == number
         records = list(read(outcome))
-        assert [json.loads(record.value or b"") for record in records] == texts
-        assert [record.offset - 100 * number for record in records] == [one["n"] for one in texts]
+        assert [json.loads(record.value or b"") for record in records] == documents
+        at = [record.offset - 100 * number for record in records]
+        assert at == [document["n"] for document in documents]
         assert [refusal.offset for refusal in outcome.refused] == (
             [100 * number + 7] if number % 10 == 3 else []
         )

@@ -120,8 +120,8 @@ def test_no_more_is_under_way_than_a_window() -> None:
 def test_an_answer_that_comes_early_is_told_in_its_turn() -> None:
     """What the source worker treats itself overtakes what goes through Spark."""
     chunks, heard = _working(), _Heard()
-    for first in range(3):
-        chunks.submit(_work(heard, first, 1))
+    for at in range(3):
+        chunks.submit(_work(heard, at, 1))
     first, second, third = chunks.to_send()
     chunks.answered(_outcome(third))
     chunks.answered(_outcome(second))
