@@ -143,7 +143,11 @@ def run(
     ] = None,
     until_caught_up: Annotated[
         bool,
-        typer.Option("--until-caught-up", help="Copy what is there now, then exit."),
+        typer.Option(
+            "--until-caught-up",
+            help="Copy what is there now, then exit; a destination that does not answer is left "
+            "out (exit code 3).",
+        ),
     ] = False,
     start: Annotated[
         str | None,

@@ -6,15 +6,20 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from causeway.cli.guard import warn
+from causeway.cli.guard import complain, warn
 from causeway.cli.run import run_settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import remembered as memory
 from causeway.geo import settings
 from causeway.geo.remembered import Remembered
+
+if TYPE_CHECKING:
+    from causeway.config.settings import Settings
 
 _LOOK_S: Final = 1.0
 
@@ -40,7 +45,9 @@ def run(
     start_from: int | None,
     adopt: bool,
 ) -> int:
-    """Until a signal comes. Waits for the first destination where there is none."""
+    """Until a signal comes. Waits for the first destination where there is none. With
+    `until_caught_up`, destinations that cannot be reached are left out, and said: the exit code is
+    theirs then, where all else went well."""
     found.known_origin()
     if until_caught_up and not found.destinations:
         raise ConfigError("geo run", cause="this machine knows no destination: nothing to copy")
@@ -49,6 +56,11 @@ def run(
             found = _await_destination(found)
         wanted = settings.settings(found, more=more)
         warn(wanted.warnings)
+        away: Mapping[str, CausewayError] = {}
+        if until_caught_up:
+            wanted, away = _reached(wanted)
+            for name, error in away.items():
+                complain(f"nothing is copied to {name}: {error}")
         ending, over = Ending(), threading.Event()
         watcher = threading.Thread(
             target=_watch, args=(found, ending, over), name="geo destinations", daemon=True
@@ -66,10 +78,26 @@ def run(
             over.set()
             watcher.join()
         if not ending.anew:
-            return code
+            return code or next((error.exit_code for error in away.values()), 0)
         # What a person wished for at the start is done.
         start_from, adopt = None, False
         found = memory.read(found.path)
+
+
+def _reached(wanted: Settings) -> tuple[Settings, Mapping[str, CausewayError]]:
+    """With those destinations that answer, and why the others do not. Raises where none does."""
+    from causeway.geo import destinations
+
+    away = destinations.away(wanted.links)
+    if len(away) == len(wanted.links):
+        raise next(iter(away.values()))
+    return replace(
+        wanted,
+        links=tuple(each for each in wanted.links if each.target.alias not in away),
+        heartbeat_links=tuple(
+            each for each in wanted.heartbeat_links if each.target.alias not in away
+        ),
+    ), away
 
 
 def _await_destination(found: Remembered) -> Remembered:

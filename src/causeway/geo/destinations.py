@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 from causeway.config.settings import LinkSettings
 from causeway.control import chosen, directive_json, directive_log
 from causeway.control.directives import Directive, Kind
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
 from causeway.operate.clusters import clusters
 from causeway.operate.directives import WAIT_S, Asking, wish_of
 
 _SHOWN = 5
+_AT_ONCE = 8  # destinations that are asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,21 @@ def remove(
         asking = Asking(link, "remove", connect)
         plan = asking.write(wish_of(Kind.ORIGIN, reason, who), chosen.plan_forget)
         return done(asking, "remove destination", targets, plan, standing, wait_s)
+
+
+def away(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:
+    """The destinations of `links` that cannot be reached now, by name, and why: asked side by
+    side."""
+    with clusters() as connect, ThreadPoolExecutor(max(1, min(_AT_ONCE, len(links)))) as pool:
+        checks = {
+            link.target.alias: pool.submit(connect(link.target_admin).bootstrap_check)
+            for link in links
+        }
+        errors = {name: check.exception() for name, check in checks.items()}
+    for error in errors.values():
+        if error is not None and not isinstance(error, CausewayError):
+            raise error
+    return {name: error for name, error in errors.items() if isinstance(error, CausewayError)}
 
 
 def as_json(added: Added) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -20,6 +21,7 @@ from causeway.operate.status import Driver, LinkStatus, PartitionStatus, status_
 
 MISSING: Final = "missing"  # the origin has no such topic
 UNKNOWN: Final = "unknown"
+_AT_ONCE: Final = 8  # destinations
 _STATES: Final = frozenset(State)
 
 
@@ -56,9 +58,12 @@ class Destination:
 
 
 def look(settings: Settings) -> tuple[Destination, ...]:
-    """At each destination; what cannot be asked says why in its `error`."""
-    with clusters() as connect:
-        return tuple(_look(link, connect) for link in settings.links)
+    """At each destination, side by side: one that does not answer holds up no other. What cannot
+    be asked says why in its `error`."""
+    if not settings.links:
+        return ()
+    with clusters() as connect, ThreadPoolExecutor(min(_AT_ONCE, len(settings.links))) as pool:
+        return tuple(pool.map(lambda link: _look(link, connect), settings.links))
 
 
 def _look(link: LinkSettings, connect: Connect) -> Destination:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -10,20 +11,22 @@ from causeway.wire.cluster import Cluster
 
 
 class Connect:
-    """Gives equal client settings the same Cluster, however many links name it."""
+    """Gives equal client settings the same Cluster, however many links name it. Thread-safe."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
+        self._lock = threading.Lock()
         self._open: list[tuple[ClientSettings, Cluster]] = []
 
     def __call__(self, settings: ClientSettings) -> Cluster:
-        for known, cluster in self._open:
-            if known == settings:
-                return cluster
-        cluster = Cluster(settings)
-        self._stack.callback(cluster.close)
-        self._open.append((settings, cluster))
-        return cluster
+        with self._lock:
+            for known, cluster in self._open:
+                if known == settings:
+                    return cluster
+            cluster = Cluster(settings)
+            self._stack.callback(cluster.close)
+            self._open.append((settings, cluster))
+            return cluster
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from causeway.geo.remembered import Place, Remembered
 from causeway.geo.standing import Destination, TopicStanding
 from causeway.geo.topics import Done, Topic
 from causeway.operate.status import Driver
+from causeway.wire.cluster import Cluster
 from tests.harness.command import Ended
 from tests.unit.geo.test_standing import GEO
 
@@ -237,6 +238,39 @@ def test_a_run_begins_anew_where_its_destinations_change(
     code = geo_run.run(found, more=None, until_caught_up=False, start_from=None, adopt=True)
     assert code == 5
     assert runs == [(["shop->dc2"], True), (["shop->dc3"], False)]
+
+
+def test_a_destination_that_is_away_keeps_no_other_from_its_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = remember(path).with_destination(Place(name="dc3", bootstrap="three:9092"))
+    away = {"dc2"}
+    runs: list[list[str]] = []
+
+    def check(cluster: Cluster, *_: object) -> None:
+        if cluster.settings.alias in away:
+            raise UnreachableError("reach", cluster.settings.alias, "no answer")
+
+    def run_settings(settings: Any, **_: object) -> int:
+        runs.append([each.name for each in settings.links])
+        assert not {each.target.alias for each in settings.heartbeat_links} & away
+        return 0
+
+    monkeypatch.setattr(Cluster, "bootstrap_check", check)
+    monkeypatch.setattr(geo_run, "run_settings", run_settings)
+
+    def run() -> int:
+        return geo_run.run(found, more=None, until_caught_up=True, start_from=None, adopt=False)
+
+    assert run() == UnreachableError.exit_code
+    assert runs == [["shop->dc3"]]
+    assert "nothing is copied to dc2: reach dc2: no answer" in capsys.readouterr().err
+    away.clear()
+    assert run() == 0
+    assert runs[1:] == [["shop->dc2", "shop->dc3"]]
+    away |= {"dc2", "dc3"}
+    with pytest.raises(UnreachableError):
+        run()
 
 
 def test_a_signal_ends_a_run_whatever_has_changed() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
+from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.topics import Problem
 from causeway.errors import ConfigError
+from causeway.geo import standing
 from causeway.geo.standing import Destination, as_json, topics_of
 from causeway.naming import ReplicationPolicy
 from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus
@@ -87,3 +90,18 @@ def test_what_keeps_a_topic_from_being_there_is_told() -> None:
     found = as_json(Destination(name="dc2", link=GEO, topics=(bills, orders)))
     assert [each["topic"] for each in found["topics"]] == ["bills", "orders"]
     assert found["topics"][0]["who"] == "anna@ops"
+
+
+def test_destinations_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not answer for long holds up no other."""
+    links = tuple(replace(GEO, target=replace(GEO.target, alias=f"dc{n}")) for n in range(3))
+    both = threading.Barrier(len(links))
+
+    def ask(link: LinkSettings, _: object) -> Destination:
+        both.wait(60)  # for as long as not all of them are being asked
+        return Destination(name=link.target.alias, link=link)
+
+    monkeypatch.setattr(standing, "_look", ask)
+    found = standing.look(Settings(links=links, run=RunSettings(), spark={}))
+    assert [each.name for each in found] == ["dc0", "dc1", "dc2"]
+    assert standing.look(Settings(links=(), run=RunSettings(), spark={})) == ()
