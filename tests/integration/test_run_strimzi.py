@@ -149,6 +149,8 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
         assert PASSWORD not in run.log
 
     written(file, secured, target_cluster, prefix, paused=True)
+    new = prefix + "orders-new"
+    inside.create_topics([new])
     with Running(*line, directory=tmp_path) as run:
         await_until(lambda: states(file) == {"paused"}, PATIENCE_S, "all is paused")
         inside.produce(topic, [b"later %d" % n for n in range(500)])
@@ -159,11 +161,13 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
         await_until(lambda: lag(file) == 500, PATIENCE_S, "a lag of 500")
         assert target.offsets(topic) == {0: 1000}
         assert states(file) == {"paused"}
+        assert target.partition_count(new) is None, "nor did Connect's connector, stopped, make it"
         assert run.stop() == 0
 
     written(file, secured, target_cluster, prefix, paused=False)
     with Running(*line, directory=tmp_path) as run:
         await_copied(inside, topic, target, topic)
+        await_until(lambda: target.partition_count(new) == 1, PATIENCE_S, "the new topic")
         assert run.stop() == 0
     assert_same(inside, topic, target, topic)
 
@@ -188,4 +192,4 @@ def states(file: Path) -> set[str]:
 
 def lag(file: Path) -> int:
     found = status_of(file)["shop->lake"]["partitions"]
-    return sum((one["source_end"] or 0) - one["mirrored_to"] for one in found)
+    return sum((one["source_end"] or 0) - (one["mirrored_to"] or 0) for one in found)

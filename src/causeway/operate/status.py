@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import collisions, topics
+from causeway.control import collisions, paused, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
@@ -180,6 +180,7 @@ def status_of(
                 driver=driver,
                 now_ms=now_ms,
                 ended=standing.hold_of(tp) if standing.has_ended(tp) else None,
+                by_file=paused.why(link) if link.records_paused else None,
             )
             for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
         )
@@ -295,10 +296,12 @@ def partition_status(
     driver: Driver | None,
     now_ms: int,
     ended: Hold | None = None,
+    by_file: str | None = None,
 ) -> PartitionStatus:
     """Judge one partition. `top`: its high watermark; `held`: why its end stands; `start`: its
     position, or where a first run would begin; `target_end`: where its mirror ends, if we alone
-    write to it; `source_first`: asked for if that is 0; `ended`: how its mirror has, and why."""
+    write to it; `source_first`: asked for if that is 0; `ended`: how its mirror has, and why;
+    `by_file`: why the file has no record of it copied."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
     lag = None if source_end is None or start is None else max(0, source_end - start)
     lag_ms: int | None = None
@@ -308,6 +311,8 @@ def partition_status(
         lag_ms = max(0, now_ms - first_unmirrored_ms)
     high_watermark = top.offset if isinstance(top, OffsetAt) else None
     state, reason = _state(topic, progress, high_watermark, driver)
+    if progress is None and by_file is not None and state is not NO_DRIVER:
+        state, reason = State.PAUSED, f"{by_file}; not begun"
     if reason is None and progress is not None and target_end is not None:
         reason = _lost(progress, target_end) or _lacking(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:

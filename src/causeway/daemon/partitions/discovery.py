@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import collisions, topics
+from causeway.control import collisions, paused, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.claims import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
@@ -68,7 +68,8 @@ def look(
     wish_of: Callable[[TopicPartition], Wish],
     has_ended: Callable[[str], bool] = lambda _: False,
 ) -> Found:
-    """Finds the link's topics and makes the target ready for them, but for those that have ended.
+    """Finds the link's topics and makes the target ready for them, but for those that have ended,
+    and where the file pauses the link.
     Raises CausewayError only where a cluster as a whole can't be asked.
 
     A target topic that progress speaks of and that is gone is not created again, unless a person
@@ -76,6 +77,7 @@ def look(
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link, _begun(observed, link, known, wish_of))
+    plan = paused.as_it_is(plan, link)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
     ended = {topic.source: topic for topic in plan.mirrored if has_ended(topic.source)}
     plan = _without(plan, ended)
@@ -85,6 +87,9 @@ def look(
     )
     for problem in plan.problems:
         found.trouble(problem.topic, problem.error)
+    if waiting := sum(each.code == paused.CODE for each in plan.left_out):
+        reason = f"{paused.why(link)}; topics without a mirror: {waiting}, and none is made"
+        found.troubles.append(Trouble(topic="", reason=reason))
     lost = {
         t.target: t.source
         for t in plan.mirrored

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from causeway.config.settings import LinkSettings
+from causeway.control import paused
 from causeway.control.directives import Hold, Kind, Scope, Standing, Start
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
@@ -157,7 +158,7 @@ def by_file(link: LinkSettings) -> Hold | None:
     """How the link's file holds its records; None where it does not."""
     if not link.records_paused:
         return None
-    return State.PAUSED, f"paused by the file: {link.places.get('causeway.paused', 'its key')}"
+    return State.PAUSED, paused.why(link)
 
 
 def _is_held(row: Row, hold: Hold) -> bool:

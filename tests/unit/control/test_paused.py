@@ -1,0 +1,24 @@
+"""While the file pauses a link, its topics stay as they are."""
+
+from __future__ import annotations
+
+from causeway.control.paused import CODE, as_it_is
+from causeway.control.topics import CreateTopic, GrowTopic, plan
+from tests.unit.control.test_topics import link, observed
+
+
+def test_no_topic_is_made_nor_grows() -> None:
+    """Those that are there are mirrored as far as they go: their lag is measured."""
+    look = observed({"orders": 3, "new": 1}, {"A.orders": 2})
+    running, paused = link(), link(records_paused=True)
+    planned = plan(look, running, {})
+    assert {type(each) for each in planned.changes} >= {CreateTopic, GrowTopic}
+    assert as_it_is(planned, running) is planned
+
+    found = as_it_is(plan(look, paused, {}), paused)
+    assert found.changes == ()
+    (orders,) = found.mirrored
+    assert (orders.source, orders.partitions, orders.target_partitions) == ("orders", 2, 2)
+    (left,) = (each for each in found.left_out if each.code == CODE)
+    assert left.topic == "new"
+    assert left.reason.startswith("paused by the file")
