@@ -1,5 +1,8 @@
-"""What is done for topics while the file pauses a link's records: nothing. So it is with MirrorMaker
-2: Connect stops the connector that makes topics, lets them grow, and brings configs and ACLs over."""
+"""What is done for topics while the file pauses a link's records: nothing.
+
+So it is with MirrorMaker 2: Connect stops the connector, which makes topics, lets them grow, and
+brings their configs and ACLs over.
+"""
 
 from __future__ import annotations
 
