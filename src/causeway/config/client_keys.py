@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from causeway.config.keys import Keys, key
-from causeway.config.values import Count, Millis, Size, Text, word
+from causeway.config.values import INT_MAX, Count, Millis, Size, Text, whole, word
+
+SocketBytes = Annotated[int, whole(1, INT_MAX, (-1,))]
 
 
 class ClientKeys(Keys):
@@ -17,6 +19,14 @@ class ClientKeys(Keys):
     request_timeout_ms: Millis = key("request.timeout.ms", 30_000, "For a broker's answer.")
     connect_timeout_ms: Millis = key(
         "socket.connection.setup.timeout.ms", 10_000, "For opening a connection."
+    )
+    receive_buffer_bytes: SocketBytes = key(
+        "receive.buffer.bytes",
+        -1,
+        "What a socket's receive buffer holds; -1: as the kernel sees fit, also for far clusters.",
+    )
+    send_buffer_bytes: SocketBytes = key(
+        "send.buffer.bytes", -1, "What its send buffer holds; -1: likewise."
     )
 
 

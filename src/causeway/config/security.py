@@ -67,6 +67,8 @@ def client_settings(
         client_id=client.client_id,
         connect_timeout_ms=client.connect_timeout_ms,
         request_timeout_ms=client.request_timeout_ms,
+        receive_buffer_bytes=client.receive_buffer_bytes,
+        send_buffer_bytes=client.send_buffer_bytes,
     )
 
 

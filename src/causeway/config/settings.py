@@ -86,6 +86,8 @@ class ClientSettings:
     client_id: str = "causeway"
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
+    receive_buffer_bytes: int = -1  # of a socket; -1: left to the kernel
+    send_buffer_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

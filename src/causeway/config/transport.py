@@ -29,6 +29,8 @@ def to_wire(settings: ClientSettings) -> dict[str, Any]:
         "client_id": settings.client_id,
         "connect_timeout_ms": settings.connect_timeout_ms,
         "request_timeout_ms": settings.request_timeout_ms,
+        "receive_buffer_bytes": settings.receive_buffer_bytes,
+        "send_buffer_bytes": settings.send_buffer_bytes,
     }
 
 

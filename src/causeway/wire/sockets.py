@@ -50,7 +50,7 @@ def connect(
     for position, (family, kind, protocol, _, address) in enumerate(addresses):
         sock = socket.socket(family, kind, protocol)
         try:
-            _set_options(sock, user_timeout_s)
+            _set_options(sock, settings, user_timeout_s)
             # One dead address of several must not use up the time of the others.
             sock.settimeout(max(0.001, deadline.left() / (len(addresses) - position)))
             sock.connect(address)
@@ -74,7 +74,15 @@ def connect(
     ) from failure
 
 
-def _set_options(sock: socket.socket, user_timeout_s: float) -> None:
+def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:
+    # A size that is set is one that the kernel no longer fits to the line. Before connecting, as
+    # that settles how large the window may ever become.
+    for size, buffer in (
+        (settings.receive_buffer_bytes, socket.SO_RCVBUF),
+        (settings.send_buffer_bytes, socket.SO_SNDBUF),
+    ):
+        if size >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, buffer, size)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # close() resets: a lane that has lost its lease must not have its bytes sent after it.

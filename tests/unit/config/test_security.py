@@ -224,6 +224,7 @@ def test_refusals(keys: dict[str, str], message: str) -> None:
 def every_client() -> Iterator[ClientSettings]:
     yield good()
     yield good(security_protocol="SSL", client_id="me", request_timeout_ms="5")
+    yield good(receive_buffer_bytes="65536", send_buffer_bytes="7")
     yield good(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_jaas_config=PLAIN)
     yield good(
         security_protocol="SASL_PLAINTEXT",

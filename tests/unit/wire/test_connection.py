@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from causeway.config.settings import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, ProtocolError, UnreachableError
+from causeway.wire import round_trip
 from causeway.wire.connection import Connection
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
@@ -148,3 +150,41 @@ def test_closing_throws_away_what_is_not_sent(broker: ScriptedBroker) -> None:
     assert time.monotonic() - started < 1
     assert connection.closed
     assert not broker.requests
+
+
+def test_socket_buffers_are_the_kernels_unless_the_file_says_otherwise(
+    broker: ScriptedBroker,
+) -> None:
+    def sizes(connection: Connection) -> list[int]:
+        kinds = (socket.SO_RCVBUF, socket.SO_SNDBUF)
+        return [connection.socket.getsockopt(socket.SOL_SOCKET, kind) for kind in kinds]
+
+    with (
+        open_to(broker) as left_alone,
+        open_to(broker, receive_buffer_bytes=30_000, send_buffer_bytes=40_000) as told,
+    ):
+        assert sizes(told) == [60_000, 80_000], "Linux doubles them for its own needs"
+        assert sizes(left_alone) != sizes(told)
+
+
+def test_a_broker_that_is_busy_for_a_moment_is_not_far_away(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*took: float) -> float:
+        monkeypatch.setattr(round_trip, "time", Clock(took))
+        with open_to(broker) as connection:
+            return round_trip.round_trip_s(connection, 0.01)
+
+    assert measured(0.001) == pytest.approx(0.001), "it is not asked twice"
+    assert measured(0.3, 0.002) == pytest.approx(0.002)
+    assert measured(0.2, 0.1, 0.15) == pytest.approx(0.1)
+
+
+class Clock:
+    """By which each question takes as long as the test says, and not one more is asked."""
+
+    def __init__(self, took: tuple[float, ...]) -> None:
+        self._ticks = iter([tick for one in took for tick in (0.0, one)])
+
+    def monotonic(self) -> float:
+        return next(self._ticks)
