@@ -1,4 +1,4 @@
-"""Which configs of topics a cluster knows.
+"""Which configs of topics a cluster knows, and what those are that nobody sets.
 
 Versions of Kafka differ in them, and none makes a topic with one that it does not know. No request
 asks for their names; but each topic that is there has them all.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from causeway.config.settings import LinkSettings
+from causeway.control import limits
+from causeway.errors import CausewayError
 from causeway.wire.admin import ConfigEntry
 from causeway.wire.cluster import Cluster
 
@@ -28,6 +30,16 @@ def known(
             if isinstance(answer, Mapping):
                 return frozenset(answer)
     return None
+
+
+def defaults(target: Cluster, broker: int) -> dict[str, str]:
+    """What a new topic has of the configs that limits are computed from."""
+    try:
+        return limits.topic_defaults(target.broker_configs(broker))
+    except CausewayError as error:
+        if error.retriable:
+            raise
+        return {}  # not ours to see: every limit is then set on the topic itself
 
 
 def left_out(

@@ -144,7 +144,7 @@ def observe(
         target_configs=target.describe_configs(sorted(existing), limits.LIMIT_NAMES)
         if existing
         else {},
-        target_defaults=topics.target_defaults(target, min(metadata.brokers, default=-1)),
+        target_defaults=config_names.defaults(target, min(metadata.brokers, default=-1)),
         target_brokers=len(metadata.brokers),
         target_names=config_names.known(
             target, link, {*existing, link.progress_topic}, sorted(existing)

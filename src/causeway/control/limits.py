@@ -8,12 +8,12 @@ which only an old broker's setting denies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 from causeway.filters import excludes
 from causeway.patterns import Pattern
+from causeway.wire import log_format
 from causeway.wire.admin import ConfigEntry
 
 LONG_MAX: Final = 2**63 - 1
@@ -27,10 +27,7 @@ TIMESTAMP_LIMITS: Final = (
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 )
-# How brokers before 4.0 write a log; not a property of records, so never copied. Those that we take
-# to (with topic ids) all know 2.8, and none before 0.11 has producers in it.
-MESSAGE_FORMAT: Final = "message.format.version"
-_NEW_FORMAT: Final = "2.8"
+MESSAGE_FORMAT: Final = log_format.TOPIC_CONFIG  # of a log, not of records, so never copied
 LIMIT_NAMES: Final = (
     MAX_MESSAGE_BYTES,
     COMPRESSION_TYPE,
@@ -115,8 +112,8 @@ def needed(
         changes[TIMESTAMP_TYPE] = "CreateTime"  # LogAppendTime would write over the records' times
     if target.get(COMPRESSION_TYPE) not in ("producer", source.get(COMPRESSION_TYPE)):
         changes[COMPRESSION_TYPE] = "producer"
-    if re.match(r"0\.([0-9]|10)(\.|$)", target.get(MESSAGE_FORMAT, "")):
-        changes[MESSAGE_FORMAT] = _NEW_FORMAT
+    if not log_format.knows_producers(target.get(MESSAGE_FORMAT)):
+        changes[MESSAGE_FORMAT] = log_format.KNOWN_TO_ALL
     return changes
 
 

@@ -33,6 +33,7 @@ class Observed:
     target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
     target_brokers: int
     target_names: frozenset[str] | None = None  # the configs that it knows, if anybody can say
+    target_without_ids: bool = False
     names: collisions.Names = field(default_factory=collisions.Names)
 
 
@@ -127,20 +128,15 @@ def observe(
         source_configs=source.describe_configs(names) if names else {},
         target_topics=target_metadata.topics,
         target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
-        target_defaults=target_defaults(target, min(target_metadata.brokers, default=-1)),
+        target_defaults=config_names.defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
         target_names=config_names.known(target, link, target_metadata.topics, existing),
+        target_without_ids=any(
+            topic.topic_id == NO_TOPIC_ID and topic.error is None
+            for topic in target_metadata.topics.values()
+        ),
         names=collisions.observe(decisions, source_topics, target_metadata.topics, target, link),
     )
-
-
-def target_defaults(target: Cluster, broker: int) -> dict[str, str]:
-    try:
-        return limits.topic_defaults(target.broker_configs(broker))
-    except CausewayError as error:
-        if error.retriable:
-            raise
-        return {}  # not ours to see: every limit is then set on the topic itself
 
 
 def plan(
@@ -214,6 +210,8 @@ def _plan_new(
     link: LinkSettings,
     partitions: int,
 ) -> Decision:
+    if observed.target_without_ids:
+        return Decision(errors=(*errors, without_id(target, link.target.alias)))
     if link.replication_factor > observed.target_brokers:
         return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
     configs = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)

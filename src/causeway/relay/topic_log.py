@@ -11,6 +11,7 @@ from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.relay import walk
 from causeway.relay.walk import offsets_at, value_of
+from causeway.wire import log_format
 from causeway.wire.admin import NewTopic
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster
@@ -56,7 +57,7 @@ class TopicLog:
                 name=self.topic,
                 partitions=partitions,
                 replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
-                configs=configs,
+                configs={**configs, **self._log_format(min(metadata.brokers, default=-1))},
             )
             error = self._admin.create_topics([new])[self.topic]
             if error is not None and getattr(error, "code", None) != TOPIC_ALREADY_EXISTS:
@@ -72,6 +73,17 @@ class TopicLog:
                     "create topic", self.topic, f"no leader after {_LEADER_S:g} s", retriable=True
                 )
             time.sleep(0.05)
+
+    def _log_format(self, broker: int) -> Mapping[str, str]:
+        """What the topic needs to take what idempotent producers write, where broker's own default
+        would not, and we may see that."""
+        try:
+            entry = self._admin.broker_configs(broker).get(log_format.BROKER_CONFIG)
+        except CausewayError:
+            return {}
+        if log_format.knows_producers(None if entry is None else entry.value):
+            return {}
+        return {log_format.TOPIC_CONFIG: log_format.KNOWN_TO_ALL}
 
     def partitions(self) -> int:
         """How many it has, 0 where it is not there. Raises AuthorizationError."""

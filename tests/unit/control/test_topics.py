@@ -459,6 +459,15 @@ def apply_to(fake: FakeCluster, *changes: Change) -> dict[Change, CausewayError 
     return apply(changes, fake)  # type: ignore[arg-type]
 
 
+def test_a_target_whose_topics_have_no_ids_gets_no_new_ones() -> None:
+    planned = plan(observed({"t": 1}, target_without_ids=True), link())
+
+    assert planned.changes == ()
+    assert "A.t on B: it has no topic id (Causeway needs Kafka 2.8" in str(
+        planned.problems[0].error
+    )
+
+
 def test_apply_answers_for_each_change() -> None:
     exists = BrokerError("create topic", "a", code=36, name="TOPIC_ALREADY_EXISTS")
     denied = AuthorizationError("create topic", "b", "Create on topic b is denied")
