@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.control_settings import ControlSettings
+from causeway.config.overlap import may_share
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import LinkSettings
@@ -47,12 +48,13 @@ def control_of(link: LinkSettings, own: Mapping[str, Entry], problems: Problems)
 
 def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
     """Flows each of which has a way back; those of clusters that reach each other together."""
-    reached = {link.source.alias: _reached(links, link.source.alias) for link in links}
     found: dict[frozenset[str], list[LinkSettings]] = {}
     for link in links:
-        here, there = link.source.alias, link.target.alias
-        if here in reached.get(there, ()):
-            together = frozenset(one for one in reached[here] if here in reached.get(one, ()))
+        here = link.source.alias
+        along = [each for each in links if may_share(link, each)]
+        if here in _reached(along, link.target.alias):
+            reached = _reached(along, here)
+            together = frozenset(one for one in reached if here in _reached(along, one))
             found.setdefault(together, []).append(link)
     return list(found.values())
 
@@ -77,30 +79,36 @@ def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
     that go round: that no record comes to a cluster by two ways."""
     same = [link for link in links if not link.policy.tells_source(link.source.alias)]
     for start in dict.fromkeys(link.source.alias for link in same):
-        known: dict[str, str] = {}
-        for at, way in _ways(same, start, (start,)):
-            if at in known:
-                problems.add(
-                    f"what is written on {start} would come to {at} twice, by {known[at]} and by"
-                    f" {way}: leave out a flow, or set {PROVENANCE} = local, so that each takes"
-                    " only what was written on its source"
-                )
-                return
-            known[at] = way
+        known: dict[str, list[tuple[str, Sequence[LinkSettings]]]] = {}
+        for at, way, flows in _ways(same, start, (start,), ()):
+            for before, others in known.setdefault(at, []):
+                if all(may_share(a, b) for a in flows for b in others):
+                    problems.add(
+                        f"what is written on {start} would come to {at} twice, by {before} and by"
+                        f" {way}: leave out a flow, or set {PROVENANCE} = local, so that each"
+                        " takes only what was written on its source"
+                    )
+                    return
+            known[at].append((way, flows))
 
 
 def _ways(
-    links: Sequence[LinkSettings], start: str, been: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
-    """Where a record of `been[0]` that is at `start` comes to, and by which way."""
+    links: Sequence[LinkSettings],
+    start: str,
+    been: tuple[str, ...],
+    along: tuple[LinkSettings, ...],
+) -> Iterator[tuple[str, str, tuple[LinkSettings, ...]]]:
+    """Where a record of `been[0]` that is at `start`, come by `along`, comes to, and which way."""
     for link in links:
         if link.source.alias != start or link.target.alias in been:
             continue
         if len(been) > 1 and any(each.decides.get("local") for each in link.treatments):
             continue
+        if not all(may_share(link, each) for each in along):
+            continue
         way = (*been, link.target.alias)
-        yield link.target.alias, "->".join(way)
-        yield from _ways(links, link.target.alias, way)
+        yield link.target.alias, "->".join(way), (*along, link)
+        yield from _ways(links, link.target.alias, way, (*along, link))
 
 
 def one_way(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
@@ -133,7 +141,8 @@ def _without_circles(
     kept: list[LinkSettings] = []
     off: list[LinkSettings] = []
     for link in links:
-        goes_round = link.source.alias in _reached(kept, link.target.alias)
+        along = [each for each in kept if may_share(link, each)]
+        goes_round = link.source.alias in _reached(along, link.target.alias)
         (off if goes_round else kept).append(link)
     return kept, off
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from causeway import filters
 from causeway.config import both_ways
+from causeway.config.overlap import may_share
 from causeway.config.problems import Problems
 from causeway.config.settings import LinkSettings
 from causeway.config.treatments import PROVENANCE
@@ -121,6 +122,7 @@ def _way_back(
 ) -> list[str] | None:
     """From its target to its source, by their aliases. By flows that keep names it is one under
     whatever alias; others may go to the same brokers under another one, with other topics."""
+    links = [each for each in links if may_share(link, each)]
     blind = [each for each in links if _why_blind(each)]
     direct = (link.target.alias, link.source.alias)
     return _way(links, {alias: alias for alias in clusters}, *direct) or _way(

@@ -188,3 +188,44 @@ links:
     links = _links(load(path, environment={}))
     assert [step.kind for step in links["A->B"].treatments] == ["skip-header", "provenance"]
     assert links["B->A"].mingles
+
+
+@pytest.mark.parametrize(
+    ("to_b", "to_a", "apart"),
+    [
+        ("eu.*", "us.*", True),
+        (r"eu\\..*", r"us\\..*", True),
+        ("orders, bills", "paid", True),
+        ("orders", "orders.*", False),
+        ("orders", "orders-eu.*", True),
+        ("a.b", "a-b", False),  # a dot is any character
+        ("a.b", "a-c", True),
+        ("eu.*, all", "us.*, al+", False),
+        ("eux?.*", "eu", False),
+        ("eu+", "euu", False),
+        ("(?i)EU", "eu", False),
+        ("eu|us", "us", False),
+        (".*", "us", False),
+        ("[ab]x", "ax", False),
+    ],
+)
+def test_flows_of_different_topics_are_no_circle(
+    to_b: str, to_a: str, apart: bool, tmp_path: Path
+) -> None:
+    text = f"{TWO}A->B.topics = {to_b}\nB->A.topics = {to_a}\n"
+    if apart:
+        settings = _load(tmp_path, text)
+        assert all(link.sync_topic_configs_enabled for link in settings.links)
+    else:
+        with pytest.raises(ConfigError, match="go round for ever"):
+            _load(tmp_path, text)
+    on = [link.sync_topic_configs_enabled for link in _load(tmp_path, text + HEADER).links]
+    assert on == [True, apart]
+
+
+def test_two_ways_of_different_topics_bring_nothing_twice(tmp_path: Path) -> None:
+    text = THREE + HEADER + _flows("A->B", "B->C", "A->C")
+    topics = "A->B.topics = x.*\nB->C.topics = {}\nA->C.topics = y.*\n"
+    assert len(_load(tmp_path, text + topics.format("x.*")).links) == 3
+    with pytest.raises(ConfigError, match="would come to C twice"):
+        _load(tmp_path, text + "A->B.topics = x.*\nB->C.topics = x.*\nA->C.topics = xy\n")
