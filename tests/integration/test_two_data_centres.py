@@ -5,11 +5,12 @@ order in the same partition, and every record that was reported as delivered."""
 from __future__ import annotations
 
 import random
+import resource
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from confluent_kafka import KafkaError
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
-from tests.harness.kafka_tools import KafkaTools, Record
+from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
+from tests.harness.running import PATIENCE_S, Running, mm2_file
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -43,13 +45,19 @@ class Application:
         self._said = directory / "said"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *words: str) -> None:
+    def start(self, *words: str, most_bytes_a_file: int | None = None) -> None:
+        """`most_bytes_a_file`: a full disk, for one who writes."""
+        limit = None
+        if most_bytes_a_file is not None:
+            sizes = (most_bytes_a_file, resource.RLIM_INFINITY)
+            limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, sizes)
         with self._reported.open("ab") as out, self._said.open("ab") as said:
             self._process = subprocess.Popen(
                 [sys.executable, ORDERS, *self._words, "--settle", str(_SETTLE_S), *words],
                 env=command_environment(),
                 stdout=out,
                 stderr=said,
+                preexec_fn=limit,
             )
 
     def kill(self) -> None:
@@ -73,12 +81,18 @@ class Application:
         wanted = len(self.reported()) + more
         await_until(lambda: len(self.reported()) >= wanted, poll_s=0.01)
 
+    def said(self) -> str:
+        return self._said.read_text()
+
     def reported(self) -> list[str]:
         """Lines cut short by a kill are left out."""
         return self._reported.read_text().split("\n")[:-1]
 
 
-def assert_alike(application: Application, east: KafkaTools, west: KafkaTools) -> Logs:
+def assert_alike(
+    application: Application, east: KafkaTools, west: KafkaTools, *, refused: bool = False
+) -> Logs:
+    """`refused`: there may be orders that the application was told are on neither side."""
     logs = east.read(application.topic)
     assert {p: [r.content for r in records] for p, records in logs.items()} == {
         p: [r.content for r in records] for p, records in west.read(application.topic).items()
@@ -93,7 +107,7 @@ def assert_alike(application: Application, east: KafkaTools, west: KafkaTools) -
         for life, number in ((r.value or b"").decode().split("-") for r in records):
             by_life.setdefault(life, []).append(int(number))
     # No hole either: of each life, all up to its last order.
-    for numbers in by_life.values():
+    for numbers in () if refused else by_life.values():
         assert sorted(numbers) == list(range(len(numbers)))
     return logs
 
@@ -162,6 +176,170 @@ def test_a_record_that_one_broker_refuses_takes_none_with_it(
     (here,), (there,) = source.read(topic).values(), target.read(topic).values()
     assert len(here) == 50
     assert [r.content for r in there] == [r.content for r in here if len(r.value or b"") < 5000]
+
+
+def test_an_application_whose_disk_is_full(
+    application: Application, source: KafkaTools, target: KafkaTools
+) -> None:
+    """It is told of each order that could not be written, and of none else; it goes on where there
+    is room again."""
+    application.start("--rate", "5000", most_bytes_a_file=150_000)
+    application.await_reported(6000)  # more than fit in one file
+    application.kill()
+    application.end()
+
+    assert_alike(application, source, target, refused=True)
+    assert "cannot be written" in application.said()
+
+
+def test_a_topic_that_one_side_has_lost_holds_up_no_other(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    lost, kept = prefix + "lost", prefix + "kept"
+    for side in (source, target):
+        for topic in (lost, kept):
+            side.create_topic(topic)
+        side.set_topic_config(lost, {"retention.ms": "-1"})
+    heard: list[str] = []
+    with DualProducer(
+        {"bootstrap.servers": source_cluster.bootstrap, "log_level": 0},
+        {
+            "bootstrap.servers": target_cluster.bootstrap,
+            "log_level": 0,
+            "topic.metadata.propagation.max.ms": 1000,
+            "topic.metadata.refresh.interval.ms": 1000,
+            "error_cb": lambda error: heard.append(error.str()),
+        },
+        spool=tmp_path / "spool",
+        policy="any",
+        settle_s=0.5,
+    ) as producer:
+
+        def write(count: int) -> None:
+            for number in range(count):
+                for topic in (lost, kept):
+                    producer.produce(topic, b"%d" % number)
+            producer.flush()
+
+        def so(condition: Callable[[], object]) -> None:
+            def polled() -> object:
+                producer.poll(0.05)
+                return condition()
+
+            await_until(polled, 90)
+
+        write(10)
+        so(lambda: target.offsets(lost) == {0: 10})
+        target.delete_topic(lost)
+        await_until(lambda: lost not in target.topics(), 60)
+        write(20)
+        so(lambda: list(producer.stats()["sides"]["west"]["waiting"]) == [lost])
+        write(5)
+        so(lambda: target.offsets(kept) == {0: 35})
+        assert heard
+        assert source.offsets(lost) == {0: 35}
+        target.create_topic(lost)
+        so(lambda: target.offsets(lost) == {0: 25})
+        assert producer.stats()["sides"]["west"]["waiting"] == {}
+    (here,), (there,) = source.read(lost).values(), target.read(lost).values()
+    assert [r.content for r in there] == [r.content for r in here[10:]]
+
+
+def test_beside_a_mirror_nothing_is_doubled(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """One application writes to both sides; another one on one side, and the mirror takes its
+    records, and no others, across."""
+    topic = prefix + "orders"
+    for side in (source, target):
+        side.create_topic(topic)
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"A->B.topics = {topic}",
+        "replication.policy.class = IdentityReplicationPolicy",
+        f"A->B.causeway.skip.header = {ID_HEADER}",
+    )
+    with (
+        Running("run", file, directory=tmp_path) as run,
+        DualProducer(
+            {"bootstrap.servers": source_cluster.bootstrap},
+            {"bootstrap.servers": target_cluster.bootstrap},
+            spool=tmp_path / "spool",
+        ) as producer,
+    ):
+        for number in range(200):
+            producer.produce(topic, b"both %d" % number)
+            if number % 10 == 0:
+                source.produce(topic, [Outgoing(value=b"one %d" % number)])
+            producer.poll(0.005)
+        assert producer.flush(60) == 0
+        await_until(lambda: target.offsets(topic)[0] >= 220, PATIENCE_S)
+        source.produce(topic, [Outgoing(value=b"one last")])  # all before it was looked at
+        await_until(lambda: target.read(topic)[0][-1].value == b"one last", PATIENCE_S)
+        assert run.stop() == 0
+    here, there = (Counter(r.value for r in side.read(topic)[0]) for side in (source, target))
+    assert set(there.values()) == {1}
+    assert here == there
+
+
+def test_a_broker_s_death_makes_the_other_side_the_primary_one(tmp_path: Path) -> None:
+    """Real brokers: orders are delivered on while the first side is dead; when it is back it gets
+    what it lacks, and becomes the primary one again."""
+    clusters = LocalCluster("east"), LocalCluster("west")
+    swaps: list[tuple[str, str]] = []
+    errors: list[object] = []
+    try:
+        start_all(clusters)
+        east, west = (KafkaTools(cluster.bootstrap) for cluster in clusters)
+        for side in (east, west):
+            side.create_topic("orders", PARTITIONS)
+        with DualProducer(
+            {"bootstrap.servers": clusters[0].bootstrap, "log_level": 0},
+            {"bootstrap.servers": clusters[1].bootstrap, "log_level": 0},
+            spool=tmp_path / "spool",
+            policy="primary",
+            failover_after_s=3,
+            settle_s=1,
+            on_failover=lambda *who: swaps.append(who),
+        ) as producer:
+
+            def write(until: Callable[[], object]) -> None:
+                def one() -> object:
+                    producer.produce("orders", b"", on_delivery=lambda e, m: errors.append(e))
+                    producer.poll(0.02)
+                    return until()
+
+                await_until(one, 90, poll_s=0)
+
+            write(lambda: len(errors) > 20)
+            clusters[0].kill()
+            write(lambda: swaps == [("east", "west")])
+            delivered = len(errors)
+            write(lambda: len(errors) > delivered + 50)
+            clusters[0].restart()
+            write(lambda: swaps == [("east", "west"), ("west", "east")])
+            assert producer.close(60)
+        assert set(errors) == {None}
+        logs = east.read("orders")
+        assert sum(map(len, logs.values())) == len(errors)
+        assert {p: [r.content for r in rs] for p, rs in logs.items()} == {
+            p: [r.content for r in rs] for p, rs in west.read("orders").items()
+        }
+    finally:
+        for cluster in clusters:
+            cluster.destroy()
 
 
 @pytest.mark.slow

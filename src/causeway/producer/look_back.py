@@ -65,10 +65,12 @@ def look_back(
     )
     admin = AdminClient(dict(client))
     try:
+        _set_aside(readings, consumer.list_topics(timeout=_TIMEOUT_S).topics)
         consumer.assign(
             [
                 TopicPartition(topic, partition, reading.place.offset)
                 for (topic, partition), reading in readings.items()
+                if not reading.failed
             ]
         )
         quiet_since = time.monotonic()
@@ -92,6 +94,15 @@ def look_back(
         return found, failed
     finally:
         consumer.close()
+
+
+def _set_aside(readings: Mapping[Partition, _Reading], topics: Mapping[str, Any]) -> None:
+    """Of topics that are not there: a consumer waits for them without a word."""
+    for (topic, partition), reading in readings.items():
+        seen = topics.get(topic)
+        if seen is None or partition not in seen.partitions:
+            error = seen.error if seen is not None else None
+            reading.failed = error or KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def owed(hub: Hub, index: int, newest: int) -> set[int]:
