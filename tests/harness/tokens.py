@@ -40,7 +40,7 @@ def token_endpoint() -> Iterator[TokenEndpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            answer = endpoint.take(self.headers["Authorization"], parse_qs(body))
+            answer = endpoint.take(self.headers["Authorization"] or "", parse_qs(body))
             self.send_response(endpoint.status)
             for name, value in endpoint.headers.items():
                 self.send_header(name, value)

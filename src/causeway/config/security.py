@@ -12,7 +12,7 @@ from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from causeway import filters
-from causeway.config import jaas, stores
+from causeway.config import jaas, oauth_options, stores
 from causeway.config.client_keys import ClientKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
@@ -305,7 +305,8 @@ class _Reader:
 
     def _oauth(self, options: Mapping[str, str]) -> OAuthSettings | None:
         """Client credentials from the login module, or (Kafka 4.1 on) from keys of their own, which
-        win. Strimzi's handler calls the same options `oauth.client.id` and so on."""
+        win. Strimzi's handler calls the same options `oauth.client.id` and so on, and has other
+        grants besides."""
 
         def pick(key: str, *names: str) -> str | None:
             found = (options[name] for name in names if options.get(name))
@@ -326,7 +327,15 @@ class _Reader:
                 f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
             )
             return None
-        if client_id is None or secret is None:
+        unknown = [name for name in options if not oauth_options.is_known(name)]
+        if unknown:
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: options of the login module that are not"
+                f" supported: {', '.join(sorted(unknown))}"
+            )
+            return None
+        grant, fields = oauth_options.grant_of(options)
+        if client_id is None or (secret is None and not fields.keys() & oauth_options.PROOFS):
             self.problems.add(
                 f"{self._place('sasl.jaas.config')}: OAUTHBEARER needs {_CLIENT_ID} and"
                 f" {_CLIENT_SECRET} (or clientId and clientSecret in the login module)"
@@ -335,7 +344,9 @@ class _Reader:
         return OAuthSettings(
             token_endpoint=endpoint.strip(),
             client_id=client_id,
-            client_secret=Secret(secret),
+            client_secret=Secret(secret or ""),
+            grant=grant,
+            fields=fields,
             scope=pick("sasl.oauthbearer.scope", "scope", "oauth.scope"),
             extensions={
                 name.removeprefix("extension_"): value

@@ -57,11 +57,14 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """Client credentials grant (RFC 6749, 4.4) against `token_endpoint`."""
+    """A grant of RFC 6749 at `token_endpoint`; `fields`: what is asked with besides, such as a
+    refresh token. Without a secret (an empty one) the client only says its name."""
 
     token_endpoint: str
     client_id: str
     client_secret: Secret
+    grant: Literal["client_credentials", "refresh_token", "password"] = "client_credentials"
+    fields: Mapping[str, Secret] = field(default_factory=dict, repr=False)
     scope: str | None = None
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
 

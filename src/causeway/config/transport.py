@@ -71,6 +71,8 @@ def _sasl_to_wire(sasl: SaslSettings) -> dict[str, Any]:
             "token_endpoint": oauth.token_endpoint,
             "client_id": oauth.client_id,
             "client_secret": oauth.client_secret.reveal(),
+            "grant": oauth.grant,
+            "fields": {name: value.reveal() for name, value in oauth.fields.items()},
             "scope": oauth.scope,
             "extensions": dict(oauth.extensions),
         },
@@ -85,5 +87,11 @@ def _sasl_from_wire(data: Mapping[str, Any]) -> SaslSettings:
         password=Secret(data["password"]),
         oauth=None
         if oauth is None
-        else OAuthSettings(**{**oauth, "client_secret": Secret(oauth["client_secret"])}),
+        else OAuthSettings(
+            **{
+                **oauth,
+                "client_secret": Secret(oauth["client_secret"]),
+                "fields": {name: Secret(value) for name, value in oauth["fields"].items()},
+            }
+        ),
     )

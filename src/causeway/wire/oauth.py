@@ -1,4 +1,5 @@
-"""OAuth access tokens by the client credentials grant (RFC 6749, 4.4), cached and refreshed."""
+"""OAuth access tokens, cached and refreshed: by client credentials, a refresh token or a password
+(RFC 6749, 4.3, 4.4 and 6), the client known by a secret, an assertion (RFC 7523) or its name."""
 
 from __future__ import annotations
 
@@ -83,18 +84,23 @@ class TokenSource:
 
     def _request(self) -> urllib.request.Request:
         settings = self._settings
-        form = {"grant_type": "client_credentials"}
+        form: dict[str, str] = {"grant_type": settings.grant}
         if settings.scope:
             form["scope"] = settings.scope
-        credentials = f"{settings.client_id}:{settings.client_secret.reveal()}".encode()
+        form |= {name: value.reveal() for name, value in settings.fields.items()}
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        if secret := settings.client_secret.reveal():
+            credentials = f"{settings.client_id}:{secret}".encode()
+            headers["Authorization"] = "Basic " + base64.b64encode(credentials).decode()
+        else:
+            form["client_id"] = settings.client_id
         return urllib.request.Request(  # noqa: S310 - the configuration admits http and https only
             settings.token_endpoint,
             data=urllib.parse.urlencode(form).encode(),
-            headers={
-                "Authorization": "Basic " + base64.b64encode(credentials).decode(),
-                "Accept": "application/json",
-                "Content-Type": "application/x-www-form-urlencoded",
-            },
+            headers=headers,
         )
 
     def _refused(self, error: urllib.error.HTTPError) -> CausewayError:
@@ -152,6 +158,8 @@ def token_source(settings: OAuthSettings, ca_pem: str | None) -> TokenSource:
         settings.token_endpoint,
         settings.client_id,
         settings.client_secret,
+        settings.grant,
+        tuple(sorted((name, value.reveal()) for name, value in settings.fields.items())),
         settings.scope,
         ca_pem,
     )

@@ -117,6 +117,53 @@ def test_oauth_needs_no_login_module_where_its_keys_say_all() -> None:
     assert settings.sasl is not None
 
 
+@pytest.mark.parametrize(
+    ("options", "grant", "fields"),
+    [
+        ('oauth.refresh.token="r"', "refresh_token", {"refresh_token": "r"}),
+        (
+            'oauth.password.grant.username="u" oauth.password.grant.password="p"',
+            "password",
+            {"username": "u", "password": "p"},
+        ),
+        (
+            'oauth.client.assertion="jwt" oauth.audience="kafka"',
+            "client_credentials",
+            {
+                "client_assertion": "jwt",
+                "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+                "audience": "kafka",
+            },
+        ),
+    ],
+)
+def test_strimzis_other_grants(options: str, grant: str, fields: dict[str, str]) -> None:
+    settings = good(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_jaas_config=(
+            f'{OAUTH} oauth.client.id="me" oauth.token.endpoint.uri="https://i/t" {options};'
+        ),
+    )
+    assert settings.sasl is not None
+    oauth = settings.sasl.oauth
+    assert oauth is not None
+    assert oauth.grant == grant
+    assert {name: value.reveal() for name, value in oauth.fields.items()} == fields
+    assert from_wire(to_wire(settings)) == settings
+
+
+def test_options_of_a_login_module_are_not_dropped_without_a_word() -> None:
+    _, problems = read(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+        sasl_jaas_config=f'{OAUTH} clientId="me" clientSecret="s" oauth.access.token="hunter2";',
+    )
+    assert "not supported: oauth.access.token" in str(problems)
+    assert "hunter2" not in str(problems)
+
+
 def test_strimzis_names_of_the_oauth_options() -> None:
     options = (
         'oauth.client.id="me" oauth.client.secret="hunter2" oauth.token.endpoint.uri="https://i/t"'

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -114,3 +115,29 @@ def test_an_answer_of_nothing_but_brackets(endpoint: TokenEndpoint, status: int)
     endpoint.status, endpoint.answer = status, b"[" * 200_000
     with pytest.raises(CausewayError, match="not JSON" if status == 200 else "HTTP 400 "):
         TokenSource(oauth(endpoint.url, None), None).token(5)
+
+
+def test_other_grants_are_asked_for_with_what_they_need(endpoint: TokenEndpoint) -> None:
+    """A client without a secret says its name in the form."""
+    settings = OAuthSettings(
+        token_endpoint=endpoint.url,
+        client_id="me",
+        client_secret=Secret(""),
+        grant="refresh_token",
+        fields={"refresh_token": Secret(SECRET), "audience": Secret("kafka")},
+    )
+    assert TokenSource(settings, None).token(5) == "token-1"
+    assert endpoint.requests == [
+        (
+            "",
+            {
+                "grant_type": ["refresh_token"],
+                "refresh_token": [SECRET],
+                "audience": ["kafka"],
+                "client_id": ["me"],
+            },
+        )
+    ]
+    assert SECRET not in repr(settings)
+    other = replace(settings, fields={"refresh_token": Secret("another")})
+    assert token_source(settings, None) is not token_source(other, None)

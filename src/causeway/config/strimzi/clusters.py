@@ -23,10 +23,19 @@ _MECHANISMS = {
 # Strimzi passes on no others of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
 _NEEDS_MORE = (
-    *("accessToken", "accessTokenLocation", "refreshToken", "clientAssertion"),
-    *("clientAssertionLocation", "clientAssertionType", "audience", "passwordSecret", "username"),
-    *("tlsTrustedCertificates", "grantType"),
+    *("accessToken", "accessTokenLocation", "clientAssertionLocation", "grantType"),
+    "tlsTrustedCertificates",
 )
+# Of a client without a secret, or beside it: options as Strimzi's own handler calls them.
+_OAUTH_SECRETS = {
+    "refreshToken": "oauth.refresh.token",
+    "clientAssertion": "oauth.client.assertion",
+}
+_OAUTH_TEXTS = {
+    "audience": "oauth.audience",
+    "clientAssertionType": "oauth.client.assertion.type",
+    "username": "oauth.password.grant.username",
+}
 _KAFKAS_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 # Of a target: keys of the whole file, which a resource has no other place for.
 _OF_THE_FILE = ("causeway.", "spark.")
@@ -135,7 +144,7 @@ class Reader:
             self._option(alias, module, "password", word.texts["secretName"], key)
 
     def _oauth(self, alias: str, who: Tree) -> None:
-        """Client credentials, as Kafka's own handler has them."""
+        """Client credentials, as Kafka's own handler has them, and Strimzi's other grants."""
         if self.version != shape.OLD:
             self.problems.add(
                 f"{who.texts['type'].where} is of {shape.OLD}: write type: custom with sasl: true,"
@@ -146,25 +155,38 @@ class Reader:
             part = who.texts.get(name) or who.trees.get(name)
             if part is not None or who.items.get(name):
                 where = part.where if part is not None else f"{who.path}.{name}"
-                self.problems.add(f"{where} is not supported: only clientId and clientSecret are")
+                self.problems.add(f"{where} is not supported: say who the client is")
         unchecked = who.texts.get("disableTlsHostnameVerification")
         if unchecked is not None and unchecked.text == "true":
             self.problems.add(f"{unchecked.where} is not supported: the host is always verified")
-        secret = who.trees.get("clientSecret")
+        secret, word = who.trees.get("clientSecret"), who.trees.get("passwordSecret")
         for name in ("clientId", "tokenEndpointUri"):
             if name not in who.texts:
                 self.problems.add(f"{who.where} has no {name}")
-        if secret is None:
+        proved = secret or word or any(name in who.trees for name in _OAUTH_SECRETS)
+        if not proved:
             self.problems.add(f"{who.where} has no clientSecret")
-        if secret is None or not {"clientId", "tokenEndpointUri"} <= who.texts.keys():
+        if not proved or not {"clientId", "tokenEndpointUri"} <= who.texts.keys():
             return
         self.add(f"{alias}.sasl.mechanism", who.texts["type"], "OAUTHBEARER")
         self.add(f"{alias}.sasl.oauthbearer.token.endpoint.url", who.texts["tokenEndpointUri"])
         handler = f"{alias}.sasl.login.callback.handler.class"
         self.add(handler, who.texts["type"], _KAFKAS_HANDLER)
         self.add(logins.option(alias, logins.OAUTH, "clientId"), who.texts["clientId"])
-        key = secret.texts["key"]
-        self._option(alias, logins.OAUTH, "clientSecret", secret.texts["secretName"], key)
+        if secret is not None:
+            key = secret.texts["key"]
+            self._option(alias, logins.OAUTH, "clientSecret", secret.texts["secretName"], key)
+        for name, option in _OAUTH_SECRETS.items():
+            if (proof := who.trees.get(name)) is not None:
+                self._option(
+                    alias, logins.OAUTH, option, proof.texts["secretName"], proof.texts["key"]
+                )
+        for name, option in _OAUTH_TEXTS.items():
+            if name in who.texts:
+                self.add(logins.option(alias, logins.OAUTH, option), who.texts[name])
+        if word is not None:
+            option, key = "oauth.password.grant.password", word.texts["password"]
+            self._option(alias, logins.OAUTH, option, word.texts["secretName"], key)
         if "scope" in who.texts:
             self.add(logins.option(alias, logins.OAUTH, "scope"), who.texts["scope"])
         for name, given in who.keys.get("saslExtensions", {}).items():

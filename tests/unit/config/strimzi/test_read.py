@@ -336,11 +336,42 @@ def test_oauth_of_the_older_version(tmp_path: Path, secrets: Path) -> None:
     assert sasl.oauth.client_secret.reveal() == PASSWORD
     assert sasl.oauth.extensions == {"tenant": "x"}
     assert "authentication.connectTimeoutSeconds" in settings.warnings[0]
-    login["audience"] = "kafka"
-    assert "spec.clusters[0].authentication.audience" in refused(resource, tmp_path, secrets)
+    login["accessTokenLocation"] = "/token"
+    told = refused(resource, tmp_path, secrets)
+    assert "spec.clusters[0].authentication.accessTokenLocation" in told
     resource = example("v1-plain")
     resource["spec"]["target"]["authentication"] = {"type": "oauth"}
     assert "write type: custom" in refused(resource, tmp_path, secrets)
+
+
+@pytest.mark.parametrize(
+    ("proof", "grant", "field"),
+    [
+        ("refreshToken", "refresh_token", "refresh_token"),
+        ("clientAssertion", "client_credentials", "client_assertion"),
+        ("passwordSecret", "password", "password"),
+    ],
+)
+def test_oauth_without_a_client_s_secret(
+    proof: str, grant: str, field: str, tmp_path: Path, secrets: Path
+) -> None:
+    resource = example("v1beta2-plain")
+    part = "password" if proof == "passwordSecret" else "key"
+    login = {
+        "type": "oauth",
+        "clientId": "me",
+        "username": "u",
+        "tokenEndpointUri": "https://idp/token",
+        "audience": "kafka",
+        proof: {"secretName": "cluster-a-user", part: "password"},
+    }
+    resource["spec"]["clusters"][0]["authentication"] = login
+    sasl = of(resource, tmp_path, secrets).links[0].source.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert (sasl.oauth.grant, sasl.oauth.client_secret.reveal()) == (grant, "")
+    assert sasl.oauth.fields[field].reveal() == PASSWORD
+    assert sasl.oauth.fields["audience"].reveal() == "kafka"
 
 
 def test_custom_and_config_providers(
