@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome
-from causeway.transform.rules.shortcut import Treat
-from causeway.transform.source_rows import TIMES, Rows, Treated, mark_of, offsets_of
+from causeway.transform.rules.shortcut import Treat, Treated
+from causeway.transform.source_rows import TIMES, Known, Rows, mark_of, offsets_of
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
 
@@ -58,9 +58,9 @@ class Direct:
         self._pause(len(known), records)
         return self._rows.of(chunk, treated, seen)
 
-    def _all(self, records: Sequence[Record], batch: Batch, spot: bytes) -> Treated:
+    def _all(self, records: Sequence[Record], batch: Batch, spot: bytes) -> Known:
         treat = self._treat
-        found: list[tuple[bytes | None, bytes | None, int] | tuple[()] | None] = []
+        found: list[Treated | None] = []
         offsets = batch.offsets or range(batch.first, batch.first + batch.records)
         for record, offset in zip(records, offsets, strict=True):
             try:
@@ -79,7 +79,7 @@ class Direct:
         self,
         chunk: Chunk,
         read: Sequence[Sequence[Record]],
-        treated: Sequence[Treated],
+        treated: Sequence[Known],
         seen: int,
     ) -> Outcome | None:
         """None where Spark is to refuse some record."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, TREATED
-from causeway.transform.rules.shortcut import DROPPED
+from causeway.transform.rules.shortcut import DROPPED, Treated
 from causeway.transform.schemas import Schemas
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
@@ -26,7 +26,7 @@ NOT_A_BATCH = "its batch cannot be decoded"
 ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at least one record
 
 # Of each record of a batch what rules.shortcut made of it; None: Spark is to treat it.
-Treated = Sequence[tuple[bytes | None, bytes | None, int] | tuple[()] | None]
+Known = Sequence[Treated | None]
 
 
 class Rows:
@@ -67,7 +67,7 @@ class Rows:
         return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
 
     def of(
-        self, chunk: Chunk, treated: Sequence[Treated] = (), seen: int = 0
+        self, chunk: Chunk, treated: Sequence[Known] = (), seen: int = 0
     ) -> Iterator[pa.RecordBatch]:
         """The chunk's records, then the marker that closes it. `treated`: what is known of each
         batch's records by now, if anything, and `seen`, bits of rules, with it."""
@@ -94,7 +94,7 @@ class Rows:
         chunk: Chunk,
         batch: Batch,
         records: Sequence[Record],
-        treated: Treated | None,
+        treated: Known | None,
         start: int,
         stop: int,
     ) -> pa.RecordBatch:

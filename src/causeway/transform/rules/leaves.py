@@ -52,7 +52,7 @@ def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker | None:
     that."""
     match rule.kind:
         case Mask() as mask if _is_plain(mask.char):
-            return _of_text(_mask(mask))
+            return _mask(mask)
         case Hash() as hash:
             return _hash(hash, secrets.get(hash.key, ""))
         case Encrypt(id_in="field") as encrypt:
@@ -68,7 +68,10 @@ def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker | None:
 def maker_of_bytes(rule: Rule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
     """Of a whole key or value that is hashed."""
     assert isinstance(rule.kind, Hash)
-    return _digest(rule.kind, secrets[rule.kind.key])
+    mac = hmac_of(secrets[rule.kind.key].encode())
+    if rule.kind.form == "base64":
+        return lambda data: base64.b64encode(mac(data))
+    return lambda data: mac(data).hex().encode()
 
 
 def drops(kind: DropRecord) -> Callable[[Any], bool]:
@@ -104,23 +107,25 @@ def _is_plain(char: str) -> bool:
     return len(char) == 1 and " " <= char <= "~" and char not in '"\\'
 
 
-def _mask(mask: Mask) -> Callable[[str], str]:
+def _mask(mask: Mask) -> Maker:
     chars = (chr(code) for code in range(_KNOWN))
     table = "".join(mask.char if _is_masked(mask, char) else char for char in chars)
-    kept = mask.first + mask.last
+    first, last, domain = mask.first, mask.last, mask.domain
+    kept = first + last
 
-    def masked(text: str) -> str:
-        if not text.isascii() and ord(max(text)) >= _KNOWN:
+    def make(x: Any, spot: bytes, offset: int) -> bytes:
+        if type(x) is not str or (not x.isascii() and ord(max(x)) >= _KNOWN):
             raise OddError
-        if mask.domain:
-            at = text.rfind("@")
-            return text[:at].translate(table) + text[at:] if at > 0 else text.translate(table)
-        if not kept or len(text) <= kept:
-            return text.translate(table)
-        end = len(text) - mask.last
-        return text[: mask.first] + text[mask.first : end].translate(table) + text[end:]
+        if domain and (at := x.rfind("@")) > 0:
+            masked = x[:at].translate(table) + x[at:]
+        elif 0 < kept < len(x):
+            end = len(x) - last
+            masked = x[:first] + x[first:end].translate(table) + x[end:]
+        else:
+            masked = x.translate(table)
+        return f'"{masked}"'.encode()
 
-    return masked
+    return make
 
 
 def _is_masked(mask: Mask, char: str) -> bool:
@@ -137,19 +142,19 @@ def _is_masked(mask: Mask, char: str) -> bool:
 
 
 def _hash(rule: Hash, secret: str) -> Maker:
-    digest = _digest(rule, secret)
+    mac = hmac_of(secret.encode())
+    if rule.form == "base64":
+
+        def make_base64(x: Any, spot: bytes, offset: int) -> bytes:
+            data = x.encode() if type(x) is str else _plain(x)
+            return b'"' + base64.b64encode(mac(data)) + b'"'
+
+        return make_base64
 
     def make(x: Any, spot: bytes, offset: int) -> bytes:
-        return b'"' + digest(x.encode() if type(x) is str else _plain(x)) + b'"'
+        return f'"{mac(x.encode() if type(x) is str else _plain(x)).hex()}"'.encode()
 
     return make
-
-
-def _digest(rule: Hash, secret: str) -> Callable[[bytes], bytes]:
-    mac = hmac_of(secret.encode())
-    if rule.form == "hex":
-        return lambda data: mac(data).hex().encode()
-    return lambda data: base64.b64encode(mac(data))
 
 
 def _encrypt(rule: Encrypt, path: str, secret: str) -> Maker:

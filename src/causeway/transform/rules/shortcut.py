@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from causeway.config.settings import TransformSettings
@@ -20,7 +19,7 @@ from causeway.transform.rules.leaves import Maker, OddError, drops, maker, maker
 from causeway.transform.rules.model import DropRecord, Field, Hash, Part, Rule, is_plain_name
 from causeway.transform.rules.parse import parse
 
-__all__ = ["DROPPED", "OddError", "Shortcut", "shortcut_of"]
+__all__ = ["DROPPED", "OddError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
 # Bytes. Spark minds names of 50,000 characters, numbers of 1,000, and 1,000 brackets in brackets:
 # what is this short has none of these …
@@ -31,13 +30,12 @@ _END = re.compile(rb"[,}\]]")  # of a number or boolean
 _MISSING = object()
 DROPPED: tuple[()] = ()
 
-# Of key, value, `topic NUL partition NUL`, and offset: key and value as they become and a bit for
-# each rule whose path was there; or DROPPED. Raises OddError.
-Treat = Callable[
-    [bytes | None, bytes | None, bytes, int], tuple[bytes | None, bytes | None, int] | tuple[()]
-]
-_Treated = tuple[bytes | None, int] | tuple[()]
-_TreatPart = Callable[[bytes | None, bytes, int], _Treated]
+# Key and value as they become, and a bit for each rule whose path was there; or DROPPED.
+Treated = tuple[bytes | None, bytes | None, int] | tuple[()]
+# Of key, value, `topic NUL partition NUL`, and offset. Raises OddError, or another ValueError.
+Treat = Callable[[bytes | None, bytes | None, bytes, int], Treated]
+_TreatedPart = tuple[bytes | None, int] | tuple[()]
+_TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class Shortcut:
         of_value = self._part("value", secrets)
         if of_key is None:
             assert of_value is not None
-            return partial(_value_only, of_value)
-        return partial(_key_only, of_key) if of_value is None else partial(_both, of_key, of_value)
+            return _value_only(of_value)
+        return _key_only(of_key) if of_value is None else _both(of_key, of_value)
 
     def _part(self, part: Part, secrets: Mapping[str, str]) -> _TreatPart | None:
         rules = [rule for rule in self.rules if rule.path.part == part]
@@ -94,36 +92,34 @@ def shortcut_of(transform: TransformSettings) -> Shortcut | None:
 _TEXTS = ("json", "string", "binary")
 
 
-def _key_only(
-    treat: _TreatPart, key: bytes | None, value: bytes | None, spot: bytes, offset: int
-) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
-    treated = treat(key, spot, offset)
-    return (treated[0], value, treated[1]) if treated else DROPPED
+def _key_only(of_key: _TreatPart) -> Treat:
+    def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
+        treated = of_key(key, spot, offset)
+        return (treated[0], value, treated[1]) if treated else DROPPED
+
+    return treat
 
 
-def _value_only(
-    treat: _TreatPart, key: bytes | None, value: bytes | None, spot: bytes, offset: int
-) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
-    treated = treat(value, spot, offset)
-    return (key, treated[0], treated[1]) if treated else DROPPED
+def _value_only(of_value: _TreatPart) -> Treat:
+    def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
+        treated = of_value(value, spot, offset)
+        return (key, treated[0], treated[1]) if treated else DROPPED
+
+    return treat
 
 
-def _both(
-    of_key: _TreatPart,
-    of_value: _TreatPart,
-    key: bytes | None,
-    value: bytes | None,
-    spot: bytes,
-    offset: int,
-) -> tuple[bytes | None, bytes | None, int] | tuple[()]:
-    first, second = of_key(key, spot, offset), of_value(value, spot, offset)
-    return (first[0], second[0], first[1] | second[1]) if first and second else DROPPED
+def _both(of_key: _TreatPart, of_value: _TreatPart) -> Treat:
+    def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
+        first, second = of_key(key, spot, offset), of_value(value, spot, offset)
+        return (first[0], second[0], first[1] | second[1]) if first and second else DROPPED
+
+    return treat
 
 
 def _whole(rule: Rule, format: str, secrets: Mapping[str, str]) -> _TreatPart:
     make, bit = maker_of_bytes(rule, secrets), 1 << (rule.number - 1)
 
-    def treat(data: bytes | None, spot: bytes, offset: int) -> _Treated:
+    def treat(data: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if data is None:
             return None, 0
         if format != "binary" and not data.isascii():
@@ -154,7 +150,7 @@ def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
         token = b'"%s"' % names[-1].encode()
         spots.append(_Spot(names, token, 1 << (rule.number - 1), maker(rule, secrets)))
 
-    def treat(text: bytes | None, spot: bytes, offset: int) -> _Treated:
+    def treat(text: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if text is None:
             return None, 0
         if b"\\" in text:
