@@ -12,6 +12,9 @@ from causeway.schemas.registry import RefusedError, Registry, Schema, Unanswered
 from causeway.schemas.selection import Pair
 
 FRESH_S = 600.0  # so long what was found of the target, and of versions, is not asked for again
+AGAIN_S = (
+    60.0  # so often a subject of the source is looked at in full, though no version came or went
+)
 _NO_IDS = (
     "the target's registry gives ids of its own, also in the mode IMPORT:"
     " set causeway.schemas = translate"
@@ -27,6 +30,15 @@ class Round:
     waiting: frozenset[str] = frozenset()
     clashing: frozenset[str] = frozenset()
     items: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A subject as it was at `at`."""
+
+    subject: Subject
+    active: list[int]
+    at: float
 
 
 class Copier:
@@ -45,6 +57,7 @@ class Copier:
         self._since = self._clock()
         self._versions: dict[tuple[int, str, int], Version] = {}  # by registry
         self._done: dict[Pair, Subject] = {}  # the source's, as they were copied
+        self._seen: dict[str, _Seen] = {}
 
     def plans(self, pairs: Iterable[Pair]) -> tuple[list[Plan], dict[Pair, Subject], Round]:
         """What is to be done for `pairs` and all that they refer to, how these are on the source,
@@ -61,7 +74,7 @@ class Copier:
             pair = ahead.pop()
             try:
                 if pair.source not in sources:
-                    sources[pair.source] = self._look(self._source, pair.source)
+                    sources[pair.source] = self._look_again(pair.source)
                 source = found[pair] = sources[pair.source]
                 plans.append(self._plan(pair, source))
             except (UnansweredError, RefusedError) as error:
@@ -114,6 +127,17 @@ class Copier:
         missing = (v for number, v in source.versions.items() if number not in target.versions)
         taken: dict[int, Schema | None] = {v.id: self._target.by_id(v.id) for v in missing}
         return copying.plan(pair, source, target, taken)
+
+    def _look_again(self, name: str) -> Subject:
+        """At one of the source's. One question says whether a version came or went, or was deleted
+        softly; what else may have changed, its level, is asked for less often."""
+        seen, now = self._seen.get(name), self._clock()
+        recent = seen is not None and now - seen.at < AGAIN_S
+        if seen is not None and recent and self._source.versions(name) == seen.active:
+            return seen.subject
+        subject = self._look(self._source, name)
+        self._seen[name] = _Seen(subject=subject, active=sorted(subject.active), at=now)
+        return subject
 
     def _look(self, registry: Registry, subject: str, *, with_mode: bool = False) -> Subject:
         numbers = registry.versions(subject, deleted=True)

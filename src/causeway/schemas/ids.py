@@ -49,6 +49,7 @@ class Ids:
         self._translator = Translator(self._source, target)
         self._found: dict[Asked, int | str] = {}
         self._unknown: dict[Asked, Unknown] = {}
+        self._unknown_before: dict[Asked, Unknown] = {}  # the last ones, when they were too many
         self._lacking: dict[Asked, None] = {}  # in the order in which they were met
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
@@ -63,7 +64,7 @@ class Ids:
         if found is not None:
             return found
         with self._lock:
-            unknown = self._unknown.get(asked)
+            unknown = self._unknown.get(asked) or self._unknown_before.get(asked)
             if not (settled and unknown is not None and unknown.nowhere):
                 self._lacking[asked] = None
             return unknown
@@ -74,6 +75,7 @@ class Ids:
         one after the other, and each would wait for it. What it says of a single id is for `get`.
         """
         with self._asking:
+            self._forget_some()
             while True:
                 with self._lock:
                     asked = next(iter(self._lacking), None)
@@ -92,13 +94,19 @@ class Ids:
                     raise unanswered(_OPERATION, error) from None
                 with self._lock:
                     if isinstance(answer, Unknown):
-                        if len(self._unknown) >= _MOST:
-                            self._unknown.clear()
                         self._unknown[asked] = answer
                     else:
                         self._found[asked] = answer
                         self._unknown.pop(asked, None)
+                        self._unknown_before.pop(asked, None)
                     self._lacking.pop(asked, None)
+
+    def _forget_some(self) -> None:
+        """Not what was found out just now: a batch waits until it knows of all its ids at once,
+        however many they are."""
+        with self._lock:
+            if len(self._unknown) >= _MOST:
+                self._unknown_before, self._unknown = self._unknown, {}
 
     def _answer(self, asked: Asked) -> int | str | Unknown:
         try:

@@ -54,8 +54,32 @@ def test_all_versions_with_their_ids_and_the_level(
     assert target.levels == {"A.orders-value": "FULL"}
     assert target.modes == {"A.orders-value": "IMPORT"}
     del source.levels["orders-value"]
+    copier.forget()
     copier.run([ORDERS])
     assert target.levels == {}
+
+
+def test_a_round_asks_one_question_a_subject_and_for_its_level_once_a_minute(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
+    now = 0.0
+    copier = Copier(Registry(source.settings), Registry(target.settings), lambda: now)
+    source.register("orders-value", record("a"))
+    assert copier.run([ORDERS]) == Round(copied=1)
+    source.asked.clear()
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert source.asked == ["GET /subjects/orders-value/versions"]
+    source.register("orders-value", record("a", "b"))
+    copier.run([ORDERS])
+    source.delete("orders-value", 1)
+    copier.run([ORDERS])
+    assert target.deleted("A.orders-value") == [1]
+    assert sorted(target.ids("A.orders-value")) == [1, 2]
+    source.levels["orders-value"] = "FULL"
+    copier.run([ORDERS])
+    now += 61
+    copier.run([ORDERS])
+    assert target.levels == {"A.orders-value": "FULL"}
 
 
 def test_a_round_with_nothing_new_writes_nothing_and_asks_the_target_nothing(
