@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
+from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from causeway.errors import CausewayError, ProtocolError
@@ -27,7 +28,6 @@ from causeway.wire.batches import (
     MAGIC_AT,
     TRANSACTIONAL,
     Batch,
-    checksum,
 )
 from causeway.wire.records import (
     MERGED_BYTES,
@@ -124,7 +124,7 @@ def _keep_all(
             at = stop
             continue
         payload = bytes(data[at + HEADER_SIZE : stop])
-        if checksum(bytes(data[at + CRC_START : at + HEADER_SIZE]), payload) != crc:
+        if extend(crc32c(bytes(data[at + CRC_START : at + HEADER_SIZE])), payload) != crc:
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         while upcoming and upcoming[0][1] <= last:
             aborting.add(upcoming.popleft()[0])

@@ -229,7 +229,8 @@ class FrameReader:
         if size > SPARE_BYTES:
             return memoryview(mmap.mmap(-1, size))
         if size > len(self._spare) or not _is_free(self._spare):
-            self._spare = bytearray(size)
+            # The next one may be somewhat larger.
+            self._spare = bytearray(max(size, min(SPARE_BYTES, size + size // 8)))
         return memoryview(self._spare)[:size]
 
     def _cut(self, end: int, frames: list[memoryview]) -> None:

@@ -88,11 +88,12 @@ class Relay:
             self._places.find(self._transformed, now)
         else:
             self._hold(flows)
+        # First what is waited for: the next fetch is answered later than this is sent.
+        for target in self._connections.targets:
+            self._guard(target, target.send, self._lease, now)
         for source in self._connections.sources:
             if not source.waiting or source.connection.wants_write:
                 self._guard(source, self._request, source, now)
-        for target in self._connections.targets:
-            self._guard(target, target.send, self._lease, now)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             for dead in self._connections.timed_out(now):
@@ -240,8 +241,6 @@ class Relay:
                 if self._throttles:
                     self._throttles.took(flow, whole(part.records))
                 self._on_fetched(flow, part)
-        if not source.waiting:
-            self._request(source, time.monotonic())
 
     def _on_fetched(self, flow: Flow, fetched: Fetched) -> None:
         if flow.state is not State.RUNNING or flow.leaving:
@@ -282,4 +281,5 @@ class Relay:
         except Doubt as doubt:
             self._places.doubt(flow, doubt)
         else:
-            self._transforming.look(flow)
+            if flow.on_the_way is not None or flow.assignment.stop_at is not None:
+                self._transforming.look(flow)
