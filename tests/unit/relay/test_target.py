@@ -12,7 +12,13 @@ from causeway.errors import ProtocolError
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.lease import LeaseGuard, clock
-from causeway.relay.lane.target import REMEMBERED_S, Answer, TargetConnection, next_batch
+from causeway.relay.lane.target import (
+    PLENTY_BYTES,
+    REMEMBERED_S,
+    Answer,
+    TargetConnection,
+    next_batch,
+)
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
@@ -29,6 +35,8 @@ class FakeConnection:
         self.client_id_bytes = b"c"
         self.closed = False
         self.queued: list[Any] = []
+        self.full = False  # the socket takes nothing
+        self.flushes = 0
         self.requests: list[Any] = []
         self.frames: list[memoryview] = []
         self._ids = iter(range(1, 1000))
@@ -45,6 +53,9 @@ class FakeConnection:
         self.queued.append(ProduceRequest.decode(frame, version=VERSION, header=True, framed=True))
 
     def flush(self) -> bool:
+        self.flushes += 1
+        if self.full:
+            return False
         self.requests += self.queued
         self.queued.clear()
         return True
@@ -166,6 +177,71 @@ def test_one_batch_in_flight_until_the_broker_has_answered() -> None:
     bench.wire.answer(bench.wire.requests[0])
     assert len(bench.receive()) == 1
     assert _sequences(bench.send()) == [2**31 - 1, 0, 1, 2, 3]
+
+
+def test_requests_leave_together_and_ask_the_socket_again_once_it_has_room() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    (outlet,) = flow.outlets
+    bench.wire.full = True
+    bench.offer(flow, outlet, *(_batch(i) for i in range(3)))
+    assert bench.send() == []
+    assert bench.wire.flushes == 1
+
+    bench.offer(flow, outlet, _batch(3))
+    assert bench.send() == []
+    assert bench.wire.flushes == 1
+
+    bench.wire.full = False
+    bench.target.flush(bench.lease)
+    assert len(bench.wire.requests) == 4
+
+
+def test_without_a_lease_nothing_leaves_that_waits_for_room() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.wire.full = True
+    bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.send()
+
+    bench.wire.full = False
+    bench.lease.renew(0.0)
+    bench.target.flush(bench.lease)
+
+    assert bench.wire.requests == []
+
+
+def test_a_broker_has_plenty_once_half_of_what_may_be_under_way_is() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    (outlet,) = flow.outlets
+    assert not bench.target.has_plenty
+    assert not bench.target.lacks
+
+    bench.offer(flow, outlet, _batch(0))
+    assert bench.target.lacks
+    bench.send()
+    assert not bench.target.has_plenty  # one of five
+    assert not bench.target.lacks
+
+    bench.offer(flow, outlet, _batch(1), _batch(2))
+    bench.send()
+    assert bench.target.has_plenty
+    bench.offer(flow, outlet, _batch(3))
+    assert not bench.target.lacks
+
+    bench.wire.full = True
+    bench.send()
+    assert not bench.target.has_plenty  # what it could work on is still here
+
+
+def test_few_large_batches_are_plenty_too() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    (outlet,) = flow.outlets
+    bench.offer(flow, outlet, _batch(0, size=PLENTY_BYTES))
+    bench.send()
+    assert bench.target.has_plenty
 
 
 def test_a_refusal_proves_nothing() -> None:

@@ -110,7 +110,8 @@ def test_a_frame_keeps_its_bytes_when_later_ones_arrive() -> None:
 
 
 def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
-    bodies = [bytes([65 + i]) * (frames.SCRATCH_BYTES + size) for i, size in enumerate((9, 5, 7))]
+    more = (9, 5, frames.SCRATCH_BYTES)
+    bodies = [bytes([65 + i]) * (frames.SCRATCH_BYTES + size) for i, size in enumerate(more)]
     with plain_pair() as (ours, theirs):
         reader = FrameReader(ours, "a test")
 
@@ -129,7 +130,7 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
         part = next_frame(bodies[0])[1:5]
         first = part.obj
         second = next_frame(bodies[1]).obj
-        third = next_frame(bodies[2]).obj  # larger than the one before
+        third = next_frame(bodies[2]).obj  # much larger than the one before
         fourth = next_frame(bodies[1]).obj
         assert bytes(part) == b"AAAA"
         assert [first is second, second is third, third is fourth] == [False, False, True]
@@ -194,6 +195,55 @@ def test_other_protocols_are_named(start: bytes, says: str) -> None:
         theirs.sendall(start)
         with pytest.raises((ProtocolError, AuthenticationError), match=says):
             FrameReader(ours, "a test").read()
+
+
+@contextmanager
+def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with ours, theirs:
+        ours.setblocking(False)
+        yield ours, theirs
+
+
+def test_a_big_frames_rest_is_told_of_in_large_pieces() -> None:
+    with tcp_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        frame = framed(random.Random(0).randbytes(2 * frames.AWAITED_BYTES))
+        theirs.sendall(frame[:100])
+        assert wait(ours, write=False, timeout_s=60)
+        assert reader.read() == []
+
+        theirs.sendall(frame[100:10_000])
+        assert not wait(ours, write=False, timeout_s=0.1)
+
+        rest = threading.Thread(target=theirs.sendall, args=(frame[10_000:],))
+        rest.start()
+        found: list[memoryview] = []
+        while not found:
+            assert wait(ours, write=False, timeout_s=60)
+            found = reader.read()
+        rest.join()
+        assert bytes(found[0]) == frame[4:]
+
+        theirs.sendall(framed(b"small again"))
+        assert wait(ours, write=False, timeout_s=60)
+        assert [bytes(one) for one in reader.read()] == [b"small again"]
+
+
+def test_a_peer_that_goes_amid_a_big_frame_is_told_of_at_once() -> None:
+    with tcp_pair() as (ours, theirs):
+        reader = FrameReader(ours, "a test")
+        theirs.sendall(framed(bytes(2 * frames.AWAITED_BYTES))[:100])
+        assert wait(ours, write=False, timeout_s=60)
+        assert reader.read() == []
+
+        theirs.close()
+
+        assert wait(ours, write=False, timeout_s=60)
+        with pytest.raises(ConnectionError):
+            reader.read()
 
 
 def send_all_to_a_slow_reader(
