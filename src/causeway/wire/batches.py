@@ -63,6 +63,12 @@ class Batch(NamedTuple):
         return self.first + index if self.offsets is None else self.offsets[index]
 
 
+def checksum(checked_header: bytes, payload: bytes) -> int:
+    """CRC-32C of the 40 header bytes from `attributes` on, then the records."""
+    crc: int = extend(value(checked_header), payload)
+    return crc
+
+
 def header(
     batch: Batch,
     producer_id: int,

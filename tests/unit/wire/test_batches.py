@@ -14,6 +14,7 @@ from causeway.wire.batches import (
     SEQUENCE_SPACE,
     Batch,
     advance,
+    checksum,
     distance,
     header,
 )
@@ -55,6 +56,13 @@ def test_stamped_batch_is_what_an_idempotent_producer_would_have_sent(compressed
     read = [(r.timestamp, r.key, r.value, r.headers) for r in theirs]
     assert read == [r.content for r in RECORDS]
     assert AiokafkaBatch(stamped).validate_crc()
+
+
+def test_checksum_is_that_of_the_whole_batch() -> None:
+    raw = raw_batch(RECORDS)
+    crc = HEADER.unpack_from(raw)[4]
+    assert checksum(raw[21:HEADER_SIZE], raw[HEADER_SIZE:]) == crc
+    assert checksum(raw[21:HEADER_SIZE], raw[HEADER_SIZE:-1] + b"?") != crc
 
 
 def test_sequences_wrap_after_the_largest_int() -> None:
