@@ -216,7 +216,7 @@ def _limits(*, quick: bool) -> Iterator[Workload]:
             rounds=2,
             staged=staged_secured,
         )
-    shape = SHAPES[1].shortened(4 * factor)
+    shape = SHAPES[1].shortened(2 * factor)
     for line in far.LINES:
         yield replace(
             _throughput(shape, settle_s=settle_s),

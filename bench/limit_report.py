@@ -98,8 +98,10 @@ def _cpu(entry: Entry) -> Iterator[Row]:
 def _far(entry: Entry, line: far.Line) -> Iterator[Row]:
     work = f"{entry.title}: records/s"
     ours = _median(entry, CAUSEWAY, _records_per_s)
-    share = None if line.bytes_per_s is None else _FAR_SHARE
-    for peer, least in ((MM2, _FAR_FASTER), (PLAIN_COPY, share)):
+    # A narrow line holds both up, and a wide one lets a plain copy move memory.
+    narrow = line.bytes_per_s is not None
+    wanted = (None, _FAR_SHARE) if narrow else (_FAR_FASTER, None)
+    for peer, least in zip((MM2, PLAIN_COPY), wanted, strict=True):
         theirs = _median(entry, peer, _records_per_s)
         yield faster(work, (TITLES | VARIANTS)[peer], theirs, ours, least)
 

@@ -55,7 +55,12 @@ class LaneDriver:
     """Hands `assignments` to every lane that says hello, renews its lease, keeps its reports."""
 
     def __init__(
-        self, source: ClientSettings, target: ClientSettings, *, lease_s: float = 3.0
+        self,
+        source: ClientSettings,
+        target: ClientSettings,
+        *,
+        lease_s: float = 3.0,
+        in_flight: int | None = 5,
     ) -> None:
         self.source, self.target = Cluster(source), Cluster(target)
         self.assignments: dict[tuple[str, str, int], Assignment] = {}
@@ -65,6 +70,7 @@ class LaneDriver:
         self._handed: set[tuple[str, str, int]] = set()  # assignments that a lane has had
         self._settings = {"source": to_wire(source), "target": to_wire(target)}
         self._lease_s = lease_s
+        self._in_flight = in_flight
         self._key = new_secret()
         self._lock = threading.Lock()
         self._connections: dict[int, LaneConnection] = {}
@@ -201,7 +207,7 @@ class LaneDriver:
                 lease_s=self._lease_s,
                 report_interval_s=0.1,
                 connections=2,
-                in_flight=5,
+                in_flight=self._in_flight,
                 buffer_bytes=32 * 1024 * 1024,
             )
         )

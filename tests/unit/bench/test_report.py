@@ -120,8 +120,8 @@ def test_every_kind_of_figure_is_rendered_and_survives_the_file(tmp_path: Path) 
     [
         ("far-source", 0.9, [True, None]),
         ("far-source", 1.1, [False, None]),
-        ("far-line", 0.9, [True, True]),
-        ("far-line", 0.99, [True, False]),
+        ("far-line", 0.9, [None, True]),
+        ("far-line", 0.99, [None, False]),
     ],
 )
 def test_a_far_cluster_is_held_against_mirror_maker_and_a_share_of_the_line(
