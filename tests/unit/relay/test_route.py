@@ -12,7 +12,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
-from causeway.wire.batches import Batch
+from causeway.wire.batches import HEADER_SIZE, Batch
 from causeway.wire.fetch import Fetched
 from causeway.wire.records import as_is, records_of
 from tests.harness.raw_batches import Rec, raw_batch
@@ -99,10 +99,17 @@ def test_each_record_is_in_one_share_in_order(
     assert rows == {first + i: (key, b"%d" % i) for i, key in enumerate(keys)}
 
 
-def test_with_one_outlet_the_batch_goes_as_it_is() -> None:
-    flow, batch = _flow(0), _batch([b"a", None])
-    (outlet,) = route(flow, batch)
-    assert outlet.take() is batch
+def test_with_one_outlet_batches_go_as_they_are() -> None:
+    flow = _flow(0)
+    raws = [raw_batch([Rec(offset=at, value=b"x" * 3000)]) for at in (0, 1)]
+
+    kept, touched = take(flow, _fetched(b"".join(raws)))
+
+    (outlet,) = touched
+    assert list(outlet.pending) == kept.batches
+    assert outlet.pending_bytes == len(b"".join(raws))
+    assert [batch.payload for batch in kept.batches] == [raw[HEADER_SIZE:] for raw in raws]
+    assert take(flow, _fetched(b""))[1] == []
 
 
 def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -115,6 +116,10 @@ class OutletState:
     def put(self, batch: Batch) -> None:
         self.pending.append(batch)
         self.pending_bytes += batch.size
+
+    def put_all(self, batches: Sequence[Batch]) -> None:
+        self.pending.extend(batches)
+        self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
 
     def put_back(self, batch: Batch) -> None:
         self.pending.appendleft(batch)

@@ -26,6 +26,9 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
         return kept, []  # its transform routes
+    if len(flow.outlets) == 1:
+        flow.outlets[0].put_all(kept.batches)
+        return kept, flow.outlets if kept.batches else []
     touched: list[OutletState] = []
     most_unpacked = unpacked_total() + UNPACKED_BYTES
     for count, batch in enumerate(kept.batches):
@@ -46,14 +49,9 @@ def _first(kept: Kept, count: int) -> Kept:
 
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
-    """Put `batch` to the outlets it is for; those that have something new.
-
-    With one outlet it goes as it is; with several see `shares`.
-    """
+    """Put `batch` to those of several outlets that it is for (see `shares`): which have something
+    new."""
     outlets = flow.outlets
-    if len(outlets) == 1:
-        outlets[0].put(batch)
-        return outlets
     parts = [
         None if part is None else from_offset(part, outlet.start)
         for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True)

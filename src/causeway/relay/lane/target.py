@@ -164,8 +164,8 @@ class TargetConnection:
             results = {produced[:2]: produced for produced in answered}
             request = self._requests[0]
             parts = request.parts
-            for key in parts.keys() - results.keys():
-                flow, _, _ = parts[key]
+            if not parts.keys() <= results.keys():
+                (flow, _, _), *_ = (part for key, part in parts.items() if key not in results)
                 raise ProtocolError("produce", flow.subject, "the answer leaves it out")
             self._requests.popleft()
             self.oldest_sent_at = now
@@ -214,7 +214,10 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
     does what cannot be unpacked: the broker judges it.
     """
     batch = outlet.take()
-    if batch.size > max_message_bytes and batch.records > 1:
+    size = HEADER_SIZE + len(batch.payload)
+    if SMALL_BATCH < size <= max_message_bytes:
+        return batch
+    if size > max_message_bytes and batch.records > 1:
         middle = _middle(batch)
         if not middle:
             return batch
@@ -225,10 +228,10 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
         for half in reversed(halves):
             outlet.put_back(half)
         return next_batch(outlet, max_message_bytes)
-    if batch.size > SMALL_BATCH or not outlet.pending:
+    if size > SMALL_BATCH or not outlet.pending:
         return batch
     run, count = [batch], batch.records
-    room = min(MERGED_BYTES, max_message_bytes) - batch.size
+    room = min(MERGED_BYTES, max_message_bytes) - size
     while outlet.pending:
         following = outlet.pending[0]
         room -= following.size - HEADER_SIZE
