@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # An Outcome, or rows for Spark.
 Answer = Outcome | Iterator["pa.RecordBatch"]
+MOST_BYTES = 32 * 1024 * 1024  # of keys and values of a chunk that is treated as a whole
 _MOST_PAUSES = 64  # chunks that go to Spark untried where none of their like could be treated
 
 
@@ -36,10 +37,16 @@ class Direct:
         if self._paused:
             self._paused -= 1
             return self._rows.of(chunk)
-        try:
-            read = [records_of(batch) for batch in chunk.batches]
-        except ProtocolError:
-            return self._rows.of(chunk)
+        read: list[Sequence[Record]] = []
+        size = 0
+        for batch in chunk.batches:
+            try:
+                read.append(records_of(batch))
+            except ProtocolError:
+                return self._rows.of(chunk)
+            size += sum(len(one.key or b"") + len(one.value or b"") for one in read[-1])
+            if size > MOST_BYTES:
+                return self._rows.of(chunk)  # batch by batch
         spot = f"{chunk.topic}\0{chunk.partition}\0".encode()
         treated = [
             self._all(records, batch, spot)

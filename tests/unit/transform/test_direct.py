@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
 from causeway.transform.rows import MARK, REASON, SEEN, TREATED
@@ -114,6 +115,16 @@ def test_what_cannot_be_decoded_and_what_only_asks_goes_to_spark() -> None:
     assert len(rows_of(direct().answer(chunk_of(1, broken)))) == 2
     empty = chunk_of(1, batch_of([PLAIN]))._replace(batches=())
     assert len(rows_of(direct().answer(empty))) == 1
+
+
+def test_a_chunk_that_unpacks_to_much_goes_to_spark_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chunk = chunk_of(1, batch_of([PLAIN] * 9), batch_of([PLAIN] * 9, first=9))
+    assert isinstance(direct().answer(chunk), Outcome)
+    monkeypatch.setattr(module, "MOST_BYTES", 10 * len(PLAIN))
+    rows = rows_of(direct().answer(chunk))
+    assert [row[MARK] for row in rows[:-1]] == [None] * 18
 
 
 def test_a_topic_of_odd_records_is_tried_less_and_less() -> None:
