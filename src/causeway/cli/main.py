@@ -133,8 +133,11 @@ _BETWEEN_LOOKS = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    gc.set_threshold(_BETWEEN_LOOKS)
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """The whole process; with `arguments`, a call within another one."""
+    if arguments is None:
+        gc.set_threshold(_BETWEEN_LOOKS)
+        arguments = sys.argv[1:]
+    arguments = list(arguments)
     if "--debug" in arguments:
         arguments.remove("--debug")
         os.environ["CAUSEWAY_DEBUG"] = "1"
