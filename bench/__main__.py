@@ -51,7 +51,6 @@ from bench.systems import (
     MM2,
     MM2_SMT,
     MM2_TUNED,
-    PLAIN_COPY,
     TITLES,
     TWO_PRODUCERS,
     VARIANTS,
@@ -195,8 +194,7 @@ def _capacity(
 
 def _limits(*, quick: bool) -> Iterator[Workload]:
     """What a batch costs, beside an older commit and a bare relay; TLS; and clusters far away."""
-    factor = _QUICK_FACTOR if quick else 1
-    settle_s = 1 if quick else 5
+    factor, settle_s = (_QUICK_FACTOR, 1) if quick else (1, 5)
     for partitions in (4, 400):
         for shape in SHAPES[:2]:
             spread = shape.spread(partitions).shortened(factor)
@@ -224,7 +222,7 @@ def _limits(*, quick: bool) -> Iterator[Workload]:
             title=f"{shape.title}, {line.title}",
             measure=partial(far.measure, line, shape, settle_s),
             rounds=2,
-            systems=[MM2, CAUSEWAY, PLAIN_COPY],
+            systems=far.SYSTEMS,
             staged=partial(far.staged, line),
         )
 

@@ -27,11 +27,12 @@ from types import TracebackType
 from bench import throughput
 from bench.source import Shape
 from bench.stage import Stage, started
-from bench.systems import PLAIN_COPY
+from bench.systems import CAUSEWAY, MM2, PLAIN_COPY
 from bench.throughput import Throughput
 from bench.usage import Meter
 from causeway.dev.cluster import LocalCluster
 
+SYSTEMS = (MM2, CAUSEWAY, PLAIN_COPY)
 HOLD_S = 0.05  # each way
 _UNDER_WAY_BYTES = 128 * 1024 * 1024  # of one connection, one way
 _CHUNK = 256 * 1024
