@@ -294,6 +294,7 @@ def test_beside_a_mirror_nothing_is_doubled(
     assert here == there
 
 
+@pytest.mark.slow
 def test_a_broker_s_death_makes_the_other_side_the_primary_one(tmp_path: Path) -> None:
     """Real brokers: orders are delivered on while the first side is dead; when it is back it gets
     what it lacks, and becomes the primary one again."""
