@@ -11,6 +11,7 @@ import pytest
 
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import to_wire
+from causeway.errors import CausewayError, UnreachableError
 from causeway.relay.lane import connections as module
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
@@ -35,7 +36,11 @@ class Later:
     def finish(self) -> None:
         while self.work:
             work, then = self.work.pop(0)
-            then(work())
+            try:
+                answer = work()
+            except CausewayError as error:
+                answer = error
+            then(answer)
 
 
 class Broker:
@@ -62,7 +67,13 @@ class Broker:
 
 
 class Brokers:
+    def __init__(self) -> None:
+        self.takes = 100  # so many connections more
+
     def open_connection(self, _: int) -> Broker:
+        if not self.takes:
+            raise UnreachableError("connect to", "a broker", "it has enough", retriable=True)
+        self.takes -= 1
         return Broker()
 
     def close(self) -> None: ...
@@ -89,7 +100,9 @@ class Lane:
             on_target=lambda *_: None,
             on_failure=lambda failed, _: self.failed.append(failed),
         )
-        self.connections._clusters = dict.fromkeys(ALIASES, cast(Any, Brokers()))
+        self.source, self.target = Brokers(), Brokers()
+        brokers = self.source, self.target
+        self.connections._clusters = dict(zip(ALIASES, cast(Any, brokers), strict=True))
 
     def attach(self, *flows: Flow) -> None:
         for one in flows:
@@ -163,3 +176,33 @@ def test_a_lost_connection_leaves_the_others_flows_alone(
     assert lane.connections.drop(lost) == {flows[1]}
     lane.attach(flows[1])
     assert sorted(lane.read) == [[0], [1], [2]]
+
+
+def test_a_far_broker_that_takes_no_more_connections_is_read_over_those_that_there_are(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.1)
+    lane.source.takes = 2
+    flows = [flow(partition) for partition in range(6)]
+    lane.attach(*flows)
+    assert sorted(sum(lane.read, [])) == [0, 1, 2, 3, 4, 5]
+    assert [len(read) for read in lane.read] == [3, 3]
+
+    lane.connections.detach(flows[4])
+    lane.attach(flows[4])
+    assert [len(read) for read in lane.read] == [3, 3]
+    assert lane.failed == []
+
+    lost = lane.connections.sources[0]
+    again = lane.connections.drop(lost)
+    lane.attach(*again)
+    assert [sorted(read) for read in lane.read] == [[0, 1, 2, 3, 4, 5]]
+
+    for source in lane.connections.sources:
+        lane.connections.drop(source)
+    lane.attach(*flows)
+    assert sorted(one.assignment.partition for one in lane.failed) == [0, 1, 2, 3, 4, 5]
+
+    lane.source.takes = 100
+    lane.attach(*flows)
+    assert [len(read) for read in lane.read] == [1] * 6

@@ -79,6 +79,7 @@ class Connections:
         self._masks: dict[Owner, int] = {}
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
+        self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -119,6 +120,8 @@ class Connections:
         base = self._source_key(flow)
         count = distance.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
+        if (base.cluster, base.node) in self._full:
+            keys = [key for key in self._sources if replace(key, slot=0) == base] or [base]
         key = min(keys, key=self._load)
         if source := self._sources.get(key):
             first = not source.flows
@@ -212,6 +215,7 @@ class Connections:
             self._sources[key] = source
             self._watch(source, partial(self._on_source, source))
             broker = key.cluster, key.node
+            self._full.discard(broker)
             least = min(source.round_trip_s, self._round_trips.get(broker, source.round_trip_s))
             self._round_trips[broker] = source.round_trip_s = least
             for flow in waiting:  # now it is known over how many connections
@@ -255,13 +259,24 @@ class Connections:
 
         def then(answer: C | CausewayError) -> None:
             waiting = self._opening.pop(key)
-            if isinstance(answer, CausewayError):
+            if not isinstance(answer, CausewayError):
+                opened(answer, waiting)
+            elif isinstance(key, SourceKey) and self._are_enough(key):
+                for flow in waiting:
+                    self._read(flow)
+            else:
                 for flow in waiting:
                     self._on_failure(flow, str(answer))
-            else:
-                opened(answer, waiting)
 
         self._helpers.submit(open_it, then)
+
+    def _are_enough(self, refused: SourceKey) -> bool:
+        """Whether the broker is read over the connections that there are, as it may allow a client
+        only so many: until another one can be opened."""
+        if any(replace(key, slot=refused.slot) == refused for key in self._sources):
+            self._full.add((refused.cluster, refused.node))
+            return True
+        return False
 
     # -- the selector -----------------------------------------------------------------------------
 
