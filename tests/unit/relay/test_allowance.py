@@ -5,15 +5,30 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
+from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
 from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import Clusters, Rate, Throttle
 from tests.unit.relay.test_throttle import flow
+
+BUFFER_BYTES = 64 << 20
+
+
+class Waiting:
+    """A connection to a target, over which `outlet` is to send."""
+
+    def __init__(self, outlet: OutletState) -> None:
+        self._outlet = outlet
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._outlet.pending_bytes
 
 
 @pytest.fixture
@@ -24,7 +39,7 @@ def relay() -> Iterator[Relay]:
         report_interval_s=1.0,
         connections=1,
         in_flight=5,
-        buffer_bytes=64 << 20,
+        buffer_bytes=BUFFER_BYTES,
     )
     helpers, selector = Helpers(1), selectors.DefaultSelector()
     stages = Stages("127.0.0.1", "secret", helpers, selector)
@@ -47,3 +62,19 @@ def test_a_throttle_is_waited_for_but_not_by_what_only_waits_for_its_target(rela
     full.outlets[0].pending_bytes = FLOW_BYTES  # until the target has answered, milliseconds
     assert then.ask(full) == 0
     assert then.wait_ms() == HELD_BACK_WAIT_MS
+
+
+def test_one_flow_whose_target_is_slow_leaves_the_others_room(relay: Relay) -> None:
+    """However large its answers are."""
+    slow, other = flow(), flow(1)
+    slow.answer_bytes = BUFFER_BYTES // 2
+    (outlet,) = slow.outlets
+    relay._connections._targets[cast(Any, 0)] = cast(Any, Waiting(outlet))
+    try:
+        while relay._allowance(0.0).ask(slow):
+            outlet.pending_bytes += slow.answer_bytes
+        allowance = relay._allowance(0.0)
+        assert allowance.room
+        assert allowance.ask(other) > 0
+    finally:
+        relay._connections._targets.clear()

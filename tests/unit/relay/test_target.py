@@ -14,6 +14,7 @@ from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.lease import LeaseGuard, clock
 from causeway.relay.lane.target import (
     PLENTY_BYTES,
+    PLENTY_REQUESTS,
     REMEMBERED_S,
     Answer,
     TargetConnection,
@@ -104,9 +105,9 @@ class FakeConnection:
 class Bench:
     """A connection and the flows that use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: int = 5) -> None:
         self.wire = FakeConnection()
-        self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, 5)
+        self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, requests)
         self.lease = LeaseGuard()
         self.lease.renew(clock() + 3600)
         self.now = 1000.0
@@ -212,7 +213,7 @@ def test_without_a_lease_nothing_leaves_that_waits_for_room() -> None:
 
 
 def test_a_broker_has_plenty_once_half_of_what_may_be_under_way_is() -> None:
-    bench = Bench()
+    bench = Bench(2 * PLENTY_REQUESTS)
     flow = bench.flow(producer_id=-1)
     (outlet,) = flow.outlets
     assert not bench.target.has_plenty
@@ -221,18 +222,28 @@ def test_a_broker_has_plenty_once_half_of_what_may_be_under_way_is() -> None:
     bench.offer(flow, outlet, _batch(0))
     assert bench.target.lacks
     bench.send()
-    assert not bench.target.has_plenty  # one of five
+    assert not bench.target.has_plenty
     assert not bench.target.lacks
 
-    bench.offer(flow, outlet, _batch(1), _batch(2))
+    bench.offer(flow, outlet, *(_batch(i) for i in range(1, PLENTY_REQUESTS)))
     bench.send()
     assert bench.target.has_plenty
-    bench.offer(flow, outlet, _batch(3))
+    bench.offer(flow, outlet, _batch(PLENTY_REQUESTS))
     assert not bench.target.lacks
 
     bench.wire.full = True
     bench.send()
     assert not bench.target.has_plenty  # what it could work on is still here
+
+
+def test_where_few_requests_may_be_under_way_no_number_of_small_ones_is_plenty() -> None:
+    """They are answered sooner than a rest is over."""
+    bench = Bench(1)
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], _batch(0), _batch(1))
+    bench.send()
+    assert not bench.target.has_plenty
+    assert bench.target.lacks
 
 
 def test_few_large_batches_are_plenty_too() -> None:

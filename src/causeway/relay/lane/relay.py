@@ -34,8 +34,10 @@ from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
 
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
-# A flow with more than this unsent, or than two answers of its, is not fetched further.
+# A flow with more than this unsent, or than two answers of its, is not fetched further; nor one
+# with more than this part of the lane's buffer: where its target is slow, it leaves others room.
 FLOW_BYTES = 8 * 1024 * 1024
+FLOW_SHARE = 4
 LOOK_S = 0.1  # how often it is asked whose answers are overdue
 _Given = TypeVarTuple("_Given")
 
@@ -180,6 +182,7 @@ class Relay:
 
     def _allowance(self, now: float) -> Allowance:
         room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
+        share = self._buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
         full = False  # something waits for its target, which takes no time
 
@@ -187,7 +190,7 @@ class Relay:
             nonlocal full
             stop_at = flow.assignment.stop_at
             if not (
-                flow.pending_bytes < max(FLOW_BYTES, 2 * flow.answer_bytes)
+                flow.pending_bytes < max(FLOW_BYTES, min(share, 2 * flow.answer_bytes))
                 and (flow.position != flow.unreadable_at or flow.idle)
                 and (stop_at is None or flow.position < stop_at)
                 and (flow.on_the_way is None or flow.on_the_way.halt is None)

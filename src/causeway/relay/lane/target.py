@@ -28,7 +28,9 @@ from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, mer
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
-PLENTY_BYTES = 2 * 1024 * 1024  # on one connection: what a broker works on for milliseconds
+# On one connection: what a broker works on for milliseconds.
+PLENTY_BYTES = 2 * 1024 * 1024
+PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
 # How long after an answer the broker is taken to remember the producer id. It looks for ids whose
 # newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
 # longer silence the id of old records may be forgotten.
@@ -85,7 +87,8 @@ class TargetConnection:
     def has_plenty(self) -> bool:
         """The broker has so much to do that its answers may wait for each other."""
         return not self.connection.wants_write and (
-            2 * len(self._requests) >= self.max_requests or self._unanswered_bytes >= PLENTY_BYTES
+            len(self._requests) >= max(PLENTY_REQUESTS, self.max_requests // 2)
+            or self._unanswered_bytes >= PLENTY_BYTES
         )
 
     @property
