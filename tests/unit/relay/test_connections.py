@@ -185,7 +185,7 @@ def test_a_far_broker_that_takes_no_more_connections_is_read_over_those_that_the
     lane.source.takes = 2
     flows = [flow(partition) for partition in range(6)]
     lane.attach(*flows)
-    assert sorted(sum(lane.read, [])) == [0, 1, 2, 3, 4, 5]
+    assert sorted(one for read in lane.read for one in read) == [0, 1, 2, 3, 4, 5]
     assert [len(read) for read in lane.read] == [3, 3]
 
     lane.connections.detach(flows[4])
