@@ -342,6 +342,13 @@ def test_a_value_that_is_more_or_less_than_one_json_text_is_refused(session: Any
         assert (row.value, row.reason, row.seen) == (text, None, 0)
 
 
+def test_no_text_passes_for_json_by_holding_its_own_offset(session: Any) -> None:
+    """What follows a document would leave untreated."""
+    more = (',7,{"a":2}', ",7", ',"7"]{"a":2}', ",70e-1]", ", 7.0 ]")
+    rows = apply(session, "mask value.$.a", *(Input(f'{{"b":1}}{one}', offset=7) for one in more))
+    assert [row.reason is None for row in rows] == [False] * len(more)
+
+
 SECRETS_FOR_AES = {name: SECRETS[name] for name in ("pii_key_1", "pii_key_2")}
 KEYS = Keys(SECRETS_FOR_AES)
 

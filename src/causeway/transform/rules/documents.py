@@ -29,12 +29,13 @@ _DOCUMENT = (Element(0),)  # where it lies in what is read
 def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
     """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`.
 
-    The document is parsed within an array, with the offset behind it: only so does Spark see what
-    stands behind the end of a JSON text, which else would pass unread.
+    The document is parsed within an array, with a checksum of the text behind it: only so does
+    Spark see what stands behind the end of a JSON text, which else would pass unread. A text may
+    hold any number but its own checksum.
     """
-    read, whole = f"_{part}_read", f"_{part}_whole"
-    query.extend(**{read: f"try_parse_json(concat('[', {text}, ',', offset, ']'))"})
-    is_whole = f"coalesce(try_variant_get({read}, '$[1]', 'bigint') = offset, false)"
+    read, whole, checksum = f"_{part}_read", f"_{part}_whole", f"xxhash64({text})"
+    query.extend(**{read: f"try_parse_json(concat('[', {text}, ',', {checksum}, ']'))"})
+    is_whole = f"coalesce(try_variant_get({read}, '$[1]', 'bigint') = {checksum}, false)"
     query.extend(**{whole: is_whole})
     query.refuse(
         f"{part} IS NOT NULL AND NOT {whole}",
