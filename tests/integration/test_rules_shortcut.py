@@ -8,12 +8,24 @@ refuses the record.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from causeway.transform.analysis import prepare
+from causeway.transform.channel import Chunk, Outcome
+from causeway.transform.direct import Direct
+from causeway.transform.rows import MARK, TREATED
 from causeway.transform.rules.shortcut import DROPPED, shortcut_of
+from causeway.transform.sink_worker import Chunks
+from causeway.transform.source_rows import Rows
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import records_of
+from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import record, run, settings, spark_session
 
 pytestmark = pytest.mark.integration
@@ -182,3 +194,92 @@ def test_every_character_is_masked_as_by_the_query(session: Any) -> None:
             known += 1
             assert made == (None, bytes(row.value), row._seen), text
         assert known > 500
+
+
+KEYED = [
+    "mask key.$.name keep last 2; mask value.$.name with '0'; drop record where key.$.id is 7; "
+    "drop record where value.$.email is in ('US', 'x', 'name'); hash key.$.email with pepper",
+    "drop record where key.$.country is null; encrypt key.$.name with k256; "
+    "truncate value.$.note to 1; drop record where value.$.id is not in (7, 0, 'EU', true)",
+    "hash value with long; truncate key.$.name to 2",
+    "hash key with pepper as base64",
+]
+
+
+def chunk(count: int, rng: random.Random) -> Chunk:
+    """Of several batches, with tombstones, headers without UTF-8 names and times beyond Spark's."""
+    values, keys = texts(count), texts(count)
+    rng.shuffle(keys)
+    keys[::3] = [b'{"name":"Ada","id":7,"country":"US"}'] * len(keys[::3])
+    records = [
+        PlainRecord(
+            0,
+            rng.choice((-1, 0, 1_700_000_000_000, 1_700_000_000_001)) if at % 97 else 2**60,
+            rng.choice((key, key, key, None)),
+            rng.choice((value, value, value, value, None)),
+            [("h", b"\xff"), ("", None)] if at % 5 else [],
+        )
+        for at, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
+    for at in range(0, count, 89):
+        records[at] = records[at]._replace(headers=[("\udcff", b"")])
+    cuts = [*range(0, count, 150), count]
+    batches = []
+    for start, stop in pairwise(cuts):
+        batch = batch_of(records[start:stop], first=2 * start, codec=start % 4)
+        if start % 4:  # compacted
+            offsets = range(2 * start, 2 * stop, 2)
+            batch = batch._replace(offsets=[*offsets], next=2 * stop)
+        batches.append(batch)
+    return chunk_of(7, *batches, topic="té.x", partition=3)
+
+
+def by_spark(session: Any, prepared: Any, rows: Iterable[pa.RecordBatch]) -> Outcome:
+    batches = list(rows)
+    given = session.range(0, 1, 1, 1).mapInArrow(partial(_these, batches), prepared.input)
+    found = Chunks()
+    made = prepared.apply(given).toArrow()
+    return next(one for batch in made.to_batches() for one in found.add(batch))
+
+
+def _these(batches: list[pa.RecordBatch], start: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    for _ in start:
+        pass
+    yield from batches
+
+
+@pytest.mark.parametrize("rules", [*KEYED, RULES[1]])
+def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(session: Any, rules: str) -> None:
+    format = "json" if "key.$" in rules else "string"
+    transform = settings(rules=rules, secrets=SECRETS, value_format="json", key_format=format)
+    prepared = prepare(session, transform)
+    given, rows = chunk(700, random.Random(rules)), Rows(SECRETS)
+    wanted = by_spark(session, prepared, rows.of(given))
+    assert prepared.shortcut is not None
+    direct = Direct(prepared.shortcut.open(SECRETS), rows)
+    answer = direct.answer(given)
+    assert not isinstance(answer, Outcome)
+    batches = list(answer)
+    assert sum(batch[MARK].to_pylist().count(TREATED) for batch in batches) > 50
+    found = by_spark(session, prepared, batches)
+    assert list(read(found)) == list(read(wanted))
+    assert found.refused == wanted.refused
+    assert len(found.refused) > 10
+    assert found[3:6] == wanted[3:6]  # counts
+
+    # And those that need no Spark at all.
+    treat, refused = prepared.shortcut.open(SECRETS), {one.offset for one in wanted.refused}
+    plain = []
+    for batch in given.batches:
+        for at, one in enumerate(records_of(batch)):
+            offset = batch.source_offset(at)
+            try:
+                treat(one.key, one.value, "té.x\0003\0".encode(), offset)
+            except (ValueError, RecursionError):
+                continue
+            if offset not in refused:
+                alone = PlainRecord(0, one.timestamp or 0, one.key, one.value, [*one.headers])
+                plain.append(batch_of([alone], first=offset))
+    given = chunk_of(8, *plain, topic="té.x", partition=3)
+    outcome = Direct(treat, rows).answer(given)
+    assert outcome == by_spark(session, prepared, rows.of(given))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome
 from causeway.transform.rules.shortcut import Treat, Treated
-from causeway.transform.source_rows import TIMES, Known, Rows, mark_of, offsets_of
+from causeway.transform.source_rows import TIMES, Known, Rows, is_row, mark_of, offsets_of
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # An Outcome, or rows for Spark.
 Answer = Outcome | Iterator["pa.RecordBatch"]
 MOST_BYTES = 32 * 1024 * 1024  # of keys and values of a chunk that is treated as a whole
+_MOST_RECORDS = 100_000  # more take too much memory as objects of Python, all at once
 _MOST_PAUSES = 64  # chunks that go to Spark untried where none of their like could be treated
 
 
@@ -33,6 +34,8 @@ class Direct:
 
     def answer(self, chunk: Chunk) -> Answer:
         if not chunk.batches:  # it shows that Spark works
+            return self._rows.of(chunk)
+        if sum(batch.records for batch in chunk.batches) > _MOST_RECORDS:
             return self._rows.of(chunk)
         if self._paused:
             self._paused -= 1
@@ -71,9 +74,12 @@ class Direct:
         offsets = batch.offsets or range(batch.first, batch.first + batch.records)
         for record, offset in zip(records, offsets, strict=True):
             try:
-                found.append(treat(record.key, record.value, spot, offset))
+                made = treat(record.key, record.value, spot, offset)
             except (ValueError, RecursionError):
                 found.append(None)
+            else:
+                # Spark refuses a record that is no row rather than dropping it.
+                found.append(made if made or is_row(record) else None)
         return found
 
     def _pause(self, known: int, records: int) -> None:

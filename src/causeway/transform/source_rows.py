@@ -253,6 +253,12 @@ def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
     return np.array(batch.offsets, np.int64)
 
 
+def is_row(record: Record) -> bool:
+    """Whether it can be one of Spark's."""
+    known = record.timestamp is None or -TIMES < record.timestamp < TIMES
+    return known and all(_is_utf8(name) for name, _ in record.headers)
+
+
 def _is_utf8(name: str) -> bool:
     try:
         name.encode()

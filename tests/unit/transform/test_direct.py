@@ -15,10 +15,10 @@ from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
 from causeway.transform.rows import MARK, REASON, SEEN, TREATED
-from causeway.transform.rules.leaves import hmac_of
+from causeway.transform.rules.leaves import OddError, hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_rows import NOT_A_TIME, Rows
+from causeway.transform.source_rows import NOT_A_NAME, NOT_A_TIME, Rows
 from causeway.wire.batches import Batch
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
@@ -165,3 +165,43 @@ def test_values_with_a_schema_are_left_to_the_query() -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_hmac(key: bytes, data: bytes) -> None:
     assert hmac_of(key)(data) == hmac.digest(key, data, "sha256")
+
+
+def test_many_small_records_are_not_held_as_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_RECORDS", 3)
+    few, many = chunk_of(1, batch_of([PLAIN] * 3)), chunk_of(1, *[batch_of([PLAIN] * 2)] * 2)
+    assert isinstance(direct().answer(few), Outcome)
+    assert all(row[MARK] is None for row in rows_of(direct().answer(many))[:-1])
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xef\xbb\xbf{}", b'{"a":1e400}'])
+def test_what_cannot_be_decoded_is_odd_to_every_version_of_the_decoder(text: bytes) -> None:
+    shortcut = shortcut_of(settings(rules=RULES, value_format="json"))
+    assert shortcut is not None
+    with pytest.raises(OddError):
+        shortcut.open({})(None, text, b"", 0)
+
+
+@pytest.mark.parametrize(
+    "rules", ["hash value.$.a with k", "encrypt value.$.a with k", "hash key with k"]
+)
+def test_no_other_key_stands_in_for_one_that_is_missing(rules: str) -> None:
+    shortcut = shortcut_of(settings(rules=rules, value_format="json"))
+    assert shortcut is not None
+    with pytest.raises(KeyError):
+        shortcut.open({"other": "00" * 16})
+
+
+def test_what_spark_refuses_before_any_rule_is_not_dropped() -> None:
+    records = [
+        PlainRecord(0, 2**60, None, GONE, []),
+        PlainRecord(1, 1, None, GONE, [("\udcff", None)]),
+        PlainRecord(2, 1, None, GONE, []),
+        PlainRecord(3, 1, None, PLAIN, []),
+    ]
+    rows = rows_of(direct().answer(chunk_of(1, batch_of(records))))[:-1]
+    assert [(row["offset"], row[REASON]) for row in rows] == [
+        (0, NOT_A_TIME),
+        (1, NOT_A_NAME),
+        (3, None),
+    ]

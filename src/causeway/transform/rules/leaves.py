@@ -29,6 +29,7 @@ from causeway.transform.rules.model import (
     Encrypt,
     Generalise,
     Hash,
+    Kind,
     Mask,
     Rule,
     Truncate,
@@ -47,22 +48,34 @@ class OddError(ValueError):
     """Only the query knows what becomes of the record."""
 
 
-def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker | None:
-    """None where only the query can carry out the rule. Without its secret, what is given says only
-    that."""
+def can_make(kind: Kind) -> bool:
+    """Whether `maker` knows what the rule makes of a field, or else only the query does."""
+    match kind:
+        case Mask(char=char):
+            return len(char) == 1 and " " <= char <= "~" and char not in '"\\'
+        case Encrypt(id_in=id_in):
+            return id_in == "field"
+        case Generalise(size=size, unit=unit):
+            return size is None and unit != "hour"
+        case _:
+            return isinstance(kind, Hash | Truncate)
+
+
+def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker:
+    """Of a rule that `can_make` says yes to. Raises KeyError without its secret."""
     match rule.kind:
-        case Mask() as mask if _is_plain(mask.char):
+        case Mask() as mask:
             return _mask(mask)
         case Hash() as hash:
-            return _hash(hash, secrets.get(hash.key, ""))
-        case Encrypt(id_in="field") as encrypt:
-            return _encrypt(encrypt, str(rule.path), secrets.get(encrypt.key, "00" * 16))
+            return _hash(hash, secrets[hash.key])
+        case Encrypt() as encrypt:
+            return _encrypt(encrypt, str(rule.path), secrets[encrypt.key])
         case Truncate(length=length):
             return _of_text(lambda text: text[:length])
-        case Generalise(size=None, unit=unit) if unit != "hour":
+        case Generalise(unit=unit):
             return _of_text(_generalise(unit or "day"))
         case _:
-            return None
+            raise AssertionError(rule.kind)
 
 
 def maker_of_bytes(rule: Rule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
@@ -101,10 +114,6 @@ def _of_text(change: Callable[[str], str]) -> Maker:
         return b'"' + change(x).encode() + b'"'
 
     return make
-
-
-def _is_plain(char: str) -> bool:
-    return len(char) == 1 and " " <= char <= "~" and char not in '"\\'
 
 
 def _mask(mask: Mask) -> Maker:

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from causeway.config.settings import TransformSettings
-from causeway.transform.rules.leaves import Maker, OddError, drops, maker, maker_of_bytes
+from causeway.transform.rules.leaves import (
+    Maker,
+    OddError,
+    can_make,
+    drops,
+    maker,
+    maker_of_bytes,
+)
 from causeway.transform.rules.model import DropRecord, Field, Hash, Part, Rule, is_plain_name
 from causeway.transform.rules.parse import parse
 
@@ -83,7 +90,7 @@ def shortcut_of(transform: TransformSettings) -> Shortcut | None:
                 for step in path.steps
             )
             known = plain and formats[path.part] == "json"
-            known = known and (isinstance(rule.kind, DropRecord) or maker(rule, {}) is not None)
+            known = known and (isinstance(rule.kind, DropRecord) or can_make(rule.kind))
         if not known:
             return None
     return Shortcut(rules, formats)
@@ -145,17 +152,23 @@ def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
     conditions, spots = [], []
     for rule in rules:
         names = tuple(step.name or "" for step in rule.path.steps or () if isinstance(step, Field))
+        make = None
         if isinstance(rule.kind, DropRecord):
             conditions.append((names, drops(rule.kind)))
+        else:
+            make = maker(rule, secrets)
         token = b'"%s"' % names[-1].encode()
-        spots.append(_Spot(names, token, 1 << (rule.number - 1), maker(rule, secrets)))
+        spots.append(_Spot(names, token, 1 << (rule.number - 1), make))
 
     def treat(text: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if text is None:
             return None, 0
         if b"\\" in text:
             raise OddError
-        document = decode(text)
+        try:
+            document = decode(text)
+        except msgspec.DecodeError:  # to msgspec before 0.22 that is no ValueError
+            raise OddError from None
         _check(text, document)
         goes = False  # unless the query refuses the record
         for names, dropped in conditions:
