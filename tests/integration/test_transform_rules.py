@@ -349,6 +349,30 @@ def test_no_text_passes_for_json_by_holding_its_own_offset(session: Any) -> None
     assert [row.reason is None for row in rows] == [False] * len(more)
 
 
+@pytest.mark.parametrize(
+    "key", ["spark.sql.parser.escapedStringLiterals", "spark.sql.variant.allowDuplicateKeys"]
+)
+def test_no_setting_of_spark_takes_a_rules_protection_away(session: Any, key: str) -> None:
+    conf = session.sparkContext._jsc.sc().conf()
+    conf.set(key, "true")
+    try:
+        rows = apply(
+            session,
+            "mask value.$.a.n; encrypt value.$.b with pii_key_1",
+            '{"a":{"n":"Ada"},"b":1}',
+            '{"a":{"\\u006e":"Ada"},"x":"n"}',
+            '{"a":{"n":"Ada \\"B\\" C"}}',
+            '{"a":{"n":"Ada"},"a":{}}',
+        )
+    finally:
+        conf.remove(key)
+    assert [row.reason is None for row in rows] == [True, True, True, False]
+    first, second, third = (json.loads(row.value) for row in rows[:3])
+    assert first["a"] == second["a"] == {"n": "***"}
+    assert crypto.decrypt_json(first, Keys(SECRETS_FOR_AES))["b"] == 1
+    assert third == {"a": {"n": '*** "*" *'}}
+
+
 SECRETS_FOR_AES = {name: SECRETS[name] for name in ("pii_key_1", "pii_key_2")}
 KEYS = Keys(SECRETS_FOR_AES)
 

@@ -22,7 +22,7 @@ from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.refusals import Facts, Problem, examine
 from causeway.transform.rows import INPUT, SECRETS, TEXTS
 from causeway.transform.rules.shortcut import Shortcut, shortcut_of
-from causeway.transform.session import SESSION
+from causeway.transform.session import OF_RULES, SESSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,9 +91,9 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     _require_libraries(transform)
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
-    for key, value in SESSION.items():
-        own.conf.set(key, value)
     by_rules = transform.rules is not None
+    for key, value in {**SESSION, **(OF_RULES if by_rules else {})}.items():
+        own.conf.set(key, value)
     text = _of_rules(own, transform) if by_rules else transform.sql
     with _quiet():
         both = _parts_of(transform, subject)

@@ -14,6 +14,12 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
+# And what rules mean besides: their query has backslashes in its literals, and a name that an object
+# has twice would hide what stands under the first.
+OF_RULES: Mapping[str, str] = {
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.variant.allowDuplicateKeys": "false",
+}
 # How it runs, which changes nothing of what comes out.
 RUNNING: Mapping[str, str] = {
     # A filter that is pushed below a projection asks for all that the projection computes a second
