@@ -14,8 +14,8 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
-# And what rules mean besides: their query has backslashes in its literals, and a name that an object
-# has twice would hide what stands under the first.
+# And what rules mean besides: their query has backslashes in its literals, and a name that stands
+# twice in an object would hide what is under the first.
 OF_RULES: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variant.allowDuplicateKeys": "false",
