@@ -350,7 +350,12 @@ def test_no_text_passes_for_json_by_holding_its_own_offset(session: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "key", ["spark.sql.parser.escapedStringLiterals", "spark.sql.variant.allowDuplicateKeys"]
+    "key",
+    [
+        "spark.sql.parser.escapedStringLiterals",
+        "spark.sql.variant.allowDuplicateKeys",
+        "spark.sql.ansi.enforceReservedKeywords",
+    ],
 )
 def test_no_setting_of_spark_takes_a_rules_protection_away(session: Any, key: str) -> None:
     conf = session.sparkContext._jsc.sc().conf()

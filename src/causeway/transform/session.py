@@ -14,11 +14,12 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
-# And what rules mean besides: their query has backslashes in its literals, and a name that stands
-# twice in an object would hide what is under the first.
+# And what rules mean besides: their query has backslashes in its literals and a column named
+# `offset`, and a name that stands twice in an object would hide what is under the first.
 OF_RULES: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variant.allowDuplicateKeys": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
 }
 # How it runs, which changes nothing of what comes out.
 RUNNING: Mapping[str, str] = {
