@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import to_wire
@@ -35,7 +37,11 @@ class Later:
 
     def finish(self) -> None:
         while self.work:
-            work, then = self.work.pop(0)
+            self.finish_one(0)
+
+    def finish_one(self, at: int) -> None:
+        if self.work:
+            work, then = self.work.pop(at % len(self.work))
             try:
                 answer = work()
             except CausewayError as error:
@@ -206,3 +212,57 @@ def test_a_far_broker_that_takes_no_more_connections_is_read_over_those_that_the
     lane.source.takes = 100
     lane.attach(*flows)
     assert [len(read) for read in lane.read] == [1] * 6
+
+
+FLOWS = 12
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([0.001, 0.03, 0.1]),
+    st.lists(
+        st.tuples(st.sampled_from(["attach", "detach", "finish", "drop", "takes"]), st.integers(0)),
+        max_size=60,
+    ),
+)
+def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
+    seconds: float, events: list[tuple[str, int]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "round_trip_s", lambda *_: seconds)
+        lane = Lane()
+        flows = [flow(partition) for partition in range(FLOWS)]
+        attached: set[Flow] = set()
+        for event, at in events:
+            one = flows[at % FLOWS]
+            match event:
+                case "attach" if one not in attached:
+                    attached.add(one)
+                    lane.connections.attach(one)
+                case "detach":
+                    attached.discard(one)
+                    lane.connections.detach(one)
+                case "finish":
+                    lane.helpers.finish_one(at)
+                case "drop" if sources := lane.connections.sources:
+                    for lost in lane.connections.drop(sources[at % len(sources)]):
+                        attached.discard(lost)
+                        lane.connections.detach(lost)
+                case "takes":
+                    lane.source.takes = at % 10
+            while lane.failed:
+                lost = lane.failed.pop()
+                attached.discard(lost)
+                lane.connections.detach(lost)
+            read = [one for source in lane.connections.sources for one in source.flows.values()]
+            opening = [
+                one
+                for key, waiting in lane.connections._opening.items()
+                if isinstance(key, module.SourceKey)
+                for one in waiting
+            ]
+            assert sorted(map(id, read + opening)) == sorted(map(id, attached))
+            reading = [source for source in lane.connections.sources if source.flows]
+            assert all(0 < source.session.max_bytes <= source.most_bytes for source in reading)
+            assert sum(source.most_bytes for source in reading) <= 32 * MB
+        lane.connections.close()
