@@ -92,8 +92,7 @@ class Lane:
             while not self._ended:
                 if self._relay is not None and self._relay.may_rest:
                     time.sleep(REST_S)
-                for key, mask in self._selector.select(self._timeout()):
-                    key.data(mask)
+                self._take_in()
                 if self._relay is not None:
                     self._turn(self._relay, time.monotonic())
         except ConnectionError:
@@ -212,6 +211,16 @@ class Lane:
 
     def _on_helpers(self, _: int) -> None:
         self._helpers.finish()
+
+    def _take_in(self) -> None:
+        """What has happened, or does within a tick. Where that takes longer, poll tells of the rest
+        again: the driver must hear from a lane, however much has come to be unpacked at once."""
+        events = self._selector.select(self._timeout())
+        until = time.monotonic() + TICK_S
+        for key, mask in events:
+            key.data(mask)
+            if time.monotonic() > until:
+                break
 
     def _timeout(self) -> float:
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
