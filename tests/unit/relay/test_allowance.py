@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import selectors
 import time
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ import pytest
 from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
 from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import Clusters, Rate, Throttle
+from causeway.wire.connection import Connection
+from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
+from tests.unit.relay.test_reader import Wire
 from tests.unit.relay.test_throttle import flow
 
 BUFFER_BYTES = 64 << 20
@@ -78,3 +83,45 @@ def test_one_flow_whose_target_is_slow_leaves_the_others_room(relay: Relay) -> N
         assert allowance.ask(other) > 0
     finally:
         relay._connections._targets.clear()
+
+
+def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> None:
+    """Whichever of them comes first has records without end."""
+    relay.throttle(Throttle(rates=(Rate(link="A->B", topic=None, bytes_per_s=1e6),)))
+    relay._look_at = float("inf")
+    random.seed(0)
+    sources = [
+        SourceConnection(
+            cast(Connection, Wire()),
+            FetchSession(
+                version=HIGHEST_VERSION,
+                client_id=b"c",
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                read_committed=True,
+            ),
+            1 << 20,
+        )
+        for _ in range(3)
+    ]
+    read = dict.fromkeys(sources, 0)
+    relay._connections._sources = dict(enumerate(sources))  # type: ignore[arg-type]
+    for partition, source in enumerate(sources):
+        source.add(flow(partition))
+    now = time.monotonic()
+    for _ in range(1000):
+        now += 0.01
+        relay.turn((), now)
+        for source in sources:
+            if source.waiting:  # and answered at once
+                for (topic, partition), one in source.flows.items():
+                    asked = source.session._cursors.get((topic, partition))
+                    if asked is not None:
+                        relay._throttles.took(one, asked.max_bytes)
+                        read[source] += asked.max_bytes
+                        source._news[topic, partition] = None
+                source._correlation_id = None
+    relay._connections._sources = {}
+    assert sum(read.values()) <= 11e6
+    assert all(size > 1e6 for size in read.values()), list(read.values())

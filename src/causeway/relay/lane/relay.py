@@ -7,6 +7,7 @@ Any doubt about a flow sends it to have its place found anew (places.py).
 
 from __future__ import annotations
 
+import random
 import selectors
 import time
 from collections.abc import Callable, Collection
@@ -93,7 +94,10 @@ class Relay:
         # First what is waited for: the next fetch is answered later than this is sent.
         for target in self._connections.targets:
             self._guard(target, target.send, self._lease, now)
-        for source in self._connections.sources:
+        sources = self._connections.sources
+        if self._throttles:  # or the first one had all that there is for them together
+            random.shuffle(sources)
+        for source in sources:
             if not source.waiting or source.connection.wants_write:
                 self._guard(source, self._request, source, now)
         if now >= self._look_at:
