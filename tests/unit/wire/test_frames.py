@@ -301,3 +301,36 @@ def test_sending_to_a_closed_peer_is_a_connection_error() -> None:
         outbox.queue([b"x" * 10])
         with pytest.raises(ConnectionError):
             outbox.flush()
+
+
+def test_what_is_queued_behind_a_small_buffer_that_waits_is_sent_once_over_tls(
+    tmp_path: Path,
+) -> None:
+    """OpenSSL holds the beginning of what it could not send."""
+    with tls_pair(tmp_path) as (ours, theirs):
+        outbox = Outbox(ours)
+        sent = bytearray()
+        for number in range(100_000):
+            part = number.to_bytes(4) * 25
+            sent += part
+            outbox.queue([part])
+            if not outbox.flush():
+                break
+        assert outbox
+        for size in (7, 30_000, 1, 20, 17_000):
+            part = random.Random(size).randbytes(size)
+            sent += part
+            outbox.queue([part])
+            assert not outbox.flush()
+        received = bytearray()
+
+        def drain() -> None:
+            while len(received) < len(sent):
+                received.extend(theirs.recv(50_000))
+
+        reader = threading.Thread(target=drain)
+        reader.start()
+        while not outbox.flush():
+            assert wait(ours, write=True, timeout_s=60)
+        reader.join()
+        assert received == sent
