@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.errors import ProtocolError
@@ -253,6 +255,68 @@ def test_few_large_batches_are_plenty_too() -> None:
     bench.offer(flow, outlet, _batch(0, size=PLENTY_BYTES))
     bench.send()
     assert bench.target.has_plenty
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 12),
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["offer", "send", "send", "room", "none", "answer", "leased", "over", "withdraw"]
+            ),
+            st.integers(0, 3),
+        ),
+        max_size=80,
+    ),
+)
+def test_whenever_a_socket_has_room_what_leaves_is_in_order_and_within_the_lease(
+    requests: int, events: list[tuple[str, int]]
+) -> None:
+    bench = Bench(requests)
+    # Two feed one target partition.
+    flows = [bench.flow(p, p % 3, producer_id=10 + p) for p in range(4)]
+    offered, answered, leased = [0] * 4, 0, True
+    for event, at in events:
+        flow, before = flows[at], len(bench.wire.requests)
+        (outlet,) = flow.outlets
+        match event:
+            case "offer":
+                bench.offer(flow, outlet, *(_batch(offered[at] + i) for i in range(3)))
+                offered[at] += 3
+            case "send":
+                bench.send()
+            case "room":
+                bench.wire.full = False
+                bench.target.flush(bench.lease)
+            case "none":
+                bench.wire.full = True
+            case "answer" if answered < before:
+                bench.wire.answer(bench.wire.requests[answered])
+                answered += 1
+                bench.receive()
+            case "leased" | "over":
+                leased = event == "leased"
+                bench.lease.renew(clock() + 3600 if leased else 0.0)
+            case "withdraw":
+                outlet.drop_pending()
+                bench.target.withdraw(outlet)
+                offered[at] = 0
+        assert leased or len(bench.wire.requests) == before
+        assert len(bench.wire.requests) + len(bench.wire.queued) - answered <= requests
+        assert bench.target.waiting == (len(bench.wire.requests + bench.wire.queued) > answered)
+    following = dict.fromkeys(range(10, 14), 2**31 - 2)
+    unanswered = dict.fromkeys(range(10, 14), 0)
+    for number, request in enumerate(bench.wire.requests + bench.wire.queued):
+        parts = [p for topic in request.topic_data for p in topic.partition_data]
+        assert len({p.index for p in parts}) == len(parts)
+        for part in parts:
+            header = HEADER.unpack_from(part.records)
+            assert header[11] == following[header[9]]
+            following[header[9]] = (header[11] + header[12]) % 2**31
+            unanswered[header[9]] += number >= answered
+    assert [flow.unanswered for flow in flows] == list(unanswered.values())
+    assert bool(bench.target._unanswered_bytes) == bench.target.waiting
 
 
 def test_a_refusal_proves_nothing() -> None:
