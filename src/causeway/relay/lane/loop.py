@@ -213,14 +213,18 @@ class Lane:
         self._helpers.finish()
 
     def _take_in(self) -> None:
-        """What has happened, or does within a tick. Where that takes longer, poll tells of the rest
-        again: the driver must hear from a lane, however much has come to be unpacked at once."""
+        """What has happened, or does within a tick. The driver and this lane must hear of each
+        other meanwhile, however much has come to be unpacked at once."""
         events = self._selector.select(self._timeout())
         until = time.monotonic() + TICK_S
-        for key, mask in events:
+        for key, mask in events:  # of what is closed by now, too: that comes to nothing
             key.data(mask)
-            if time.monotonic() > until:
-                break
+            if self._relay is not None and time.monotonic() > until:
+                self._on_control(selectors.EVENT_READ)
+                self._turn(self._relay, time.monotonic())
+                if self._ended:
+                    return
+                until = time.monotonic() + TICK_S
 
     def _timeout(self) -> float:
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
