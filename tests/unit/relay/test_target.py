@@ -37,6 +37,7 @@ class FakeConnection:
     def __init__(self) -> None:
         self.client_id_bytes = b"c"
         self.closed = False
+        self.session_expires_at: float | None = None
         self.queued: list[Any] = []
         self.full = False  # the socket takes nothing
         self.flushes = 0
@@ -405,6 +406,23 @@ def test_nothing_leaves_where_the_lease_ends_while_a_request_is_built(
     assert bench.send() == []
     assert bench.wire.queued
     assert bench.target.abandon() == {flow}
+
+
+def test_a_session_that_ends_is_given_nothing_more() -> None:
+    """Or it would never be without a request for the broker to close it amid."""
+    bench = Bench()
+    flow = bench.flow()
+    bench.wire.session_expires_at = bench.now + 1
+    bench.offer(flow, flow.outlets[0], _batch(0), _batch(1))
+    assert len(bench.send()) == 1
+
+    bench.now += 1
+    bench.wire.answer(bench.wire.requests[0])
+    bench.receive()
+    assert bench.send() == []
+    assert not bench.target.waiting
+    assert bench.target.abandon() == {flow}
+    assert flow.late_by == 0.0, "nothing of it is on its way"
 
 
 def test_what_is_withdrawn_does_not_go_over_this_connection() -> None:

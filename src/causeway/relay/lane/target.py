@@ -98,8 +98,10 @@ class TargetConnection:
 
     def send(self, lease: LeaseGuard, now: float) -> None:
         """Build and send as many requests as may be in flight. Nothing leaves this process once the
-        lease is over."""
-        if not self._ready:
+        lease is over, and nothing more is begun once the session ends: it ends without a request
+        in doubt."""
+        expires_at = self.connection.session_expires_at
+        if not self._ready or (expires_at is not None and now >= expires_at):
             return
         full = self.connection.wants_write  # then `flush` is called once there is room
         queued = False
