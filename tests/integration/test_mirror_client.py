@@ -47,11 +47,11 @@ class MirrorClient:
         """What it says of clusters and topics; `hops` of each cluster that might lie upstream."""
         client, utils = self._client, self._mirror.RemoteClusterUtils
         return {
-            "upstream": set(client.upstreamClusters()),
+            "upstream": set(each(client.upstreamClusters())),
             "hops": {alias: utils.replicationHops(self._properties, alias) for alias in "ABC"},
-            "heartbeats": set(client.heartbeatTopics()),
-            "checkpoints": set(client.checkpointTopics()),
-            "remote": set(client.remoteTopics()),
+            "heartbeats": set(each(client.heartbeatTopics())),
+            "checkpoints": set(each(client.checkpointTopics())),
+            "remote": set(each(client.remoteTopics())),
         }
 
     def translate_all(self, alias: str, groups: str) -> dict[str, dict[tuple[str, int], int]]:
@@ -64,9 +64,10 @@ class MirrorClient:
         )
         return {
             group: {
-                (at.topic(), at.partition()): found[group][at].offset() for at in keys(found[group])
+                (at.topic(), at.partition()): found[group][at].offset()
+                for at in each(found[group].keySet())
             }
-            for group in keys(found)
+            for group in each(found.keySet())
         }
 
     def translate(self, alias: str, group: str) -> dict[tuple[str, int], int]:
@@ -74,15 +75,15 @@ class MirrorClient:
         found = self._mirror.RemoteClusterUtils.translateOffsets(
             self._properties, alias, group, self._jvm.java.time.Duration.ofSeconds(60)
         )
-        return {(at.topic(), at.partition()): found[at].offset() for at in keys(found)}
+        return {(at.topic(), at.partition()): found[at].offset() for at in each(found.keySet())}
 
 
-def keys(java_map: Any) -> Iterator[Any]:
-    """Not by its own iterator, which ends by an exception of Java's: PySpark, where it is loaded,
-    takes these for its own."""
-    each = java_map.keySet().iterator()
-    while each.hasNext():
-        yield each.next()
+def each(java_set: Any) -> Iterator[Any]:
+    """Not by py4j's own iterator, which ends by an exception of Java's: PySpark, where it is
+    loaded, takes these for its own."""
+    places = java_set.iterator()
+    while places.hasNext():
+        yield places.next()
 
 
 @pytest.fixture(scope="module")

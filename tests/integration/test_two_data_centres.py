@@ -265,11 +265,11 @@ def test_beside_a_mirror_nothing_is_doubled(
         side.create_topic(topic)
     file = mm2_file(
         tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "A->B.enabled = true",
-        f"A->B.topics = {topic}",
+        {"west": source_cluster, "east": target_cluster},  # a link that nobody else has
+        "west->east.enabled = true",
+        f"west->east.topics = {topic}",
         "replication.policy.class = IdentityReplicationPolicy",
-        f"A->B.causeway.skip.header = {ID_HEADER}",
+        f"west->east.causeway.skip.header = {ID_HEADER}",
     )
     with (
         Running("run", file, directory=tmp_path) as run,
