@@ -70,6 +70,8 @@ TITLES = {
     "transform-mask": "JSON, one field masked, one hashed",
     "transform-aes": "JSON, one field encrypted with AES",
 }
+# MirrorMaker 2 has four tasks; two lanes are as many as there are cores.
+_LANES = {"lanes": "2"}
 _OURS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "transform-filter": {CAUSEWAY: FILTER},
     "transform-mask": {CAUSEWAY: MASK, CAUSEWAY_SQL: MASK_SQL},
@@ -91,7 +93,7 @@ def measure_throughput(
             if name == MM2_SMT:
                 return _connector(run, shape.name)
             mine = _OURS.get(shape.name, {}).get(name)
-            return transforming(run, mine) if mine else {}
+            return transforming(run, {**_LANES, **mine}) if mine else {}
 
         def ready(run: Run, alive: Callable[[], None]) -> None:
             """Or the stage would start on the clock."""
