@@ -3,7 +3,7 @@ latency beside a tuned MirrorMaker 2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
@@ -20,7 +20,7 @@ from bench.systems import (
     TITLES,
     VARIANTS,
 )
-from bench.table import Row, at_most, beside, faster, table
+from bench.table import Row, at_most, beside, faster, middle, records_per_s, table
 
 CPU_SHARE = 0.5
 IDLE = "idle-"  # how the workloads of many idle partitions are called
@@ -58,8 +58,8 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
         if name + TLS in entries:
             entry = entries[name + TLS]
             work = f"{entry.title}: records/s"
-            ours = _median(entry, CAUSEWAY, _records_per_s)
-            yield faster(work, TITLES[MM2], _median(entry, MM2, _records_per_s), ours, least)
+            ours = middle(entry, CAUSEWAY, records_per_s)
+            yield faster(work, TITLES[MM2], middle(entry, MM2, records_per_s), ours, least)
     for line in far.LINES:
         if line.name in entries:
             yield from _far(entries[line.name], line)
@@ -87,41 +87,32 @@ def _idle(entry: Entry) -> Iterator[Row]:
 
 
 def _cpu(entry: Entry) -> Iterator[Row]:
-    ours = _median(entry, CAUSEWAY, _cpu_per_wire_gb)
+    ours = middle(entry, CAUSEWAY, _cpu_per_wire_gb)
     for peer, most in ((CAUSEWAY_BEFORE, CPU_SHARE), (BARE, None)):
         if entry.rounds.get(peer):
             work = f"{entry.title}: CPU s per wire GB"
-            theirs = _median(entry, peer, _cpu_per_wire_gb)
+            theirs = middle(entry, peer, _cpu_per_wire_gb)
             yield beside(work, VARIANTS[peer], theirs, ours, "{:.2f}".format, most=most)
 
 
 def _far(entry: Entry, line: far.Line) -> Iterator[Row]:
     work = f"{entry.title}: records/s"
-    ours = _median(entry, CAUSEWAY, _records_per_s)
+    ours = middle(entry, CAUSEWAY, records_per_s)
     # A narrow line holds both up, and a wide one lets a plain copy move memory.
     narrow = line.bytes_per_s is not None
     wanted = (None, _FAR_SHARE) if narrow else (_FAR_FASTER, None)
     for peer, least in zip((MM2, PLAIN_COPY), wanted, strict=True):
-        theirs = _median(entry, peer, _records_per_s)
+        theirs = middle(entry, peer, records_per_s)
         yield faster(work, (TITLES | VARIANTS)[peer], theirs, ours, least)
 
 
 def _latency(entry: Entry, reader: str, quantile: str) -> Row:
     theirs, ours = (
-        _median(entry, system, lambda figure: float(figure[reader][quantile]))
+        middle(entry, system, lambda figure: float(figure[reader][quantile]))
         for system in (MM2_TUNED, CAUSEWAY)
     )
     work = f"{entry.title}: {reader} {quantile}"
     return beside(work, TITLES[MM2_TUNED], theirs, ours, "{:.1f} ms".format, most=1.0)
-
-
-def _median(entry: Entry, system: str, value: Callable[[Mapping[str, Any]], float]) -> float | None:
-    found = [value(figure) for figure in entry.rounds.get(system, ())]
-    return median(found) if found else None
-
-
-def _records_per_s(figure: Mapping[str, Any]) -> float:
-    return float(figure["records"] / figure["usage"]["seconds"])
 
 
 def _cpu_per_wire_gb(figure: Mapping[str, Any]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 from bench import limit_report, transform_report
@@ -13,6 +12,7 @@ from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry
 from bench.soak import growth
 from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, TWO_PRODUCERS, VARIANTS
+from bench.table import middle, records_per_s
 
 MEMORY_MB = 1500
 VERIFY_MB = 300.0  # a second, on two cores
@@ -120,7 +120,7 @@ def _summary(entries: Mapping[str, Entry]) -> str:
 
 
 def _throughput(entry: Entry, least: float) -> Row:
-    figures = _each(entry, _records_per_s)
+    figures = _each(entry, records_per_s)
     return _row(
         f"{entry.title}: records/s",
         figures,
@@ -164,10 +164,7 @@ def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
 
 
 def _two_data_centres(entry: Entry) -> Row:
-    theirs, ours = (
-        _median([_records_per_s(figure) for figure in entry.rounds.get(name, ())])
-        for name in (TWO_PRODUCERS, CAUSEWAY)
-    )
+    theirs, ours = (middle(entry, name, records_per_s) for name in (TWO_PRODUCERS, CAUSEWAY))
     return _row(
         f"{entry.title}: records/s, beside two plain producers",
         (theirs, None, ours),
@@ -257,7 +254,7 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
         return {
             "records": lambda f: f"{f['records']:,}",
             "GB": lambda f: f"{f['size'] / 1e9:.2f}",
-            "records/s": lambda f: f"{_records_per_s(f):,.0f}",
+            "records/s": lambda f: f"{records_per_s(f):,.0f}",
             "CPU s per GB": lambda f: f"{_cpu_per_gb(f):.2f}",
             **({"wire GB": lambda f: f"{f['wire'] / 1e9:.2f}"} if figure.get("wire") else {}),
             **usage,
@@ -297,10 +294,6 @@ def _spread(spread: Mapping[str, float]) -> str:
     return f"p50 {spread['p50']:.1f}, p99 {spread['p99']:.1f}, max {spread['max']:.1f} ms"
 
 
-def _records_per_s(figure: Mapping[str, Any]) -> float:
-    return float(figure["records"] / figure["usage"]["seconds"])
-
-
 def _compared_per_s(figure: Mapping[str, Any]) -> float:
     return float(figure["compared"] / _seconds(figure) / 1e6)
 
@@ -320,15 +313,8 @@ def _seconds(figure: Mapping[str, Any]) -> float:
 
 
 def _each(entry: Entry, value: Callable[[Mapping[str, Any]], float]) -> Figures:
-    theirs, tuned, ours = (
-        [value(figure) for figure in entry.rounds.get(name, ())]
-        for name in (MM2, MM2_TUNED, CAUSEWAY)
-    )
-    return _median(theirs), _median(tuned), _median(ours)
-
-
-def _median(figures: list[float]) -> float | None:
-    return median(figures) if figures else None
+    theirs, tuned, ours = (middle(entry, name, value) for name in (MM2, MM2_TUNED, CAUSEWAY))
+    return theirs, tuned, ours
 
 
 def _row(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench.results import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,16 @@ def at_most(work: str, ours: float, unit: str, most: float | None, digits: int =
         wanted="" if most is None else f"at most {most:,.15g} {unit}",
         holds=None if most is None else ours <= most,
     )
+
+
+def records_per_s(figure: Mapping[str, Any]) -> float:
+    return float(figure["records"] / figure["usage"]["seconds"])
+
+
+def middle(entry: Entry, system: str, value: Callable[[Mapping[str, Any]], float]) -> float | None:
+    """The median of a system's rounds; None where it was not measured."""
+    found = [value(figure) for figure in entry.rounds.get(system, ())]
+    return median(found) if found else None
 
 
 def _shown(value: float | None, show: Callable[[float], str]) -> str:

@@ -18,7 +18,7 @@ from bench.systems import (
     TITLES,
     VARIANTS,
 )
-from bench.table import Row, at_most, faster, table
+from bench.table import Row, at_most, faster, middle, records_per_s, table
 
 PREFIX = "transform-"
 COPY, QUIET = "transform-copy", "transform-quiet"
@@ -110,8 +110,4 @@ def _figures(entries: Mapping[str, Entry], name: str, system: str) -> Sequence[M
 
 
 def _speed(entries: Mapping[str, Entry], name: str, system: str) -> float | None:
-    speeds = [
-        float(figure["records"] / figure["usage"]["seconds"])
-        for figure in _figures(entries, name, system)
-    ]
-    return median(speeds) if speeds else None
+    return middle(entries[name], system, records_per_s) if name in entries else None

@@ -91,7 +91,7 @@ def header(
         records,
     )
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(payload)
-    return _UNCHECKED.pack(0, length, -1, MAGIC, extend(value(checked), payload)) + checked
+    return _UNCHECKED.pack(0, length, -1, MAGIC, checksum(checked, payload)) + checked
 
 
 def advance(sequence: int, count: int) -> int:

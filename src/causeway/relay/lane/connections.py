@@ -44,6 +44,11 @@ class SourceKey:
     max_bytes: int
     slot: int = 0  # which of the connections to that broker
 
+    @property
+    def base(self) -> SourceKey:
+        """The same for all connections that read alike from that broker."""
+        return replace(self, slot=0)
+
 
 @dataclass(frozen=True, slots=True)
 class TargetKey:
@@ -121,7 +126,7 @@ class Connections:
         count = distance.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
         if (base.cluster, base.node) in self._full:
-            keys = [key for key in self._sources if replace(key, slot=0) == base] or [base]
+            keys = [key for key in self._sources if key.base == base] or [base]
         key = min(keys, key=self._load)
         if source := self._sources.get(key):
             first = not source.flows
@@ -142,9 +147,7 @@ class Connections:
     def _share_out(self, base: SourceKey) -> None:
         """What may be under way from this broker, among the connections that read from it."""
         reading = [
-            source
-            for key, source in self._sources.items()
-            if source.flows and replace(key, slot=0) == base
+            source for key, source in self._sources.items() if source.flows and key.base == base
         ]
         share = distance.answer_bytes(self._round_trip(base), self._buffer_bytes, len(reading))
         for source in reading:
@@ -273,7 +276,7 @@ class Connections:
     def _are_enough(self, refused: SourceKey) -> bool:
         """Whether the broker is read over the connections that there are, as it may allow a client
         only so many: until another one can be opened."""
-        if any(replace(key, slot=refused.slot) == refused for key in self._sources):
+        if any(key.base == refused.base for key in self._sources):
             self._full.add((refused.cluster, refused.node))
             return True
         return False
