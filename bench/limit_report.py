@@ -1,5 +1,5 @@
-"""RESULTS.md's section on what a batch costs, TLS, far clusters, many idle partitions, and the
-latency beside a tuned MirrorMaker 2."""
+"""RESULTS.md's section on what a batch costs, TLS, far clusters, many idle partitions, the page of
+many topics, and the latency beside a tuned MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from bench.table import Row, at_most, beside, faster, middle, records_per_s, tab
 CPU_SHARE = 0.5
 IDLE = "idle-"  # how the workloads of many idle partitions are called
 IDLE_CORE, SCRAPE_S, START_S, STATUS_S = 0.03, 0.3, 60.0, 3.0
+PAGE = "page"
+CLICK_MS = 200.0
 _TLS_FASTER = {"json": 5.0, "1kb": 3.0}
 _FAR_FASTER, _FAR_SHARE = 10.0, 0.8
 
@@ -40,6 +42,9 @@ METHOD = """\
   bytes. A relay that is nowhere narrow lets it move memory, at several times the speed of two
   brokers on this machine without any relay. What share of a line is used is therefore measured
   where the relay carries 1 Gbit/s.
+- **The page**: a made-up run in the driver's own code (`bench/page.py`), served as ever, in a
+  headless Chromium on the same machine; from a click to the frame after the one that shows what
+  was asked for, a second between clicks.
 """
 
 
@@ -66,6 +71,8 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
     for name, entry in entries.items():
         if name.startswith(IDLE):
             yield from _idle(entry)
+    if PAGE in entries:
+        yield from _page(entries[PAGE])
     if "latency" in entries:
         for reader in ("read_uncommitted", "read_committed"):
             for quantile in ("p50", "p99"):
@@ -84,6 +91,14 @@ def _idle(entry: Entry) -> Iterator[Row]:
     yield row("CPU of a scrape", "scrape_cpu_s", "s", SCRAPE_S, 3)
     yield row("from the start until all run", "start_s", "s", START_S, 1)
     yield row("`causeway status`", "status_s", "s", STATUS_S, 1)
+
+
+def _page(entry: Entry) -> Iterator[Row]:
+    (figure,) = entry.rounds[CAUSEWAY]
+    slowest = max(figure["clicks"], key=lambda name: figure["clicks"][name])
+    work = f"{entry.title}: from a click to the view"
+    yield at_most(f"{work}, {slowest}", figure["clicks"][slowest], "ms", CLICK_MS, 0)
+    yield at_most(f"{work}, the slowest of all", figure["slowest_ms"], "ms", None, 0)
 
 
 def _cpu(entry: Entry) -> Iterator[Row]:

@@ -22,6 +22,8 @@ SOAK_GROWTH = 0.05
 TWO_SIDES_SHARE = 0.8
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
 _CPU_SHARE = 0.1
+# Workloads whose memory has a promise of its own, or is the bench's.
+_OTHER_MEMORY = (transform_report.PREFIX, "verify", "two-data-centres", limit_report.PAGE)
 
 _METHOD = """\
 ## Method
@@ -179,8 +181,7 @@ def _memory(entries: Mapping[str, Entry]) -> Iterator[Row]:
         peaks = [
             float(figure["usage"]["pss_mb"]) if "usage" in figure else max(figure["pss_mb"])
             for name, entry in entries.items()
-            # Transforms have a promise of their own; the others run in the bench's own process.
-            if not name.startswith((transform_report.PREFIX, "verify", "two-data-centres"))
+            if not name.startswith(_OTHER_MEMORY)
             for figure in entry.rounds.get(system, ())
         ]
         return max(peaks, default=None)
@@ -281,9 +282,15 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "status, CPU": lambda f: f"{f['status_cpu_s']:.1f} s",
             **usage,
         }
+    if "clicks" in figure:
+        return {name: partial(_click_ms, name) for name in figure["clicks"]}
     if "groups" in figure:
         return {"groups": lambda f: f"{f['groups']:,}", **usage}
     return {"records": lambda f: f"{f['records']:,}", **usage}
+
+
+def _click_ms(name: str, figure: Mapping[str, Any]) -> str:
+    return f"{figure['clicks'][name]:.0f} ms"
 
 
 def _share(part: str, figure: Mapping[str, Any]) -> str:

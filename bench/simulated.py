@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 import psutil
@@ -26,7 +26,8 @@ from causeway.relay.entries import encode
 from causeway.relay.messages import Outlet, PartitionReport
 from causeway.relay.progress import Contents, Progress
 
-_EACH = 10  # partitions of a topic
+EACH = 10  # partitions of a topic
+_MOVED = 10  # one of so many partitions has moved when the next reports come
 _IDS = "aa" * 16, "bb" * 16
 
 
@@ -48,20 +49,37 @@ class Simulated:
     write_s: float
 
 
+class Run:
+    """So many partitions that run, and of which every tenth moves when it is told to."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+        self._at = 1
+        self.registry = Registry("A->B")
+        self.registry.begin(Contents())
+        self.registry.add(_rows(partitions))
+        self.registry.hear(_reports(range(partitions), at=self._at))
+
+    def move(self) -> None:
+        self._at += 1
+        moved = range(self._at % _MOVED, self._partitions, _MOVED)
+        self.registry.hear(_reports(moved, at=self._at))
+
+    def look(self) -> Snapshot:
+        return _look(self.registry)
+
+
 def measure(partitions: int) -> Simulated:
     before = _rss_mb()
-    registry = Registry("A->B")
-    registry.begin(Contents())
-    registry.add(_rows(partitions))
-    registry.hear(_reports(partitions, at=1))
-    hear_s = _hear_s(registry, _reports(partitions, at=2))
+    run = Run(partitions)
+    hear_s = _hear_s(run.registry, _reports(range(partitions), at=2))
     looks: list[View] = []
-    look_s = _cpu_s(lambda: looks.append(View(_look(registry))))
+    look_s = _cpu_s(lambda: looks.append(View(run.look())))
     memory_mb = _rss_mb() - before
     looks.clear()
     scraped: list[bytes] = []
-    scrape_s = _cpu_s(lambda: scraped.append(text(_look(registry))))
-    write_s = _cpu_s(lambda: [encode(each, 0) for each in registry.take_dirty(final=True)[1]])
+    scrape_s = _cpu_s(lambda: scraped.append(text(run.look())))
+    write_s = _cpu_s(lambda: [encode(each, 0) for each in run.registry.take_dirty(final=True)[1]])
     return Simulated(
         partitions=partitions,
         memory_mb=memory_mb,
@@ -79,17 +97,17 @@ def _hear_s(registry: Registry, reports: list[Standing]) -> float:
 
 def _rows(partitions: int) -> list[Row]:
     found = []
-    for number in range(-(-partitions // _EACH)):
+    for number in range(-(-partitions // EACH)):
         topic = MirroredTopic(
             source=f"team.orders-{number}",
             target=f"A.team.orders-{number}",
             source_id=_IDS[0],
             target_id=_IDS[1],
-            partitions=_EACH,
-            target_partitions=_EACH,
+            partitions=EACH,
+            target_partitions=EACH,
             max_message_bytes=1_000_000,
         )
-        for partition in range(min(_EACH, partitions - number * _EACH)):
+        for partition in range(min(EACH, partitions - number * EACH)):
             progress = Progress(
                 topic=topic.source,
                 partition=partition,
@@ -103,20 +121,20 @@ def _rows(partitions: int) -> list[Row]:
     return found
 
 
-def _reports(partitions: int, at: int) -> list[Standing]:
+def _reports(partitions: Iterable[int], at: int) -> list[Standing]:
     return [
         Standing(
             report=PartitionReport(
                 link="A->B",
-                topic=f"team.orders-{number // _EACH}",
-                partition=number % _EACH,
+                topic=f"team.orders-{number // EACH}",
+                partition=number % EACH,
                 state=State.RUNNING,
                 reason=None,
                 position=at,
                 leader_epoch=0,
                 source_end=at,
                 last_timestamp=1_700_000_000_000,
-                outlets=(_outlet(f"A.team.orders-{number // _EACH}", number % _EACH, at),),
+                outlets=(_outlet(f"A.team.orders-{number // EACH}", number % EACH, at),),
             ),
             lane=number % 2,
             records=at,
@@ -125,7 +143,7 @@ def _reports(partitions: int, at: int) -> list[Standing]:
             bytes_per_s=0.0,
             recoveries=0,
         )
-        for number in range(partitions)
+        for number in partitions
     ]
 
 

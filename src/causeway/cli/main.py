@@ -129,13 +129,13 @@ def _first(arguments: list[str], option: str) -> list[str]:
 
 # Objects made between two looks for cycles among them. A command makes many values and hardly any
 # cycle: with Python's 700, a third of the time of `status` of 10,000 partitions went there.
-_BETWEEN_LOOKS = 50_000
+BETWEEN_LOOKS = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The whole process; with `arguments`, a call within another one."""
     if arguments is None:
-        gc.set_threshold(_BETWEEN_LOOKS)
+        gc.set_threshold(BETWEEN_LOOKS)
         arguments = sys.argv[1:]
     arguments = list(arguments)
     if "--debug" in arguments:

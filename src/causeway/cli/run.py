@@ -59,12 +59,14 @@ def run_settings(
     """Run the daemon, shown as fits where the output goes: live, or in logs; and served. `stop`
     ends it, as a signal does."""
     from causeway.cli.present import presenter
+    from causeway.daemon.garbage import short_looks
     from causeway.daemon.run import run
     from causeway.daemon.spark.java import check_java
     from causeway.http.server import served
 
     check_java()  # before any cluster is asked, which may take its time
     with (
+        short_looks(),
         served(settings) as server,
         presenter(bounded=until_caught_up, address=server.address, trouble=server.trouble) as show,
     ):
