@@ -18,6 +18,7 @@ from bench import (
     limits,
     many,
     page,
+    simulated,
     soak,
     start,
     throughput,
@@ -179,7 +180,7 @@ def _capacity(
 def _page(partitions: int) -> Workload:
     return Workload(
         name="page",
-        title=f"the page of {partitions // page.EACH:,} topics × {page.EACH} partitions",
+        title=f"the page of {partitions // simulated.EACH:,} topics × {simulated.EACH} partitions",
         settings={"moving": "each tenth partition, each second"},
         measure=lambda _stage, _name, say: page.measure(partitions, say),
         rounds=1,
