@@ -90,6 +90,44 @@ def test_who_always_has_something_to_read_reads_at_the_rate(
     assert rate * seconds * 0.95 - most <= read <= rate * seconds * 1.05 + most
 
 
+@pytest.mark.parametrize("answer_s", [0.02, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("every", [1, 3])
+def test_answers_that_take_long_leave_a_lagging_topic_its_rate(
+    answer_s: float, partitions: int, every: int
+) -> None:
+    """Each answer holds what was asked for, or only each third one does, as where others of the
+    session have more than goes into one."""
+    throttles, flows = Throttles(), [flow(n) for n in range(partitions)]
+    rate = 2_000_000.0
+    throttles.set([link_at(rate)], 0.0)
+    now, read, peak, rounds = 0.0, 0, 0.0, 0
+    while now < 60:
+        asked = [(each, size) for each in flows if (size := throttles.ask(each, now))]
+        now, rounds = now + answer_s / every, rounds + 1
+        if rounds % every:
+            continue
+        for each, size in asked:
+            throttles.took(each, size)
+            read += size
+        done = [each for each, _ in asked]
+        flows = [*(each for each in flows if each not in done), *done]
+        peak = max(peak, read - rate * now)
+    assert read > 0.97 * rate * 60
+    assert peak < 0.6 * rate, "never more than the rate and a little"
+
+
+def test_what_nobody_wanted_is_not_read_later() -> None:
+    throttles, one = Throttles(), flow()
+    throttles.set([link_at(1_000_000)], 0.0)
+    throttles.took(one, throttles.ask(one, 0.1))
+    one.position = one.source_end
+    for tenths in range(2, 60):
+        assert throttles.ask(one, tenths / 10) <= 1_000_000, "for what may come"
+    one.source_end += 1
+    assert throttles.ask(one, 6.0) == 250_000
+
+
 def test_what_is_cut_off_counts_when_it_is_read_whole() -> None:
     assert whole(answer(500, 700, cut_off=400)) == 1_200
     assert whole(memoryview(b"")) == 0

@@ -5,6 +5,12 @@ advance, and the rest is given back with the answer, so that requests to several
 ask for no more than there is. An answer can be larger than what was asked for, a whole batch at the
 least; then the bucket owes it, and nothing is read until that is paid. So the rate holds over any
 time that is long beside one answer's.
+
+Where answers are slow to come, as those that hold much of what is not throttled, or come from far,
+a flow is asked for more at once, so that it reads at its rate all the same:
+
+    rate ×  0.25 s   asked for where each answer takes less than that
+            half of what is there   where they take longer; up to 2 s' worth is there for it
 """
 
 from __future__ import annotations
@@ -18,35 +24,43 @@ from causeway.relay.messages import Rate
 from causeway.wire.batches import LENGTH_OVERHEAD
 
 BURST_S: Final = 0.5  # what a bucket holds: more than a lane's loop is ever away
-SHARE_S: Final = 0.25  # what a request for a partition asks for
+LAGGING_S: Final = 2.0  # what it holds for those that lag: as much as two slow answers take
+SHARE_S: Final = 0.25  # what a request for a partition asks for, at the least
 LEAST_BYTES: Final = 64 * 1024  # in one request for a partition
 
 
 class TokenBucket:
     """Bytes that may be read. `level` below 0 is what it owes. Times are monotonic seconds."""
 
-    __slots__ = ("_at", "_level", "rate")
+    __slots__ = ("_at", "_level", "_wanted_until", "rate")
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
         self._level = 0.0
         self._at = now
+        self._wanted_until = now
 
     def level(self, now: float) -> float:
         if now > self._at:
-            self._level = min(self._level + self.rate * (now - self._at), self.rate * BURST_S)
+            most_s = LAGGING_S if now <= self._wanted_until else BURST_S
+            self._level = min(self._level + self.rate * (now - self._at), self.rate * most_s)
             self._at = now
         return self._level
+
+    def wanted(self, now: float) -> None:
+        """There is something to read: what is not read until the next answer is not lost."""
+        self._wanted_until = now + LAGGING_S
 
     def take(self, size: float) -> None:
         """A negative `size` is given back."""
         self._level -= size
 
     def change(self, rate: float, now: float) -> None:
-        """From now on; what it owes at the old rate is not waited for at one far lower."""
-        self.level(now)
+        """From now on; what it owes at the old rate is not waited for at one far lower, nor is what
+        it left read then."""
+        level = self.level(now)
         if rate < self.rate / 2:
-            self._level = max(self._level, -rate * BURST_S)
+            self._level = min(max(level, -rate * BURST_S), rate * BURST_S)
         self.rate = rate
 
     def ready_in(self, now: float) -> float:
@@ -90,12 +104,17 @@ class Throttles:
         if not buckets:
             return most
         self.forget(flow)
-        if any(bucket.level(now) <= 0 for bucket in buckets):
+        left = min(bucket.level(now) for bucket in buckets)
+        lags = flow.source_end == UNKNOWN or flow.position < flow.source_end
+        if lags:
+            for bucket in buckets:
+                bucket.wanted(now)
+        if left <= 0:
             return 0
         share = SHARE_S * min(bucket.rate for bucket in buckets)
-        asked = min(most, max(LEAST_BYTES, int(share)))
+        asked = min(most, max(LEAST_BYTES, int(share), int(left / 2)))
         # Where there is nothing to read, that need not be kept from the others meanwhile.
-        if flow.source_end == UNKNOWN or flow.position < flow.source_end:
+        if lags:
             self._pay(flow, buckets, asked)
         return asked
 
