@@ -15,7 +15,7 @@ from causeway.cli.words import count, duration, number
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.control.cuts import Cut
-    from causeway.operate.moves.failover import FailedOver
+    from causeway.operate.moves.failed_over import FailedOver
     from causeway.operate.moves.promote import Promoted
 
 TopicOption = Annotated[
@@ -161,6 +161,7 @@ def failover(
     opened, and the cut is recorded. No driver mirrors any of it afterwards.
     """
     from causeway.cli.guard import complain
+    from causeway.operate.moves import failed_over
     from causeway.operate.moves import failover as moves
 
     settings = load(file, quiet=True)
@@ -175,7 +176,7 @@ def failover(
             say=told,
         )
     if as_json:
-        print_json({"failed_over": [moves.as_json(each) for each in found]})
+        print_json({"failed_over": [failed_over.as_json(each) for each in found]})
     else:
         for each in found:
             _failed_over(each)
@@ -257,7 +258,7 @@ def _groups(out: Output, each: FailedOver) -> None:
     """Where they go on, or why not."""
     from rich.text import Text
 
-    from causeway.operate.moves.failover import by_group
+    from causeway.operate.moves.failed_over import by_group
 
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason

@@ -13,7 +13,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.errors import NobodyLeadsError
 from causeway.model import State, TopicPartition
 from causeway.operate.moves.failed_back import FailedBack, Step
-from causeway.operate.moves.failover import FailedOver
+from causeway.operate.moves.failed_over import FailedOver
 from causeway.operate.moves.last_groups import GroupPlace
 from causeway.operate.moves.missing import Known
 from causeway.operate.moves.promote import Lagging, Promoted

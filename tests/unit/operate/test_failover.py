@@ -10,16 +10,18 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.control.directives import THE_LINK, Directive, Kind, Standing
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
+from causeway.operate.moves import failed_over, last_groups
 from causeway.operate.moves import failover as failovers
-from causeway.operate.moves import last_groups
-from causeway.operate.moves.failover import FailedOver, failover
+from causeway.operate.moves.failed_over import FailedOver
+from causeway.operate.moves.failover import failover
 from causeway.operate.moves.missing import Known, Seen, Unbegun, look, topics_known
 from causeway.relay.progress import Progress
+from causeway.wire.cluster import Committed
 from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import EARLIEST, OffsetAt
 from tests.harness.daemon import link
@@ -107,8 +109,8 @@ def test_groups_that_could_not_be_committed_are_tried_again(
         tried.append(only)
         return last_groups.Remembered(places=(), plan=CommitPlan(commits={}, left_out=()))
 
-    def finish(how: State, _: object, *, done: bool, groups: set[str]) -> None:
-        assert (how, done) == (State.FAILED_OVER, True)
+    def note_left(scope: Scope, groups: set[str]) -> None:
+        assert scope == THE_LINK
         finished.append(groups)
 
     monkeypatch.setattr(last_groups, "remembered", remembered)
@@ -129,7 +131,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
         contents=SimpleNamespace(partitions={}, leases=()),
         standing=Standing(),
         progress=dict,
-        finish=finish,
+        note_left=note_left,
     )
     assert set(move.look().failures) == {"readers", "writers"}, "nothing is tried without a yes"
     again = move.run(None, 0.0)
@@ -141,6 +143,67 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     move._ending.end = replace(end, groups=())
     assert move.run(None, 0.0).failures == {}
     assert len(tried) == 3
+
+
+def test_a_topic_tries_the_groups_again_that_its_link_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that read it: committed for it alone, and left for the other topics of the link."""
+    orders, bills = TopicPartition("orders", 0), TopicPartition("bills", 0)
+    read = {"both": {orders, bills}, "one": {orders}, "other": {bills}}
+    there: dict[str, set[TopicPartition]] = {name: set() for name in read}
+
+    def remembered(
+        _: object, __: object, progress: Any, only: tuple[str, ...]
+    ) -> last_groups.Remembered:
+        parts = {each.source for each in progress}
+        wanted = {name: (read[name] & parts) - there[name] for name in only}
+        return last_groups.Remembered(
+            places=tuple(
+                last_groups.GroupPlace(group=name, partition=at, offset=5, there=None, behind=0)
+                for name in only
+                for at in sorted(read[name] & parts)
+            ),
+            plan=CommitPlan(
+                commits={
+                    name: dict.fromkeys(places, Committed(offset=5, metadata=""))
+                    for name, places in wanted.items()
+                    if places
+                },
+                left_out=(),
+            ),
+        )
+
+    def commit(_: object, plan: CommitPlan) -> dict[str, str]:
+        for name, places in plan.commits.items():
+            there[name] |= places.keys()
+        return {}
+
+    monkeypatch.setattr(last_groups, "remembered", remembered)
+    monkeypatch.setattr(last_groups, "commit", commit)
+    whole = Directive(
+        kind=Kind.END, who="anna", at=1, how=State.FAILED_OVER, done=True, groups=tuple(read)
+    )
+    own = replace(whole, scope=Scope("orders"), groups=())
+    begun = [SimpleNamespace(source=orders), SimpleNamespace(source=bills)]
+    noted: list[tuple[Scope, set[str]]] = []
+    move: Any = failovers._Failover.__new__(failovers._Failover)
+    move.link, move._scope, move._target = link("127.0.0.1:1", "127.0.0.1:2", ".*"), own.scope, None
+    move._say = lambda _: None
+    move._ending = SimpleNamespace(
+        end=own,
+        contents=SimpleNamespace(partitions={}, leases=()),
+        standing=Standing({each.key: each for each in (whole, own)}),
+        progress=lambda scope=own.scope: {
+            each.source: each for each in begun if scope.covers(each.source)
+        },
+        note_left=lambda *left: noted.append(left),
+    )
+    assert set(move.look().failures) == {"both", "one"}, "nothing is tried without a yes"
+    again = move.run(None, 0.0)
+    assert (again.changed, again.failures) == (False, {})
+    assert there == {"both": {orders}, "one": {orders}, "other": set()}
+    assert noted == [(THE_LINK, {"both", "other"})]
 
 
 class Side:
@@ -280,7 +343,7 @@ def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) ->
     assert (acted, one.error) == (["A->B"], None)
     assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
     assert isinstance(failed.error, NobodyLeadsError)
-    assert [failovers.as_json(each)["failed"] for each in (failed, one)] == [True, False]
+    assert [failed_over.as_json(each)["failed"] for each in (failed, one)] == [True, False]
     with pytest.raises(NobodyLeadsError):
         failover(settings_of("C->B"), yes=True)
 

@@ -95,12 +95,13 @@ class Ending:
         found = driver_of(self.contents.leases, int(time.time() * 1000))
         return found.owner if found is not None and found.running else None
 
-    def progress(self) -> dict[TopicPartition, Progress]:
-        """Of the partitions of the scope that had begun."""
+    def progress(self, scope: Scope | None = None) -> dict[TopicPartition, Progress]:
+        """Of the partitions of the scope (or of `scope`) that had begun."""
+        scope = scope or self.scope
         return {
             at: each
             for at, each in sorted(self.contents.partitions.items())
-            if self.scope.covers(at) and each.outlets and each.gone_at < 0
+            if scope.covers(at) and each.outlets and each.gone_at < 0
         }
 
     # -- writing ----------------------------------------------------------------------------------
@@ -138,6 +139,11 @@ class Ending:
         )
         written = self._write(decide)
         return self._await_word(written, wait_s)
+
+    def note_left(self, scope: Scope, groups: Collection[str]) -> None:
+        """Of a failover of `scope` that is done: which groups have yet to be committed."""
+        how = State.FAILED_OVER
+        self._write(partial(ending.finish, scope=scope, how=how, cuts={}, done=True, groups=groups))
 
     def let_go(self, wait_s: float) -> None:
         """Of a promotion that is not to be: what was held for it is mirrored again."""

@@ -9,16 +9,15 @@ Each step is read off the target: a call that was killed is gone on with by the 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
-from causeway.control import acls, directive_json
+from causeway.control import acls
 from causeway.control.cuts import Cut
-from causeway.control.directives import Directive, Scope
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.control.ending import cuts_of
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.model import ENDED, State, TopicPartition
@@ -26,9 +25,7 @@ from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups, missing
 from causeway.operate.moves.ending import Ending, Say, refuse_mingled, wish
-from causeway.operate.moves.last_groups import GroupPlace
-from causeway.operate.moves.missing import Known
-from causeway.operate.moves.promote import cuts_json
+from causeway.operate.moves.failed_over import FailedOver, by_group
 from causeway.operate.scopes import Wanted, choose
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import AclBinding
@@ -37,42 +34,6 @@ SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
 TARGET_S: Final = 5.0  # so long that of one link, where there are others
 _NOT_YET: Final = "it could not be committed then; the same with --yes tries it again"
 _NOTHING: Final = "nothing of it has been mirrored yet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedOver:
-    """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
-    it had ended already, as `before` says; then `groups` are those that were yet to be committed.
-    `left`: why there was nothing to look at, nor to end; `late` where that has to be done once its
-    target answers; `error`: that it was begun, or tried, and is not done. `seen_ms`: when a driver
-    last led the link; `source`: why the source did not answer, None where it did."""
-
-    link: str
-    target: str
-    scope: Scope
-    changed: bool
-    at_ms: int
-    before: Directive | None = None
-    left: str | None = None
-    late: bool = False
-    error: CausewayError | None = None
-    seen_ms: int | None = None
-    source: str | None = None
-    topics: tuple[Known, ...] = ()
-    groups: tuple[GroupPlace, ...] = ()
-    failures: Mapping[str, str] = field(default_factory=dict)  # groups that were not committed
-    cuts: Mapping[str, Cut] = field(default_factory=dict)
-    lifted: tuple[AclBinding, ...] = ()
-
-    @property
-    def rpo_ms(self) -> int | None:
-        """How old the newest record is that is surely mirrored, of the topic where that is oldest;
-        0 where it is known that nothing is missing."""
-        late = [each.newest_ms for each in self.topics if not each.is_whole]
-        if any(newest < 0 for newest in late):
-            return None
-        # By a clock that is ahead of ours it would be none, as if nothing were missing.
-        return max((max(1, self.at_ms - newest) for newest in late), default=0)
 
 
 def failover(
@@ -262,33 +223,52 @@ class _Failover:
     def _again(self, end: Directive) -> FailedOver:
         """It has ended: what is left are the groups that could not be committed then. No other is
         looked at, as they may have been at work since, or set anew by somebody."""
-        if not self._left_by(end):
+        before = self._left_by(end)
+        if before is None:
             return self._ended(end)
         self._say(f"{self.link.name}: committing consumer groups that could not be before")
-        known = self._remembered(end.groups)
+        known = self._remembered(before.groups)
         failures = last_groups.commit(self._target, known.plan)
         left = known.left(failures)
-        if left != set(end.groups):
-            self._ending.finish(State.FAILED_OVER, {}, done=True, groups=left)
+        if before.scope != self._scope:
+            left |= self._left_elsewhere(before)
+        if left != set(before.groups):
+            self._ending.note_left(before.scope, left)
         return self._found(
             changed=False, before=end, groups=known.places, failures=failures, cuts=self._cuts()
         )
 
     def _ended(self, end: Directive) -> FailedOver:
-        left = self._left_by(end)
-        places = self._remembered(left).places if left else ()
+        before = self._left_by(end)
+        places = () if before is None else self._remembered(before.groups).places
+        left = () if before is None else before.groups
+        if before is not None and before.scope != self._scope:
+            left = tuple(by_group(places))
         failures = dict.fromkeys(left, _NOT_YET)
         cuts = self._cuts()
         return self._found(changed=False, before=end, groups=places, failures=failures, cuts=cuts)
 
-    def _left_by(self, end: Directive) -> tuple[str, ...]:
-        """The groups that are yet to be committed, where it is this very scope that failed over."""
-        ours = end.scope == self._scope and end.how is State.FAILED_OVER
-        return end.groups if ours else ()
+    def _left_by(self, end: Directive) -> Directive | None:
+        """The failover that has left groups to be committed: that of the whole link where there is
+        one, which has seen to all of its topics; None where nothing is left."""
+        whole = self._ending.standing.by_key.get((Kind.END, THE_LINK))
+        over = next(
+            (each for each in (whole, end) if each is not None and each.how is State.FAILED_OVER),
+            None,
+        )
+        ours = over is not None and over.scope.covers(self._scope)
+        return over if over is not None and ours and over.done and over.groups else None
 
-    def _remembered(self, only: Collection[str] | None = None) -> last_groups.Remembered:
-        progress = self._ending.progress().values()
-        return last_groups.remembered(self.link, self._target, progress, only)
+    def _left_elsewhere(self, before: Directive) -> set[str]:
+        """Of the groups that `before` has left, those with something left to commit."""
+        everywhere = self._remembered(before.groups, before.scope)
+        return everywhere.left(dict.fromkeys(everywhere.plan.commits, _NOT_YET))
+
+    def _remembered(
+        self, only: Collection[str] | None = None, scope: Scope | None = None
+    ) -> last_groups.Remembered:
+        progress = self._ending.progress(scope) if scope is not None else self._ending.progress()
+        return last_groups.remembered(self.link, self._target, progress.values(), only)
 
     def _found(self, **found: Any) -> FailedOver:
         leases = self._ending.contents.leases
@@ -331,58 +311,3 @@ class _Failover:
             outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
         }
         return acls.lifts(self._target.describe_acls(), mirrors, self.link)
-
-
-def as_json(each: FailedOver) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "target": each.target,
-        "topic": each.scope.topic,
-        "state": None if not each.changed and each.before is None else _state(each),
-        "left": each.left,
-        "failed": each.error is not None,
-        "changed": each.changed,
-        "before": None if each.before is None else directive_json.as_json(each.before),
-        "driver_seen_ms": each.seen_ms,
-        "source_reason": each.source,
-        "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,
-        "topics": [
-            {
-                "topic": one.topic,
-                "target_topic": one.target,
-                "partitions": one.partitions,
-                "not_begun": one.unbegun,
-                "newest_ms": None if one.newest_ms < 0 else one.newest_ms,
-                "missing_records": one.missing,
-                "exact": one.exact,
-            }
-            for one in each.topics
-        ],
-        "groups": [
-            {
-                "group": one.group,
-                "target_topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "offset": one.offset,
-                "committed": one.there,
-                "behind_end": one.behind,
-                "reason": each.failures.get(one.group, one.reason),
-            }
-            for one in each.groups
-        ],
-        "cuts": cuts_json(each.cuts),
-        "lifted": [str(one) for one in each.lifted],
-    }
-
-
-def _state(each: FailedOver) -> str:
-    return str(State.FAILED_OVER if each.before is None else each.before.how)
-
-
-def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
-    """In the order of their names."""
-    found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
-    for each in places:
-        found[each.group].append(each)
-    return dict(found)

@@ -1,0 +1,109 @@
+"""What a failover has found and done, as values and as JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from causeway.control import directive_json
+from causeway.control.cuts import Cut
+from causeway.control.directives import Directive, Scope
+from causeway.errors import CausewayError
+from causeway.model import State
+from causeway.operate.moves.last_groups import GroupPlace
+from causeway.operate.moves.missing import Known
+from causeway.operate.moves.promote import cuts_json
+from causeway.wire.cluster import AclBinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedOver:
+    """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
+    it had ended already, as `before` says; then `groups` are those that were yet to be committed.
+    `left`: why there was nothing to look at, nor to end; `late` where that has to be done once its
+    target answers; `error`: that it was begun, or tried, and is not done. `seen_ms`: when a driver
+    last led the link; `source`: why the source did not answer, None where it did."""
+
+    link: str
+    target: str
+    scope: Scope
+    changed: bool
+    at_ms: int
+    before: Directive | None = None
+    left: str | None = None
+    late: bool = False
+    error: CausewayError | None = None
+    seen_ms: int | None = None
+    source: str | None = None
+    topics: tuple[Known, ...] = ()
+    groups: tuple[GroupPlace, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)  # groups that were not committed
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    lifted: tuple[AclBinding, ...] = ()
+
+    @property
+    def rpo_ms(self) -> int | None:
+        """How old the newest record is that is surely mirrored, of the topic where that is oldest;
+        0 where it is known that nothing is missing."""
+        late = [each.newest_ms for each in self.topics if not each.is_whole]
+        if any(newest < 0 for newest in late):
+            return None
+        # By a clock that is ahead of ours it would be none, as if nothing were missing.
+        return max((max(1, self.at_ms - newest) for newest in late), default=0)
+
+
+def as_json(each: FailedOver) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "target": each.target,
+        "topic": each.scope.topic,
+        "state": None if not each.changed and each.before is None else _state(each),
+        "left": each.left,
+        "failed": each.error is not None,
+        "changed": each.changed,
+        "before": None if each.before is None else directive_json.as_json(each.before),
+        "driver_seen_ms": each.seen_ms,
+        "source_reason": each.source,
+        "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,
+        "topics": [
+            {
+                "topic": one.topic,
+                "target_topic": one.target,
+                "partitions": one.partitions,
+                "not_begun": one.unbegun,
+                "newest_ms": None if one.newest_ms < 0 else one.newest_ms,
+                "missing_records": one.missing,
+                "exact": one.exact,
+            }
+            for one in each.topics
+        ],
+        "groups": [
+            {
+                "group": one.group,
+                "target_topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "offset": one.offset,
+                "committed": one.there,
+                "behind_end": one.behind,
+                "reason": each.failures.get(one.group, one.reason),
+            }
+            for one in each.groups
+        ],
+        "cuts": cuts_json(each.cuts),
+        "lifted": [str(one) for one in each.lifted],
+    }
+
+
+def _state(each: FailedOver) -> str:
+    return str(State.FAILED_OVER if each.before is None else each.before.how)
+
+
+def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
+    """In the order of their names."""
+    found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
+    for each in places:
+        found[each.group].append(each)
+    return dict(found)
