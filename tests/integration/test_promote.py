@@ -157,7 +157,8 @@ def test_what_lags_is_not_promoted_and_goes_on(
         directives.pause(settings, topic=topic)
         fill(source, topic, 5)
         (dry,) = promote(settings, dry_run=True)
-        assert [str(each) for each in dry.lagging] == [f"{topic}-0: mirrored up to 100 of 105"]
+        (lagging,) = map(str, dry.lagging)
+        assert lagging.startswith(f"{topic}-0: mirrored up to 100 of 105, paused by ")
         with pytest.raises(PartitionsFailedError, match="mirrored up to 100 of 105"):
             promote(settings, wait_s=1)
         directives.resume(settings, topic=topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,14 +12,16 @@ import pytest
 from causeway.config.settings import LinkSettings
 from causeway.control.directives import THE_LINK, Scope
 from causeway.errors import PartitionsFailedError
-from causeway.model import TopicPartition
+from causeway.model import State, TopicPartition
 from causeway.operate.moves import last_groups
 from causeway.operate.moves import promote as promoting
 from causeway.operate.moves.promote import Lagging, Promoted, _Promotion
 from tests.harness.daemon import link
+from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failover import settings_of
 
-LATE = Lagging(at=TopicPartition("orders", 0), position=10, end=11)
+AT = TopicPartition("orders", 0)
+LATE = Lagging(at=AT, position=10, end=11)
 
 
 def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +73,27 @@ def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_pl
     with pytest.raises(PartitionsFailedError, match="mirrored up to 10 of 11"):
         promotion._prove(7.0)
     assert taken_back == [7.0]
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_who_pauses_what_lags_is_said(*, by_file: bool) -> None:
+    """And what to do about it: it never catches up while it is paused."""
+    anna = "paused by anna@ops since 2026-01-31T12:00:00Z"
+    begun = replace(row().progress, position=10, state=State.PAUSED, reason=anna)
+    file = {"records_paused": True, "places": {"causeway.paused": "mirror.yaml:7"}}
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*", more=file if by_file else {})
+    promotion: Any = _Promotion.__new__(_Promotion)
+    promotion._link = mirror
+    admin = SimpleNamespace(log_ends=lambda places: dict.fromkeys(places, 11))
+    promotion._sides = SimpleNamespace(source_admin=admin)
+    promotion._ending = SimpleNamespace(contents=SimpleNamespace(partitions={AT: begun}))
+    orders = SimpleNamespace(source="orders", partitions=2)
+    lagging = promotion._lagging({"orders": orders})
+    file_says = "paused by the file: mirror.yaml:7"
+    assert [str(each) for each in lagging] == [
+        f"orders-0: mirrored up to 10 of 11, {file_says if by_file else anna}",
+        f"orders-1: not begun{f', {file_says}' if by_file else ''}",
+    ]
+    refused = promoting._refusal(mirror, Scope("orders"), lagging)
+    assert str(refused.remedy).startswith("take the pause back, let it catch up, and try again")
+    assert "stop the producers" in str(promoting._refusal(mirror, THE_LINK, (LATE,)).remedy)

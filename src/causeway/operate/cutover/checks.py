@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from causeway.config.settings import LinkSettings
-from causeway.control import configs, fences, groups, topics
+from causeway.control import configs, fences, groups, paused, topics
 from causeway.control.collisions import begun_by
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Scope
 from causeway.control.fences import FencePlan
-from causeway.control.topics import CreateTopic, MirroredTopic, TopicPlan
+from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.operate.cutover.values import Check, Mark, Wishes
@@ -52,7 +52,7 @@ def checks(
     mirrored = [topic for topic in planned.mirrored if topic.source in names]
     partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
     return (
-        *_topics(planned, mirrored, names),
+        *_topics(link, planned, mirrored, names),
         *_configs(link, source, target, planned, mirrored),
         *(_way_back(link, reverse, mirrored) if wishes.back else ()),
         *_mirrors(source, names, wishes),
@@ -65,15 +65,27 @@ def checks(
 
 
 def _topics(
-    planned: TopicPlan, mirrored: Collection[MirroredTopic], names: Collection[str]
+    link: LinkSettings,
+    planned: TopicPlan,
+    mirrored: Collection[MirroredTopic],
+    names: Collection[str],
 ) -> Iterator[Check]:
     there = {topic.source for topic in mirrored if topic.target_id is not None}
+    held = f"; none is made, {paused.why(link)}" if link.records_paused else ""
     for name in sorted(set(names) - there):
         reason = next(
             (str(problem.error) for problem in planned.problems if problem.topic == name),
-            "it has no mirror yet",
+            f"it has no mirror yet{held}",
         )
         yield Check(name="topics", mark=Mark.BAD, text=f"{name}: {reason}")
+    if link.records_paused:
+        targets = {topic.target: topic.source for topic in mirrored}
+        for change in planned.changes:
+            if isinstance(change, GrowTopic) and change.topic in targets:
+                parts = f"{change.before} of {change.partitions} partitions"
+                text = f"{targets[change.topic]}: its mirror has {parts}"
+                text += f"; none is added, {paused.why(link)}"
+                yield Check(name="topics", mark=Mark.BAD, text=text)
     many = sum(topic.partitions for topic in mirrored)
     yield Check(
         name="topics",
@@ -93,7 +105,9 @@ def _configs(
     late = {
         change.topic
         for change in planned.changes
-        if change.topic in targets and not isinstance(change, CreateTopic)
+        if change.topic in targets
+        and not isinstance(change, CreateTopic)
+        and not link.records_paused  # then nothing is changed
     }
     if link.sync_topic_configs_enabled:
         there = [topic for topic in mirrored if topic.target_id is not None]

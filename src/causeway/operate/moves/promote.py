@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import acls, directive_json, topics
+from causeway.control import acls, directive_json, paused, topics
 from causeway.control.collisions import begun_by
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Scope
@@ -38,17 +38,18 @@ _GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lagging:
-    """A partition with something left to copy. `position`: None of one that has not begun."""
+    """A partition with something left to copy. `position`: None of one that has not begun;
+    `paused`: by whom, so that it lags until that is taken back."""
 
     at: TopicPartition
     position: int | None
     end: int | None
     reason: str | None = None
+    paused: str | None = None
 
     def __str__(self) -> str:
-        if self.reason is not None:
-            return f"{self.at}: {self.reason}"
-        return f"{self.at}: mirrored up to {self.position or 0:,} of {self.end or 0:,}"
+        why = self.reason or f"mirrored up to {self.position or 0:,} of {self.end or 0:,}"
+        return f"{self.at}: {why}" + (f", {self.paused}" if self.paused else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,18 +259,21 @@ class _Promotion:
         # All that is there, also what an open transaction, or a slow follower, still keeps from
         # readers.
         ends = self._sides.source_admin.log_ends(places)
+        by_file = paused.why(self._link) if self._link.records_paused else None
         found = []
         for at in sorted(places):
             end, progress = ends[at], self._ending.contents.partitions.get(at)
             if isinstance(end, CausewayError):
                 found.append(Lagging(at=at, position=None, end=None, reason=str(end)))
             elif progress is None or not progress.outlets:
-                found.append(Lagging(at=at, position=None, end=end, reason="not begun"))
+                why = "not begun"
+                found.append(Lagging(at=at, position=None, end=end, reason=why, paused=by_file))
             elif progress.state is State.STOPPED:
                 why = f"stopped: {progress.reason}"
                 found.append(Lagging(at=at, position=progress.position, end=end, reason=why))
             elif progress.position != end:
-                found.append(Lagging(at=at, position=progress.position, end=end))
+                held = by_file or (progress.reason if progress.state is State.PAUSED else None)
+                found.append(Lagging(at=at, position=progress.position, end=end, paused=held))
         return tuple(found)
 
     def _lifts(self) -> tuple[AclBinding, ...]:
@@ -287,11 +291,14 @@ def _refusal(
 ) -> PartitionsFailedError:
     shown = "; ".join(str(each) for each in lagging[:_SHOWN])
     more = f"; and {len(lagging) - _SHOWN} more" if len(lagging) > _SHOWN else ""
+    first = "stop the producers"
+    if any(each.paused for each in lagging):
+        first = "take the pause back, let it catch up,"
     return PartitionsFailedError(
         "promote",
         f"{scope} of {link.name}",
         f"not all is mirrored: {shown}{more}",
-        remedy="stop the producers and try again, or `causeway failover` loses what is left",
+        remedy=f"{first} and try again, or `causeway failover` loses what is left",
         retriable=True,
     )
 
