@@ -120,6 +120,11 @@ def _show(each: FailedBack) -> None:
             f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "
             f"{number(one.first)} to {number(one.end - 1)}{surely}"
         )
+    for at, offsets in each.gone.items():
+        out.print(
+            Text(f"lost: {count(offsets, 'offset')}", "red"),
+            f"of {at} on {each.link.partition('->')[2]}, behind the cut: deleted there by now",
+        )
     for one in each.late:
         out.print(
             Text(f"written to the old source meanwhile: {count(one.records, 'record')}", "red"),

@@ -116,6 +116,9 @@ def test_a_topic_that_was_made_anew_comes_back_as_a_whole(monkeypatch: pytest.Mo
     assert [(each.at, each.first, each.end) for each in found.unmirrored] == [(SECOND, 0, 3)]
     found = look(monkeypatch, (70, 70), target_id="cc" * 16)
     assert found.starts == {FIRST: 0, SECOND: 0}, "the cut is of another topic"
+    assert [(each.first, each.end) for each in found.unmirrored] == [(0, 70), (0, 70)]
+    assert found.lost == ()
+    assert look(monkeypatch, (70, 70), starts=60).gone == {FIRST: 10, SECOND: 10}
 
 
 def test_so_does_a_partition_that_lost_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,11 @@ class _Failback:
             sighting = unmirrored.look(
                 self._link, self._sides, self._mirrored(), cuts, self._ending.progress()
             )
-            found = {"unmirrored": sighting.unmirrored, "lost": sighting.lost}
+            found = {
+                "unmirrored": sighting.unmirrored,
+                "lost": sighting.lost,
+                "gone": sighting.gone,
+            }
             if self._dry_run or (sighting.unmirrored and not keep):
                 step = Step.UNDECIDED if sighting.unmirrored and not keep else Step.BACK
                 return self._found(step, changed=False, **found)

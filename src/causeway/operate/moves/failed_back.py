@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ class Keep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedBack:
     """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
-    only the old source has, as long as that can be told; `saved`: where it was saved. `late`: what
+    only the old source has, as long as that can be told; `saved`: where it was saved; `gone`: so
+    many offsets the old target has deleted since the cut: they never come back. `late`: what
     others have written there since, and nobody has said what is to become of. `unfenced`: topics of
     the old source whose fence, of a cutover, was (or would be) lifted. `lag`: of the reverse link,
     None while it has not begun. `promoted`: of the reverse link, when it ended."""
@@ -53,6 +55,7 @@ class FailedBack:
     unmirrored: tuple[Unmirrored, ...] = ()
     late: tuple[Unmirrored, ...] = ()
     lost: tuple[TopicPartition, ...] = ()
+    gone: Mapping[TopicPartition, int] = field(default_factory=dict)
     saved: str | None = None
     unfenced: tuple[str, ...] = ()
     lag: int | None = None
@@ -72,6 +75,10 @@ def as_json(each: FailedBack) -> dict[str, Any]:
         "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
         "late": [_unmirrored_json(one) for one in each.late],
         "lost": [str(at) for at in each.lost],
+        "gone": [
+            {"topic": at.topic, "partition": at.partition, "offsets": offsets}
+            for at, offsets in each.gone.items()
+        ],
         "saved": each.saved,
         "unfenced": list(each.unfenced),
         "lag_records": each.lag,

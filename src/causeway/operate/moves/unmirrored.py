@@ -57,12 +57,14 @@ class Unmirrored:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """`unmirrored`: of the partitions that have such records. `starts`: where a mirror the other
-    way begins, by partition of the old target; `lost`: those of the old source that end before what
+    way begins, by partition of the old target; `gone`: so many offsets from there on the old target
+    has deleted by now, as its retention says; `lost`: those of the old source that end before what
     was mirrored of them, so that it begins earlier there; `ends`: up to where each partition of the
     old source was looked at; `ids`: of the topics of the old target."""
 
     unmirrored: tuple[Unmirrored, ...]
     starts: Mapping[TopicPartition, int]
+    gone: Mapping[TopicPartition, int]
     lost: tuple[TopicPartition, ...]
     ends: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
@@ -106,11 +108,12 @@ def look(
         topic, cut = topics[at.topic], cuts[at.topic]
         point = cut.point(at.partition)
         surely = True
-        if point is not None and same_topic(cut.source_id, topic.source_id):
+        # Of a target that was made anew, all that the old source has is only there.
+        there = same_topic(cut.target_id, topic.target_id)
+        if point is not None and there and same_topic(cut.source_id, topic.source_id):
             first = recovered.get(at, point.source)
             surely = point.exact or at in recovered
-            if same_topic(cut.target_id, topic.target_id):
-                starts |= dict(point.targets)
+            starts |= dict(point.targets)
             if end < first:
                 (target, _), *_ = point.targets
                 starts[target] = _where_it_ends(sides, at, target) if end else 0
@@ -131,10 +134,20 @@ def look(
     return Sighting(
         unmirrored=tuple(unmirrored),
         starts=starts,
+        gone=_gone(sides.target, starts),
         lost=tuple(lost),
         ends={at: value_of(end) for at, end in ends.items()},
         ids={topic.target: topic.target_id or NO_TOPIC_ID for topic in topics.values()},
     )
+
+
+def _gone(target: Cluster, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    found = offsets_at(target, starts, EARLIEST)
+    return {
+        at: first - start
+        for at, start in sorted(starts.items())
+        if isinstance(first := found[at], int) and first > start
+    }
 
 
 def refuse_open(at: TopicPartition, stable: int, end: int) -> None:
