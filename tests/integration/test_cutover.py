@@ -60,23 +60,28 @@ class Guarded(NamedTuple):
     shop: KafkaTools  # may write to topics
 
 
+def grant(tools: KafkaTools) -> None:
+    """To Causeway what docs/cutover.md lists, to the shop that it may write."""
+    for kind, name, operation in (
+        (ResourceType.TOPIC, "*", AclOperation.READ),
+        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+        (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER),
+    ):
+        tools.allow("causeway", operation, kind, name)
+    tools.allow("shop", AclOperation.WRITE, ResourceType.TOPIC, "*")
+
+
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Guarded]:
     users = dict.fromkeys(("causeway", "shop"), "secret")
     security = Security(protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users=users, acl=True)
     with LocalCluster("A", security=security) as cluster:
         tools = KafkaTools(cluster.internal_bootstrap)
-        for kind, name, operation in (
-            (ResourceType.TOPIC, "*", AclOperation.READ),
-            (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
-            (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
-            (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
-            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
-            (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER),
-        ):
-            tools.allow("causeway", operation, kind, name)
-        tools.allow("shop", AclOperation.WRITE, ResourceType.TOPIC, "*")
+        grant(tools)
         shop = KafkaTools(cluster.bootstrap, security.librdkafka("shop"))
         yield Guarded(cluster, tools, shop)
 
