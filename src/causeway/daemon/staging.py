@@ -2,6 +2,9 @@
 
 Spark is up ─► each transform is analysed ─► its partitions are given to lanes
 lanes say which stages they want, and where ─► launched, stopped, launched anew
+
+Rules that lanes carry out without Spark, as far as records are plain, are analysed with their first
+stage: settings have shown that they are sound, and their records need not wait for it.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from causeway.relay.messages import StageEnded
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
     from causeway.daemon.spark.stages import Ended, Stages
+    from causeway.transform.rules.shortcut import Shortcut
 
 _log = logging.getLogger("causeway.run")
 _DEATH_S = 3.0  # so long after a failed call a JVM may prove to be dead
+_AT_ONCE = 8  # stages: of more, those that few records need begin with the first of these
 _TROUBLED_S = 90.0  # so long it is told why a stage has ended: longer than one may be left alone
 Prepare = Callable[[Any, TransformSettings], Any]
 
@@ -36,6 +41,12 @@ class Staging:
         self, transforms: Sequence[Transform], fleet: Fleet, prepare: Prepare | None = None
     ) -> None:
         self._transforms = {transform.key: transform for transform in transforms}
+        self._shortcuts = {
+            key: shortcut
+            for key, transform in self._transforms.items()
+            if (shortcut := transform.shortcut()) is not None
+        }
+        self._late = sum(transform.settings.lanes for transform in transforms) > _AT_ONCE
         self._fleet = fleet
         self._prepare = prepare or _Prepare()
         self._spark: Spark | None = None
@@ -104,8 +115,16 @@ class Staging:
         self.stop()
         self._spark, self._running = spark, {}
         self._stages = Stages(spark, self._on_ended, self._prepare)
-        self._stages.warm()
-        threading.Thread(target=self._check, args=(spark,), name="check", daemon=True).start()
+        for key in self._shortcuts.keys() - self._checked:
+            self._open(self._transforms[key], self._shortcuts[key])
+        if len(self._shortcuts) < len(self._transforms):
+            self._stages.warm()
+            threading.Thread(target=self._check, args=(spark,), name="check", daemon=True).start()
+
+    def _open(self, transform: Transform, shortcut: Shortcut | None) -> None:
+        stage = transform.stage(shortcut, late=self._late)
+        self._checked.add(transform.key)
+        self._fleet.open([(stage, transform.settings.lanes)])
 
     def _check(self, spark: Spark) -> None:
         """Opens each transform's stages once it is known to be of use."""
@@ -113,7 +132,7 @@ class Staging:
             if key in self._checked:
                 continue
             try:
-                self._prepare(spark.session, transform.settings)
+                prepared = self._prepare(spark.session, transform.settings)
             except CausewayError as error:
                 self._failure = error
                 return
@@ -125,8 +144,7 @@ class Staging:
                     "check", f"transform {transform.name}", f"internal error: {error!r}"
                 )
                 return
-            self._checked.add(key)
-            self._fleet.open([(transform.stage(), transform.settings.lanes)])
+            self._open(transform, getattr(prepared, "shortcut", None))
 
     def _is_gone(self, spark: Spark) -> bool:
         """Whether it has died, which shows a moment after its calls fail."""

@@ -103,13 +103,17 @@ class Clusters(_Message):
 class Stage(_Message):
     """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
     out of it. What the workers are to know comes from the lane: `secrets`, `registry`
-    (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop."""
+    (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop. `shortcut`:
+    what treats plain records without Spark, a rules.Shortcut, pickled, in base 64; None: nothing.
+    `late`: its job in Spark begins only with a record that is not plain."""
 
     key: str
     name: str
     secrets: Mapping[str, str] = Field(default_factory=dict, repr=False)
     registry: dict[str, Any] | None = Field(default=None, repr=False)
     dead_letters: str | None = None
+    shortcut: str | None = Field(default=None, repr=False)
+    late: bool = False
 
 
 class Stages(_Message):
@@ -251,7 +255,7 @@ class PartitionReport(_Message):
 
 
 class StageWanted(_Message):
-    """The lane has partitions that go through a stage, whose workers are to connect to `address`
+    """The lane has partitions that need a stage now, whose workers are to connect to `address`
     (see transform.sealed). `waiting`: why its schema registry does not answer, while a worker waits
     for it."""
 

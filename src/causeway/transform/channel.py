@@ -2,10 +2,12 @@
 
     lane ──Setup, Chunk, Chunk, …──► source worker ─► Spark SQL ─► sink worker ──Outcome, …──► lane
                                           └──Outcome, …──► lane
+    lane ──Open, …, Chunk, Chunk, …──► direct worker ──Outcome or Odd, …──► lane
 
 A stage is one Spark task with a Python worker at each end. Both connect to the lane's listener, a
 Unix socket in local mode, and say who they are (Greeting). The source worker answers what it can
-treat itself (direct.py). What each worker says comes in the order of chunks.
+treat itself (direct.py). The direct worker is the lane's own process, and does so for all of its
+transforms. What each worker says comes in the order of chunks.
 All frames: 4-byte big-endian length of a JSON head, 4-byte length of the body, head, body.
 """
 
@@ -26,11 +28,11 @@ FRAME_LIMIT = 1 << 30
 
 class Greeting(NamedTuple):
     """A worker's first word. `stage`: the key of the stage that it is an end of; `attempt` tells a
-    relaunched stage's workers from those of the one before."""
+    relaunched stage's workers from those of the one before. A direct worker is of no stage."""
 
     stage: str
     attempt: str
-    end: Literal["source", "sink"]
+    end: Literal["source", "sink", "direct"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,26 @@ class Setup:
     registry: dict[str, Any] | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """To a direct worker: chunks of `stage` may come. `shortcut`: a pickled rules.Shortcut."""
+
+    stage: str
+    shortcut: bytes = field(repr=False)
+    secrets: dict[str, str] = field(repr=False)
+
+
 class Chunk(NamedTuple):
     """Source records of one partition, in order. `topic` is the source's name. `next`: the source
-    offset after all that the chunk stands for. `number` counts a lane's chunks of one stage."""
+    offset after all that the chunk stands for. `number` counts a lane's chunks of one stage, or all
+    that it sends to its direct worker, which is told the `stage`."""
 
     number: int
     topic: str
     partition: int
     next: int
     batches: tuple[Batch, ...]
+    stage: str = ""
 
 
 class Output(NamedTuple):
@@ -87,6 +100,12 @@ class Outcome(NamedTuple):
     seen: int = 0
 
 
+class Odd(NamedTuple):
+    """From a direct worker: only Spark can treat all of that chunk."""
+
+    number: int
+
+
 class Waiting(NamedTuple):
     """From a worker that waits for the schema registry, again and again: it is not dead. `reason`
     says why."""
@@ -94,7 +113,7 @@ class Waiting(NamedTuple):
     reason: str
 
 
-Frame = Greeting | Setup | Chunk | Outcome | Waiting
+Frame = Greeting | Setup | Open | Chunk | Outcome | Odd | Waiting
 
 
 def encode(frame: Frame) -> list[bytes]:
@@ -107,6 +126,9 @@ def encode(frame: Frame) -> list[bytes]:
             head["end"] = frame.end
         case Setup():
             head = {"t": "setup", "secrets": frame.secrets, "registry": frame.registry}
+        case Open():
+            head = {"t": "open", "stage": frame.stage, "secrets": frame.secrets}
+            body.append(frame.shortcut)
         case Chunk():
             head = {
                 "t": "chunk",
@@ -115,7 +137,10 @@ def encode(frame: Frame) -> list[bytes]:
                 "partition": frame.partition,
                 "next": frame.next,
                 "batches": [_batch_head(batch, body) for batch in frame.batches],
+                "stage": frame.stage,
             }
+        case Odd():
+            head = {"t": "odd", "n": frame.number}
         case Waiting():
             head = {"t": "waiting", "reason": frame.reason}
         case Outcome():
@@ -165,7 +190,12 @@ def _decode(head: dict[str, Any], body: memoryview) -> Frame:
             return Setup(head["secrets"], head["registry"])
         case "chunk":
             batches = _batches(head["batches"], body)
-            return Chunk(head["n"], head["topic"], head["partition"], head["next"], batches)
+            place = head["topic"], head["partition"], head["next"]
+            return Chunk(head["n"], *place, batches, head["stage"])
+        case "open":
+            return Open(head["stage"], bytes(body), head["secrets"])
+        case "odd":
+            return Odd(head["n"])
         case "waiting":
             return Waiting(head["reason"])
         case "outcome":

@@ -3,176 +3,81 @@ The workers are this test's own, over real sockets."""
 
 from __future__ import annotations
 
-import selectors
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
-from causeway.relay.lane import chunks, stages
+from causeway.relay.lane import chunks
+from causeway.relay.lane import stage as stage_module
 from causeway.relay.lane.chunks import BLAMED, THROWS, Piece, Work
-from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.stages import Stage, Stages
-from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup, Waiting
+from causeway.relay.lane.stage import Stage
+from causeway.transform.channel import Greeting, Setup
 from causeway.transform.sealed import Connection
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build
-
-KEY, SECRET = "A->B/pii@1", "the key"
-
-
-def _batch(first: int) -> Batch:
-    records = [PlainRecord(at, 1_000, None, b"v", []) for at in range(10)]
-    return build(records, codec=0, first=first, next=first + 10, leader_epoch=0, offsets=None)
-
-
-def _one(first: int) -> Batch:
-    record = PlainRecord(0, 1_000, None, b"v", [])
-    return build([record], codec=0, first=first, next=first + 1, leader_epoch=0, offsets=None)
-
-
-class _Loop:
-    """The part of a lane's loop that a stage needs."""
-
-    def __init__(self, here: str = "127.0.0.1") -> None:
-        self.selector = selectors.DefaultSelector()
-        self.helpers = Helpers(2)
-        self.selector.register(self.helpers, selectors.EVENT_READ, lambda _: self.helpers.finish())
-        self.stages = Stages(here, SECRET, self.helpers, self.selector)
-        spec = messages.Stage(key=KEY, name="pii", secrets={"pepper": "salt"})
-        self.stages.define([spec])
-
-    def until(self, done: Callable[[], object], within_s: float = 20.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not done():
-            assert time.monotonic() < deadline
-            for key, mask in self.selector.select(0.05):
-                key.data(mask)
-            self.stages.turn(time.monotonic())
-
-    def close(self) -> None:
-        self.stages.close()
-        self.helpers.close()
-        self.selector.close()
-
-
-class _Workers:
-    """Both ends of one attempt; answers chunks with what they held, until it is to die."""
-
-    def __init__(self, address: str, attempt: str, *, secret: str = SECRET) -> None:
-        self.setups: list[Frame] = []
-        self.chunks: list[Chunk] = []
-        self.dies_at: int | None = None
-        self.dies_at_once = False
-        self.waits = 0  # so many times it says so before it answers
-        self.dies_after_waiting = False
-        self._source = Connection.open(address, secret)
-        self._sink = Connection.open(address, secret)
-        self._source.send(Greeting(KEY, attempt, "source"))
-        self._sink.send(Greeting(KEY, attempt, "sink"))
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.setups += self._until_one(self._sink)
-            while True:
-                for frame in self._source.wait(None):
-                    if isinstance(frame, Setup):
-                        self.setups.append(frame)
-                    elif isinstance(frame, Chunk):
-                        self._answer(frame)
-        except ConnectionError:
-            pass
-        finally:
-            self._source.close()
-            self._sink.close()
-
-    def _until_one(self, connection: Connection) -> list[Frame]:
-        while not (frames := connection.wait(None)):
-            pass
-        return frames
-
-    def _answer(self, chunk: Chunk) -> None:
-        self.chunks.append(chunk)
-        if self.dies_at_once or any(batch.first == self.dies_at for batch in chunk.batches):
-            raise ConnectionError("it dies")
-        for _ in range(self.waits):
-            self._source.send_all(Waiting("no registry"))
-            threading.Event().wait(0.05)
-        if self.dies_after_waiting:
-            raise ConnectionError("it dies")
-        outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
-        self._sink.send_all(Outcome(chunk.number, outputs, records_in=10 * len(outputs)))
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
+from tests.harness.staged_lane import KEY, SECRET, Loop, Workers, batch_at, one_at
 
 
 @pytest.fixture
-def loop() -> Iterator[_Loop]:
-    loop = _Loop()
+def loop() -> Iterator[Loop]:
+    loop = Loop()
     yield loop
     loop.close()
 
 
 def _submit(stage: Stage, first: int, heard: list[Piece]) -> None:
-    stage.submit(Work(heard, "t", 0, first + 10, (_batch(first),), heard.append))
+    stage.submit(Work(heard, "t", 0, first + 10, (batch_at(first),), heard.append))
 
 
-def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: _Loop) -> None:
+def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: Loop) -> None:
     stage, heard = loop.stages.get(KEY), list[Piece]()
     (wanted,) = loop.stages.wanted
     assert wanted.key == KEY
     _submit(stage, 0, heard)
     assert not stage.ready
-    workers = _Workers(wanted.address, "1")
+    workers = Workers(wanted.address, "1")
     _submit(stage, 10, heard)
     loop.until(lambda: len(heard) == 2)
     assert stage.ready
     assert [piece.next for piece in heard] == [10, 20]
-    assert heard[0].outcome.outputs[0].batch == _batch(0)
+    assert heard[0].outcome.outputs[0].batch == batch_at(0)
     assert workers.setups == [Setup({"pepper": "salt"}, None)] * 2
     assert loop.stages.size == 0
 
 
 def test_from_another_machine_a_stage_is_reached_by_the_lanes_address() -> None:
     try:
-        loop = _Loop("::1")
+        loop = Loop("::1")
         stage = loop.stages.get(KEY)
     except OSError:
         pytest.skip("no IPv6 here")
     heard = list[Piece]()
     assert stage.address.startswith("::1:")
-    _Workers(stage.address, "1")
+    Workers(stage.address, "1")
     _submit(stage, 0, heard)
     loop.until(lambda: heard)
     loop.close()
 
 
-def test_a_stages_successor_gets_what_it_has_not_answered(loop: _Loop) -> None:
+def test_a_stages_successor_gets_what_it_has_not_answered(loop: Loop) -> None:
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    workers = _Workers(stage.address, "1")
+    workers = Workers(stage.address, "1")
     workers.dies_at = 20
     for first in (0, 10, 20, 30):
         _submit(stage, first, heard)
     loop.until(lambda: len(heard) >= 2 and not stage.ready)
-    _Workers(stage.address, "2")
+    Workers(stage.address, "2")
     loop.until(lambda: len(heard) == 4)
     assert [piece.next for piece in heard] == [10, 20, 30, 40]
 
 
-def _deaths_on(loop: _Loop, first: int, attempts: int, *, told: bool) -> None:
+def _deaths_on(loop: Loop, first: int, attempts: int, *, told: bool) -> None:
     """So many stages that die of the batch at offset `first`; the driver tells that they threw."""
     stage = loop.stages.get(KEY)
     for attempt in map(str, range(attempts)):
-        workers = _Workers(stage.address, attempt)
+        workers = Workers(stage.address, attempt)
         workers.dies_at = first
         loop.until(lambda w=workers: not w.alive and not stage.ready)  # type: ignore[misc]
         if told:
@@ -181,23 +86,23 @@ def _deaths_on(loop: _Loop, first: int, attempts: int, *, told: bool) -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_only_a_record_that_throws_is_refused_soon(
-    loop: _Loop, monkeypatch: pytest.MonkeyPatch, told: bool
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     monkeypatch.setattr(chunks, "PAUSES_S", [0.0] * len(chunks.PAUSES_S))
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    stage.submit(Work(heard, "t", 0, 11, (_one(10),), heard.append))
+    stage.submit(Work(heard, "t", 0, 11, (one_at(10),), heard.append))
     _deaths_on(loop, 10, 1 + BLAMED["threw"], told=told)
-    _Workers(stage.address, "the next one")
+    Workers(stage.address, "the next one")
     loop.until(lambda: heard)
     assert [refusal.reason for piece in heard for refusal in piece.outcome.refused] == (
         [THROWS] if told else []
     )
 
 
-def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: _Loop) -> None:
+def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: Loop) -> None:
     """As where its machine is gone."""
     stage = loop.stages.get(KEY)
-    workers = _Workers(stage.address, "1")
+    workers = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
     loop.stages.ended(messages.StageEnded(key=KEY, attempt="0", reason="X", threw=False))
     assert stage.ready, "that was another one"
@@ -206,30 +111,32 @@ def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: _L
     loop.until(lambda: not workers.alive)
 
 
-def test_a_stage_that_does_not_work_is_told_of(loop: _Loop) -> None:
+def test_a_stage_that_does_not_work_is_told_of(loop: Loop) -> None:
     """One that has not started yet has longer than one that starts and ends."""
     stage, now = loop.stages.get(KEY), time.monotonic()
-    assert stage.trouble(now + stages.STARTING_S - 1.0) is None
-    assert "no free core" in str(stage.trouble(now + stages.STARTING_S + 1.0))
+    assert stage.trouble(now + stage_module.STARTING_S - 1.0) is None
+    assert "no free core" in str(stage.trouble(now + stage_module.STARTING_S + 1.0))
     for attempt in "12":
-        workers = _Workers(stage.address, attempt)
+        workers = Workers(stage.address, attempt)
         workers.dies_at_once = True
         loop.until(lambda w=workers: not w.alive and not stage._ends)  # type: ignore[misc]
         assert not stage.ready
         ended = messages.StageEnded(key=KEY, attempt=attempt, reason="ImportError", threw=False)
         loop.stages.ended(ended)
-        assert stage.trouble(now + stages.ENDING_S - 1.0) is None
-        assert "again and again: ImportError" in str(stage.trouble(now + stages.ENDING_S + 10.0))
-    _Workers(stage.address, "3")
+        assert stage.trouble(now + stage_module.ENDING_S - 1.0) is None
+        assert "again and again: ImportError" in str(
+            stage.trouble(now + stage_module.ENDING_S + 10.0)
+        )
+    Workers(stage.address, "3")
     loop.until(lambda: stage.ready)
-    loop.until(lambda: stage.trouble(time.monotonic() + stages.ENDING_S + 10.0) is None)
+    loop.until(lambda: stage.trouble(time.monotonic() + stage_module.ENDING_S + 10.0) is None)
 
 
-def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
+def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: Loop) -> None:
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    old = _Workers(stage.address, "1")
+    old = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
-    new = _Workers(stage.address, "2")
+    new = Workers(stage.address, "2")
     loop.until(lambda: not old.alive)
     _submit(stage, 0, heard)
     loop.until(lambda: heard)
@@ -237,60 +144,60 @@ def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: _Loop) -> None:
     assert not [chunk for chunk in old.chunks if chunk.batches]
 
 
-def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: _Loop) -> None:
+def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: Loop) -> None:
     """As where Spark tries a task again before the end of the first try is seen here."""
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    old = _Workers(stage.address, "1")
+    old = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
-    new = _Workers(stage.address, "1")
+    new = Workers(stage.address, "1")
     loop.until(lambda: not old.alive)
     _submit(stage, 0, heard)
     loop.until(lambda: heard)
     assert [batch.first for chunk in new.chunks for batch in chunk.batches] == [0]
 
 
-def test_who_waits_for_a_busy_stage_waits_on(loop: _Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "CALL_S", 0.2)
+def test_who_waits_for_a_busy_stage_waits_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_module, "CALL_S", 0.2)
     stage, heard = loop.stages.get(KEY), list[Piece]()
     found: list[object] = []
     _submit(stage, 0, heard)
-    loop.helpers.submit(lambda: stage.call("t", 0, 20, [_batch(10)]), lambda a: found.append(a))
-    loop.until(lambda: stage.size > _batch(0).size)
+    loop.helpers.submit(lambda: stage.call("t", 0, 20, [batch_at(10)]), lambda a: found.append(a))
+    loop.until(lambda: stage.size > batch_at(0).size)
     stage._answered_at = time.monotonic() + 60.0  # others are answered all the while
     until = time.monotonic() + 0.5
     loop.until(lambda: time.monotonic() > until)
     assert found == []
-    _Workers(stage.address, "1")
+    Workers(stage.address, "1")
     loop.until(lambda: found)
     assert isinstance(found[0], list)
 
 
 def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
-    loop: _Loop, monkeypatch: pytest.MonkeyPatch
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("causeway.relay.lane.stages.ANSWER_S", 0.4)
+    monkeypatch.setattr("causeway.relay.lane.stage.ANSWER_S", 0.4)
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    workers = _Workers(stage.address, "1")
+    workers = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
     workers.waits = 24
     _submit(stage, 0, heard)
     loop.until(lambda: stage.waiting)
     assert not stage.ready
-    late = time.monotonic() + stages.STARTING_S + 10.0
+    late = time.monotonic() + stage_module.STARTING_S + 10.0
     assert "waits for the schema registry: no registry" in str(stage.trouble(late))
     loop.until(lambda: heard)
     assert [len(chunk.batches) for chunk in workers.chunks] == [0, 1], "none is sent again"
     assert workers.alive
 
 
-def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: _Loop) -> None:
+def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: Loop) -> None:
     stage, heard = loop.stages.get(KEY), list[Piece]()
 
     def told() -> str | None:
         (wanted,) = loop.stages.wanted
         return wanted.waiting
 
-    workers = _Workers(stage.address, "1")
+    workers = Workers(stage.address, "1")
     workers.waits = 4
     loop.until(lambda: stage.ready)
     _submit(stage, 0, heard)
@@ -304,7 +211,7 @@ def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: _Loop) -
     assert len(heard) == 1
 
 
-def test_strangers_are_shut_out(loop: _Loop) -> None:
+def test_strangers_are_shut_out(loop: Loop) -> None:
     stage = loop.stages.get(KEY)
     stranger = Connection.open(stage.address, "another key")
     stranger.send(Greeting(KEY, "1", "source"))
@@ -324,26 +231,26 @@ def _is_shut(connection: Connection) -> bool:
     return False
 
 
-def test_a_helpers_thread_gets_its_answer_through_a_death(loop: _Loop) -> None:
+def test_a_helpers_thread_gets_its_answer_through_a_death(loop: Loop) -> None:
     stage = loop.stages.get(KEY)
-    workers = _Workers(stage.address, "1")
+    workers = Workers(stage.address, "1")
     workers.dies_at = 10
     found: list[object] = []
     loop.helpers.submit(
-        lambda: stage.call("t", 0, 20, [_batch(0), _batch(10)]), lambda a: found.append(a)
+        lambda: stage.call("t", 0, 20, [batch_at(0), batch_at(10)]), lambda a: found.append(a)
     )
     loop.until(lambda: workers.chunks and not stage.ready)
-    _Workers(stage.address, "2")
+    Workers(stage.address, "2")
     loop.until(lambda: found)
     (pieces,) = found
     assert isinstance(pieces, list)
     assert [piece.next for piece in pieces] == [20]
 
 
-def test_who_waits_for_a_stage_that_is_closed_is_told(loop: _Loop) -> None:
+def test_who_waits_for_a_stage_that_is_closed_is_told(loop: Loop) -> None:
     stage = loop.stages.get(KEY)
     found: list[object] = []
-    loop.helpers.submit(lambda: stage.call("t", 0, 10, [_batch(0)]), lambda a: found.append(a))
+    loop.helpers.submit(lambda: stage.call("t", 0, 10, [batch_at(0)]), lambda a: found.append(a))
     loop.until(lambda: stage.size)
     loop.stages.keep([])
     loop.until(lambda: found)
@@ -351,6 +258,6 @@ def test_who_waits_for_a_stage_that_is_closed_is_told(loop: _Loop) -> None:
     assert loop.stages.wanted == ()
 
 
-def test_a_stage_that_nobody_told_of_is_an_error(loop: _Loop) -> None:
+def test_a_stage_that_nobody_told_of_is_an_error(loop: Loop) -> None:
     with pytest.raises(CausewayError, match="has not told"):
         loop.stages.get("A->B/other@1")

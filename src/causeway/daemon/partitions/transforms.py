@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from causeway.config.settings import (
     LinkSettings,
@@ -17,6 +20,9 @@ from causeway.config.settings import (
 )
 from causeway.daemon.spark.java import feature
 from causeway.relay.messages import Stage
+
+if TYPE_CHECKING:
+    from causeway.transform.rules.shortcut import Shortcut
 
 Spark = Mapping[str, str | Secret]
 Identify = Callable[[TransformSettings, Spark], str]
@@ -34,8 +40,17 @@ class Transform:
     def name(self) -> str:
         return self.settings.name
 
-    def stage(self) -> Stage:
-        """As lanes need it, with its secrets."""
+    def shortcut(self) -> Shortcut | None:
+        """Of rules, which are known to be sound before Spark has seen them; None for all else."""
+        if self.settings.rules is None:
+            return None
+        found: Shortcut | None
+        found = import_module("causeway.transform.rules.shortcut").shortcut_of(self.settings)
+        return found
+
+    def stage(self, shortcut: Shortcut | None = None, *, late: bool = False) -> Stage:
+        """As lanes need it, with its secrets. `late`: its job is not to begin before a record needs
+        it, where there is a `shortcut`."""
         settings = self.settings
         registry = settings.registry
         return Stage(
@@ -44,6 +59,8 @@ class Transform:
             secrets={name: secret.reveal() for name, secret in settings.secrets.items()},
             registry=None if registry is None else registry.as_json(),
             dead_letters=settings.dead_letters,
+            shortcut=None if shortcut is None else _pickled(shortcut),
+            late=late and shortcut is not None,
         )
 
 
@@ -90,6 +107,10 @@ def _identify() -> Identify:
     # Nobody needs it, nor what it imports, where there are no transforms.
     found = import_module("causeway.transform.identity").identity
     return partial(found, java=feature())
+
+
+def _pickled(shortcut: Shortcut) -> str:
+    return base64.b64encode(pickle.dumps(shortcut)).decode()
 
 
 def _known(link: LinkSettings, settings: TransformSettings, identity: str) -> Transform:

@@ -101,6 +101,11 @@ class Chunks:
         """Whether this stage has answered something."""
         return self._works
 
+    @property
+    def suspicious(self) -> bool:
+        """Whether some chunk is under suspicion."""
+        return bool(self._suspects) or self._accused is not None
+
     def submit(self, work: Work) -> None:
         self._waiting.append(work)
         self._size += work.size
@@ -158,16 +163,10 @@ class Chunks:
     def lost(self, how: Loss = "died") -> None:
         """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
         before anything is sent again."""
-        under_way = [work for work in self._under_way.values() if work is not None]
-        self._under_way.clear()
-        self._early.clear()
-        alone = len(under_way) == 1 and bool(self._suspects) and self._works and how != "gone"
+        alone = len(self._under_way) == 1 and None not in self._under_way.values()
+        alone = alone and bool(self._suspects) and self._works and how != "gone"
         self._works = False
-        for work in under_way:
-            if work.take is None:
-                self._suspects.discard(work)
-                self._size -= work.size
-        under_way = [work for work in under_way if work.take is not None]
+        under_way = self._take_back()
         if alone and under_way:
             if how == "hung":
                 self._blame(under_way[0], "hung")
@@ -175,6 +174,27 @@ class Chunks:
             self._accused = under_way[0]
         self._suspects.update(under_way)
         self._waiting.extendleft(reversed(under_way))
+
+    def proven(self) -> None:
+        """Whoever treats them has shown that it works."""
+        self._works = True
+
+    def elsewhere(self, *, works: bool) -> None:
+        """Others treat them from now on, also what is under way: nobody is to blame. `works`: these
+        have shown that they do."""
+        self._waiting.extendleft(reversed(self._take_back()))
+        self._works = works
+
+    def _take_back(self) -> list[Work]:
+        """What is under way no more, as far as anybody wants it."""
+        works = [work for work in self._under_way.values() if work is not None]
+        self._under_way.clear()
+        self._early.clear()
+        for work in works:
+            if work.take is None:
+                self._suspects.discard(work)
+                self._size -= work.size
+        return [work for work in works if work.take is not None]
 
     def judged(self, *, threw: bool) -> None:
         """The stage that died last threw; else nobody knows, or it died of something else."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from causeway.model import Pair, Spread, State
 from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.distance import PARTITION_BYTES
-from causeway.relay.lane.stages import Stage
+from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import (
     Assignment,
     Outlet,

@@ -19,7 +19,7 @@ from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.stages import Stage
+from causeway.relay.lane.stage import Stage
 from causeway.relay.lane.transforming import series_of
 from causeway.relay.recovery.recover import Resumption, recover
 from causeway.relay.recovery.survey import Request

@@ -21,7 +21,7 @@ from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import from_offset
-from causeway.relay.lane.stages import Stage
+from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, Outlet, Transformed, Want
 from causeway.relay.series import Series, as_relayed, treated
 from causeway.relay.source import Kept

@@ -1,0 +1,261 @@
+"""A lane's direct worker: one process for all of its transforms, beside Spark.
+
+    each stage's chunks, by turns ──► direct worker ──Outcome──► that stage's flows
+                                           └──Odd──► from now on the stage's chunks go to Spark
+
+It is started when the first stage joins and ended when the last one leaves. When it dies, its
+successor gets what it has not answered. What killed it may be one of those chunks, so these stages
+are suspects: one chunk of one of them at a time, until each has been answered something. The one
+whose chunk kills it alone goes to Spark, where single records are blamed (chunks.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from typing import Protocol
+
+from causeway.relay import messages
+from causeway.relay.control import SECRET_VARIABLE
+from causeway.transform.channel import Chunk, Frame, Greeting, Odd, Open, Outcome
+from causeway.transform.sealed import Connection
+
+MODULE = "causeway.transform.direct_worker"
+START_S = 60.0  # one that has not greeted by then has failed
+ANSWER_S = 300.0  # as for a stage
+STARTS = 3  # that come to nothing, one after the other, before all go to Spark
+LONGEST_PAUSE_S = 30.0
+UNSENT_BYTES = 4 * 1024 * 1024
+
+
+class Client(Protocol):
+    """A stage, while its chunks go to the direct worker."""
+
+    @property
+    def spec(self) -> messages.Stage: ...
+
+    def next_chunk(self) -> Chunk | None:
+        """What is to be sent next; it counts as sent."""
+
+    def answered(self, outcome: Outcome) -> None: ...
+
+    def unanswered(self) -> None:
+        """What was sent is to be sent again: nobody answers it any more."""
+
+    def to_spark(self) -> None:
+        """Some chunk needs Spark; the client is to `leave`."""
+
+
+class DirectWorker:
+    """Not thread-safe; its clients belong to the same loop."""
+
+    def __init__(self, secret: str, selector: selectors.BaseSelector) -> None:
+        self._secret = secret
+        self._selector = selector
+        self._clients: dict[Client, None] = {}
+        self._asking: dict[Client, None] = {}  # who may have something to send, by turns
+        self._suspects: dict[Client, None] = {}
+        self._under_way: dict[int, tuple[Client, int]] = {}  # by our numbers, with theirs
+        self._number = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._mask = 0
+        self._greeted = False
+        self._due = 0.0  # for its greeting, or its next answer
+        self._start_at = 0.0
+        self._deaths = 0  # since it last answered
+        self._fruitless = 0  # starts, since it last greeted
+
+    @property
+    def ready(self) -> bool:
+        return self._greeted
+
+    @property
+    def works(self) -> bool:
+        """Whether to send it anything: not where it can't be started."""
+        return self._fruitless < STARTS
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def join(self, client: Client) -> None:
+        """Chunks of `client` come from now on."""
+        self._clients[client] = None
+        if self._greeted:
+            self._send(_opening(client.spec))
+            self.ask(client)
+        else:
+            self.turn(time.monotonic())
+
+    def leave(self, client: Client) -> None:
+        """None comes any more, and answers to those that are under way are not heard."""
+        for known in (self._clients, self._asking, self._suspects):
+            known.pop(client, None)
+        for number in [n for n, (whose, _) in self._under_way.items() if whose is client]:
+            del self._under_way[number]
+
+    def ask(self, client: Client) -> None:
+        """`client` has something to send."""
+        self._asking[client] = None
+        self._pump()
+
+    def turn(self, now: float) -> None:
+        """What is due: a start, an end, what waits to be sent."""
+        if self._process is None:
+            if self._clients and now >= self._start_at:
+                self._start(now)
+            return
+        if not self._clients:
+            self.close()
+            return
+        if self._greeted and not self._under_way:
+            self._due = now + ANSWER_S
+        if now > self._due:
+            self._lose()
+        self._watch()
+
+    def close(self) -> None:
+        """Ends the process; the next turn starts another where there are clients."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._selector.unregister(connection)
+            connection.close()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        self._greeted = False
+        self._asking.clear()
+        self._under_way.clear()
+
+    # -- its process ------------------------------------------------------------------------------
+
+    def _start(self, now: float) -> None:
+        self._due = now + START_S
+        ours, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            # What is importable here, as in a task of Spark's, is not all named in the environment.
+            path = os.pathsep.join(filter(None, sys.path))
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", MODULE, str(descriptor), SECRET_VARIABLE],
+                    pass_fds=[descriptor],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": path, SECRET_VARIABLE: self._secret},
+                )
+            except OSError:
+                ours.close()
+                self._lose()
+                return
+        self._connection = Connection(ours, self._secret, lane=True)
+        self._mask = selectors.EVENT_READ
+        self._selector.register(self._connection, self._mask, self._on_ready)
+
+    def _on_ready(self, mask: int) -> None:
+        connection = self._connection
+        if connection is None:
+            return  # lost in this very turn
+        try:
+            if mask & selectors.EVENT_WRITE:
+                connection.flush()
+            if mask & selectors.EVENT_READ:
+                for frame in connection.receive():
+                    self._on_frame(frame)
+        except (ConnectionError, ValueError):
+            if connection is self._connection:
+                self._lose()
+        self._pump()
+
+    def _on_frame(self, frame: Frame) -> None:
+        if isinstance(frame, Greeting):
+            self._greeted, self._fruitless = True, 0
+            self._due = time.monotonic() + ANSWER_S
+            for client in list(self._clients):
+                self._send(_opening(client.spec))
+                self._asking[client] = None
+        elif isinstance(frame, Outcome | Odd):
+            self._due, self._deaths = time.monotonic() + ANSWER_S, 0
+            if frame.number not in self._under_way:
+                return  # its client has left
+            client, number = self._under_way.pop(frame.number)
+            self._suspects.pop(client, None)
+            self._asking[client] = None
+            if isinstance(frame, Odd):
+                client.to_spark()
+            else:
+                client.answered(frame._replace(number=number))
+        else:
+            raise ValueError("a worker said what it is not to say")  # noqa: TRY004
+
+    def _pump(self) -> None:
+        while self._greeted and self._connection is not None:
+            if self._connection.unsent > UNSENT_BYTES:
+                return
+            if (client := self._next()) is None:
+                return
+            self._asking.pop(client, None)
+            chunk = client.next_chunk()
+            if chunk is None:
+                self._suspects.pop(client, None)
+                continue
+            self._asking[client] = None  # behind the others
+            self._number += 1
+            self._under_way[self._number] = client, chunk.number
+            self._send(chunk._replace(number=self._number, stage=client.spec.key))
+
+    def _next(self) -> Client | None:
+        if not self._suspects:
+            return next(iter(self._asking), None)
+        if self._under_way:
+            return None
+        return next(iter(self._suspects))
+
+    def _send(self, frame: Frame) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.send(frame)
+            except ConnectionError:
+                self._lose()
+
+    def _watch(self) -> None:
+        if self._connection is None:
+            return
+        wanted = selectors.EVENT_READ
+        if self._connection.wants_write:
+            wanted |= selectors.EVENT_WRITE
+        if wanted != self._mask:
+            self._mask = wanted
+            self._selector.modify(self._connection, wanted, self._on_ready)
+
+    def _lose(self) -> None:
+        """It died, or is to."""
+        greeted = self._greeted
+        lost = dict.fromkeys(client for client, _ in self._under_way.values())
+        self.close()
+        self._deaths += 1
+        self._fruitless += not greeted
+        pause = 2.0 ** (self._deaths - 1) if self._deaths > 1 else 0.0
+        self._start_at = time.monotonic() + min(pause, LONGEST_PAUSE_S)
+        for client in lost:
+            client.unanswered()
+        if not self.works:
+            for client in list(self._clients):
+                client.to_spark()
+        elif len(lost) == 1 and next(iter(lost)) in self._suspects:
+            next(iter(lost)).to_spark()
+        else:
+            self._suspects.update(lost)
+
+
+def _opening(spec: messages.Stage) -> Open:
+    assert spec.shortcut is not None
+    return Open(spec.key, base64.b64decode(spec.shortcut), dict(spec.secrets))

@@ -1,0 +1,352 @@
+"""A lane's end of a stage: a listener, to which the stage's workers connect.
+
+    the driver sees the stage wanted ─► launches it ─► both its workers greet ─► chunks, outcomes
+
+A stage that dies is launched again by the driver; until its workers greet, chunks wait.
+
+Where a transform has a shortcut its chunks go to the lane's direct worker at first (direct.py), and
+to the stage from when that works. A stage that is to begin `late` is wanted only once a chunk
+needed Spark, and until none has for a while:
+
+    direct ── the stage works, or a chunk needs Spark ──► by Spark
+       ▲                                                     │
+       └────────── late, and not needed for long ◄───────────┘
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+
+from causeway.errors import CausewayError
+from causeway.relay import messages
+from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
+from causeway.relay.lane.direct import DirectWorker
+from causeway.relay.lane.helpers import Helpers
+from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Setup, Waiting
+from causeway.transform.sealed import Connection
+from causeway.wire.batches import Batch
+
+GREETING_S = 10.0
+ANSWER_S = 300.0  # a chunk that takes longer is taken for one that hangs
+CALL_S = 120.0  # without any answer, be it to others who were first
+# After so long without a stage that works its partitions are shown as failed, and hold up no
+# bounded run: where stages start and end again, and where none starts.
+ENDING_S, STARTING_S = 60.0, 240.0
+UNSENT_BYTES = 4 * 1024 * 1024
+# A stage that is not late begins behind the first records, or so long after its lane: its start
+# takes the CPU that they need.
+SOON_S = 10.0
+# Until a stage that is not needed ends; twice as long each time that it had to begin again.
+LINGERS_S = (600.0, 6 * 3600.0)
+_PROBE = 0  # no chunk of ours has that number
+
+
+class Stage:
+    """One transform's stage, as this lane sees it. Not thread-safe but for `call`."""
+
+    def __init__(
+        self,
+        spec: messages.Stage,
+        listener: socket.socket,
+        address: str,
+        secret: str,
+        helpers: Helpers,
+        selector: selectors.BaseSelector,
+        direct: DirectWorker,
+    ) -> None:
+        self.spec = spec
+        self.address = address
+        self.waiting: str | None = None  # what its registry lacks, while a worker waits for it
+        self._listener = listener
+        self._secret = secret
+        self._helpers = helpers
+        self._selector = selector
+        self._chunks = Chunks()
+        self._strangers: dict[Connection, float] = {}
+        self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
+        self._attempt = self._lost = ""  # the one that is there, and the last one that was
+        self._masks: dict[Connection, int] = {}
+        self._made_at = self._ready_at = time.monotonic()
+        self._direct = direct
+        self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
+        self._needed_at = self._made_at  # Spark, by some record
+        self._lingers_s = LINGERS_S[0]
+        self._why = ""  # the last one ended, while none works
+        self._answer_due = 0.0
+        self._answered_at = 0.0
+        self._calls: set[Future[list[Piece]]] = set()
+        self._closed = False
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+        if not self._by_spark:
+            direct.join(self)
+
+    @property
+    def ready(self) -> bool:
+        """Whether chunks go through now, as far as we have seen."""
+        if not self._by_spark:
+            return self._direct.ready
+        return self._complete and self._chunks.works and self.waiting is None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether its job is to run."""
+        if self._by_spark:
+            return True
+        begun = self._answered_at > 0.0 or time.monotonic() > self._made_at + SOON_S
+        return begun and not self.spec.late
+
+    @property
+    def _complete(self) -> bool:
+        return len(self._ends) == 2
+
+    def trouble(self, now: float) -> str | None:
+        """Why nothing has gone through it for long; None where it works, or may soon."""
+        waited = now - self._ready_at
+        if self._why and waited > ENDING_S:
+            return f"its stage ends again and again: {self._why}"
+        if waited > STARTING_S and self.waiting is not None:
+            return f"its stage waits for the schema registry: {self.waiting}"
+        if waited > STARTING_S:
+            return (
+                f"the stage of transform {self.spec.name} has not started in {STARTING_S:.0f} s: "
+                f"Spark has no free core for it, or its executor does not reach {self.address}"
+            )
+        return None
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait or are under way."""
+        return self._chunks.size
+
+    def submit(self, work: Work) -> None:
+        self._chunks.submit(work)
+        self._pump()
+
+    def cancel(self, owner: object) -> None:
+        """Forget what `owner` has submitted."""
+        self._chunks.cancel(owner)
+
+    def call(
+        self, topic: str, partition: int, next: int, batches: Sequence[Batch]
+    ) -> Sequence[Piece]:
+        """What becomes of `batches`, for a helper's thread: blocks. Raises CausewayError."""
+        future: Future[list[Piece]] = Future()
+        pieces: list[Piece] = []
+
+        def take(piece: Piece) -> None:
+            pieces.append(piece)
+            if piece.last:
+                self._calls.discard(future)
+                if not future.done():
+                    future.set_result(pieces)
+
+        def start() -> None:
+            if self._closed:
+                future.set_exception(self._error("it is no longer wanted"))
+                return
+            self._calls.add(future)
+            self.submit(Work(future, topic, partition, next, tuple(batches), take))
+
+        self._helpers.post(start)
+        while True:
+            try:
+                return future.result(CALL_S)
+            except FutureTimeoutError:
+                if time.monotonic() - self._answered_at < CALL_S:
+                    continue
+                self._helpers.post(partial(self.cancel, future))
+                raise self._error(f"no answer in {CALL_S:.0f} s") from None
+
+    def _error(self, cause: str) -> CausewayError:
+        return CausewayError("transform", self.spec.name, cause, retriable=True)
+
+    def turn(self, now: float) -> None:
+        """What is due: chunks to send, workers that have not greeted, answers that don't come."""
+        for stranger, since in list(self._strangers.items()):
+            if now - since > GREETING_S:
+                self._drop(stranger)
+        if self.ready:
+            self._ready_at, self._why = now, ""
+        if not (self._by_spark and self._chunks.busy):
+            self._answer_due = now + ANSWER_S
+        elif now > self._answer_due:
+            self._lose("hung")
+        if self._by_spark:
+            if now - self._needed_at > self._lingers_s and self._may_end:
+                self._to_direct()
+            self._pump()
+        for connection, mask in self._masks.items():
+            wanted = selectors.EVENT_READ
+            if connection.wants_write:
+                wanted |= selectors.EVENT_WRITE
+            if wanted != mask:
+                handler = self._selector.get_key(connection).data
+                self._selector.modify(connection, wanted, handler)
+                self._masks[connection] = wanted
+
+    def ended(self, attempt: str, reason: str, *, threw: bool) -> None:
+        """The driver's word on an attempt: its job is over, and why; whether it threw, or died of
+        something else."""
+        if attempt == self._attempt:
+            self._lose()  # its machine may be gone, and its sockets say nothing
+        if attempt == self._lost:
+            self._chunks.judged(threw=threw)
+        self._why = reason or self._why
+
+    def close(self) -> None:
+        self._closed = True
+        self._direct.leave(self)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for connection in list(self._masks):
+            self._drop(connection)
+        for call in self._calls:
+            call.set_exception(self._error("it is no longer wanted"))
+        self._calls.clear()
+
+    # -- the direct worker ------------------------------------------------------------------------
+
+    def next_chunk(self) -> Chunk | None:
+        self._chunks.proven()
+        return next(self._chunks.to_send(), None)
+
+    def answered(self, outcome: Outcome) -> None:
+        self._answered_at = time.monotonic()
+        self._chunks.answered(outcome)
+
+    def unanswered(self) -> None:
+        self._chunks.elsewhere(works=False)
+
+    def to_spark(self, *, works: bool = False) -> None:
+        """`works`: the stage has shown that it does."""
+        self._direct.leave(self)
+        self._by_spark = True
+        self._needed_at = self._ready_at = time.monotonic()
+        self._chunks.elsewhere(works=works)
+        self._pump()
+
+    @property
+    def _may_end(self) -> bool:
+        late = self.spec.late and self.spec.shortcut is not None
+        return late and self.ready and not self._chunks.suspicious and self._direct.works
+
+    def _to_direct(self) -> None:
+        ends, self._ends = self._ends, {}
+        self._attempt = ""
+        for end in ends.values():
+            self._drop(end)
+        self._by_spark = False
+        self._lingers_s = min(2 * self._lingers_s, LINGERS_S[1])
+        self._chunks.elsewhere(works=False)
+        self._direct.join(self)
+
+    # -- its workers ------------------------------------------------------------------------------
+
+    def _accept(self, _: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except OSError:
+            return
+        connection = Connection(sock, self._secret, lane=True)
+        self._strangers[connection] = time.monotonic()
+        self._selector.register(
+            connection, selectors.EVENT_READ, partial(self._on_connection, connection)
+        )
+        self._masks[connection] = selectors.EVENT_READ
+
+    def _on_connection(self, connection: Connection, mask: int) -> None:
+        if connection not in self._masks:
+            return  # dropped in this very turn
+        try:
+            if mask & selectors.EVENT_WRITE:
+                connection.flush()
+            if mask & selectors.EVENT_READ:
+                for frame in connection.receive():
+                    self._on_frame(connection, frame)
+            else:
+                self._pump()
+        except (ConnectionError, ValueError):
+            self._drop(connection)
+
+    def _on_frame(self, connection: Connection, frame: Frame) -> None:
+        if connection in self._strangers:
+            self._greet(connection, frame)
+        elif isinstance(frame, Outcome) and connection in self._ends.values():
+            if frame.number == _PROBE:
+                if not self._by_spark:
+                    self.to_spark(works=True)
+                return
+            self._answered_at = time.monotonic()
+            self._answer_due = self._answered_at + ANSWER_S
+            self.waiting = None
+            if frame.records_in and connection is self._ends.get("sink"):
+                self._needed_at = self._answered_at
+            self._chunks.answered(frame)
+            self._pump()
+        elif isinstance(frame, Waiting):
+            self._answer_due = time.monotonic() + ANSWER_S
+            self.waiting = frame.reason
+        else:
+            raise ValueError("a worker said what it is not to say")
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        if not isinstance(frame, Greeting) or frame.stage != self.spec.key:
+            raise ValueError("a stranger")
+        if not self.wanted:
+            raise ValueError("it is no longer wanted")
+        del self._strangers[connection]
+        if frame.attempt != self._attempt or frame.end in self._ends:
+            self._lose("gone")
+            self._chunks.judged(threw=False)  # nobody has told
+            self._attempt = frame.attempt
+        self._ends[frame.end] = connection
+        connection.send(Setup(dict(self.spec.secrets), self.spec.registry))
+        if self._complete and not self._by_spark:
+            self._ends["source"].send(Chunk(_PROBE, "", 0, 0, ()))
+        self._pump()
+
+    def _pump(self) -> None:
+        if not self._by_spark:
+            self._direct.ask(self)
+            return
+        source = self._ends.get("source")
+        if source is None or not self._complete:
+            return
+        try:
+            for chunk in self._chunks.to_send():
+                source.send(chunk)
+                if source.unsent > UNSENT_BYTES:
+                    break
+        except ConnectionError:
+            self._drop(source)
+
+    def _drop(self, connection: Connection) -> None:
+        if self._masks.pop(connection, None) is None:
+            return
+        self._selector.unregister(connection)
+        connection.close()
+        self._strangers.pop(connection, None)
+        if connection in self._ends.values():
+            self._lose()
+
+    def _lose(self, how: Loss = "died") -> None:
+        ends, self._ends = self._ends, {}
+        if "source" in ends and ends["source"].unsent:
+            how = "gone"
+        self._lost, self._attempt, self.waiting = self._attempt, "", None
+        for end in ends.values():  # what it still said
+            with contextlib.suppress(ConnectionError, ValueError):
+                for frame in end.receive():
+                    if isinstance(frame, Outcome) and frame.number != _PROBE:
+                        self._chunks.answered(frame)
+        for connection in ends.values():
+            self._drop(connection)
+        if self._by_spark:
+            self._chunks.lost(how)
