@@ -19,6 +19,8 @@ from causeway.transform import formats, outputs, schemas
 from causeway.transform.catalyst import Catalyst, Node, Place, each
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
+from causeway.transform.queries.reading import shortcut_of_query
+from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.refusals import Facts, Problem, examine
 from causeway.transform.rows import INPUT, SECRETS, TEXTS
 from causeway.transform.rules.shortcut import Shortcut, shortcut_of
@@ -42,8 +44,8 @@ class Prepared:
 
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
     and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
-    those that the sink worker writes by their schemas. `shortcut`: what of rules can be carried out
-    without the query.
+    those that the sink worker writes by their schemas. `shortcut`: what can be carried out without
+    Spark.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
     """
@@ -53,7 +55,7 @@ class Prepared:
     sql: str | None
     decodes: Mapping[str, str]
     encodes: Mapping[str, str]
-    shortcut: Shortcut | None
+    shortcut: Shortcut | QueryShortcut | None
     _session: SparkSession = field(repr=False)
     _parts: tuple[Part, Part] = field(repr=False)
     _facts: Facts = field(repr=False)
@@ -114,13 +116,18 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)
     of_schema = {part.name: part.format for part in both if part.of_schema}
+    shortcut: Shortcut | QueryShortcut | None = None
+    if by_rules:
+        shortcut = shortcut_of(transform)
+    elif not found:
+        shortcut = shortcut_of_query(plan, base, facts, both, own.conf.getAll)
     return Prepared(
         given,
         replaces,
         text,
         {name: format for name, format in of_schema.items() if name in facts.used},
         {name: format for name, format in of_schema.items() if name in replaces},
-        shortcut_of(transform),
+        shortcut,
         own,
         both,
         facts,

@@ -4,7 +4,7 @@ Behind each chunk's records stands a marker row, whose `_mark` closes the chunk 
 Spark collects rows until an Arrow batch is full, so once no chunk waits as many markers follow as
 push all before them through.
 
-A chunk that rules alone can treat (direct.py) is answered here, and never sees Spark.
+A chunk of which Spark is not needed (direct.py) is answered here, and never sees Spark.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from causeway.transform.channel import Chunk, Frame, Outcome, Setup
 from causeway.transform.direct import Answer, Direct
+from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
 from causeway.transform.source_rows import ROWS_BYTES, Rows
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
     `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of those that have any; `shortcut`: what of rules can be done here."""
+    `decodes`: the formats of those that have any; `shortcut`: what can be done without Spark."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
     texts: tuple[str, ...] = ()
     decodes: Mapping[str, str] = field(default_factory=dict)
-    shortcut: Shortcut | None = None
+    shortcut: Shortcut | QueryShortcut | None = None
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from causeway.errors import CausewayError
+from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.rows import SECRETS, TEXTS
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.session import RUNNING
@@ -63,8 +64,8 @@ class Prepared(Protocol):
         """Of those that the sink worker writes by their schemas."""
 
     @property
-    def shortcut(self) -> Shortcut | None:
-        """What of rules the source worker can carry out."""
+    def shortcut(self) -> Shortcut | QueryShortcut | None:
+        """What the source worker can carry out without Spark."""
 
     def apply(self, records: Any, /) -> Any:
         """Rows as `rows.OUTPUT` has them, of rows as `input` has them."""

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
+from causeway.transform.plain_json import OddError
 from causeway.transform.rows import MARK, REASON, SEEN, TREATED
-from causeway.transform.rules.leaves import OddError, hmac_of
+from causeway.transform.rules.leaves import hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import NOT_A_NAME, NOT_A_TIME, Rows

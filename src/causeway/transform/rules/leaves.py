@@ -24,6 +24,7 @@ from causeway.transform.crypto import (
     aes_key,
     common_path,
 )
+from causeway.transform.plain_json import OddError, check_whole
 from causeway.transform.rules.model import (
     DropRecord,
     Encrypt,
@@ -39,13 +40,8 @@ from causeway.transform.rules.model import (
 # the JSON text in its place.
 Maker = Callable[[Any, bytes, int], bytes]
 _KNOWN = 0x250  # below, no version of Unicode says otherwise what a letter or digit is
-_LEAST, _MOST = -(2**63), 2**63 - 1  # of a whole number that is one to Spark as well
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BLOCK = 64  # bytes, of SHA-256
-
-
-class OddError(ValueError):
-    """Only the query knows what becomes of the record."""
 
 
 def can_make(kind: Kind) -> bool:
@@ -100,7 +96,7 @@ def drops(kind: DropRecord) -> Callable[[Any], bool]:
             if type(x) is not type(value) or type(x) is float:
                 raise OddError
             if type(x) is int:
-                _check_whole(x)
+                check_whole(x)
             found = found or x == value
         return found != kind.negated
 
@@ -201,13 +197,8 @@ def _plain(x: Any) -> bytes:
         return b"true" if x else b"false"
     if type(x) is not int:
         raise OddError
-    _check_whole(x)
+    check_whole(x)
     return b"%d" % x
-
-
-def _check_whole(x: int) -> None:
-    if not _LEAST <= x <= _MOST:
-        raise OddError
 
 
 def hmac_of(key: bytes) -> Callable[[bytes], bytes]:

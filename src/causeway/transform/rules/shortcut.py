@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from causeway.config.settings import TransformSettings
+from causeway.transform.plain_json import OddError, plain_objects
 from causeway.transform.rules.leaves import (
     Maker,
-    OddError,
     can_make,
     drops,
     maker,
@@ -28,11 +28,6 @@ from causeway.transform.rules.parse import parse
 
 __all__ = ["DROPPED", "OddError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
-# Bytes. Spark minds names of 50,000 characters, numbers of 1,000, and 1,000 brackets in brackets:
-# what is this short has none of these …
-_SHORT, _LONGEST = 1_000, 48 * 1024
-_DEEPEST = 200  # … longer ones are odd with more brackets than this …
-_DIGITS, _STEP = 50, 250  # … or more than 300 digits in a row
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
 _MISSING = object()
 DROPPED: tuple[()] = ()
@@ -146,9 +141,7 @@ class _Spot(NamedTuple):
 
 
 def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
-    import msgspec
-
-    decode = msgspec.json.Decoder().decode
+    read = plain_objects()
     conditions, spots = [], []
     for rule in rules:
         names = tuple(step.name or "" for step in rule.path.steps or () if isinstance(step, Field))
@@ -163,13 +156,7 @@ def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
     def treat(text: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if text is None:
             return None, 0
-        if b"\\" in text:
-            raise OddError
-        try:
-            document = decode(text)
-        except msgspec.DecodeError:  # to msgspec before 0.22 that is no ValueError
-            raise OddError from None
-        _check(text, document)
+        document = read(text)
         goes = False  # unless the query refuses the record
         for names, dropped in conditions:
             x = _at(document, names)
@@ -193,32 +180,6 @@ def _at(document: Any, names: tuple[str, ...]) -> Any:
             return _MISSING
         document = document.get(name, _MISSING)
     return document
-
-
-def _check(text: bytes, document: Any) -> None:
-    """Raises OddError for what is no object, has a name twice, or might be too much for Spark.
-    Without backslashes each string has two quotes, so a field that another of its name has pushed
-    out of `document` shows in their number."""
-    if type(document) is not dict:
-        raise OddError
-    quotes = text.count(b'"')
-    flat = [*map(type, document.values())].count(str)
-    if quotes != 2 * (len(document) + flat) and quotes != 2 * _strings(document):
-        raise OddError
-    if len(text) > _SHORT and (
-        len(text) > _LONGEST
-        or text.count(b"{") + text.count(b"[") > _DEEPEST
-        or any(text[at : at + _DIGITS].isdigit() for at in range(_STEP - 1, len(text), _STEP))
-    ):
-        raise OddError
-
-
-def _strings(value: Any) -> int:
-    if type(value) is dict:
-        return len(value) + sum(map(_strings, value.values()))
-    if type(value) is list:
-        return sum(map(_strings, value))
-    return type(value) is str
 
 
 def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:

@@ -1,0 +1,176 @@
+"""What the source worker makes of records without Spark is what Spark makes of them, to the byte.
+
+As test_rules_shortcut.py, for queries: thousands of texts go both ways. And queries, settings and
+formats that are not beyond doubt have no shortcut.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from causeway.transform.analysis import prepare
+from tests.harness.hostile import compare, compare_chunks
+from tests.harness.transforms import settings, spark_session
+
+pytestmark = pytest.mark.integration
+
+KEYS = [b"k", "ключ".encode(), b"\xff", None, b'{"name":"Ada","id":7}', b"", b"kk%", b"3"]
+
+
+def member(*names: str, part: str = "value") -> str:
+    return f"get_json_object({part}, '$.{'.'.join(names)}')"
+
+
+QUERIES = [
+    f"{member('country')} <> 'US'",
+    f"{member('country')} = 'US' OR {member('email')} > 'b' OR key IS NULL",
+    f"NOT ({member('name')} IN ('x', 'name', '7', 'true') AND {member('id')} <= '7')",
+    f"{member('name')} NOT IN ('x', NULL) OR {member('id')} IS NOT NULL",
+    f"{member('address', 'name')} IS NULL AND coalesce({member('note')}, key, 'z') <=> 'z'",
+    f"{member('id')} BETWEEN -12 AND 7 OR {member('born')} LIKE '18%-12%'",
+    f"value IS NULL OR {member('email')} LIKE '%a%@%.org' OR {member('name')} LIKE 'x'",
+    f"value IS NOT NULL AND topic = 't' AND partition >= 3 AND {member('id')} IS NULL",
+    f"startswith({member('name')}, {member('note')}) OR endswith({member('email')}, 'org')",
+    "contains(key, 'k') OR offset > 2000L",
+    "key >= '3' AND key < 'ключа'",
+    "topic <> 't'",
+]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with spark_session() as session:
+        yield session
+
+
+def prepared(session: Any, condition: str, **fields: Any) -> Any:
+    fields = {"value_format": "json", "key_format": "string", **fields}
+    transform = settings(f"SELECT * FROM records WHERE {condition}", **fields)
+    return transform, prepare(session, transform)
+
+
+@pytest.mark.parametrize("condition", QUERIES)
+def test_nothing_differs_from_what_spark_makes(session: Any, condition: str) -> None:
+    transform, found = prepared(session, condition)
+    assert found.shortcut is not None
+    assert compare(session, transform, found.shortcut.open({}), KEYS) > 600
+
+
+def random_condition(rng: random.Random, depth: int) -> str:
+    if depth and rng.random() < 0.8:
+        left, right = random_condition(rng, depth - 1), random_condition(rng, depth - 1)
+        return rng.choice(
+            (
+                f"({left} AND {right})",
+                f"({left} OR {right})",
+                f"NOT {left}",
+                f"({left} <=> {right})",
+            )
+        )
+    names = ("name", "email", "id", "born", "country", "note", "x", "é")[: rng.choice((5, 6, 7))]
+    x, y = (member(*rng.choices(names, k=rng.choice((1, 1, 2)))) for _ in "xy")
+    text = rng.choice(("''", "'7'", "'EU'", "'x'", "'true'", "'Ω, é, ß, ǅ'", "NULL", "'ada@'"))
+    return rng.choice(
+        (
+            *(f"({x} {sign} {text})" for sign in ("=", "<>", "<", ">=", "<=>")),
+            f"({x} > {y})",
+            f"({x} IN ({text}, 'US', '-12'))",
+            f"({x} IS NULL)",
+            f"contains({x}, {y})",
+            f"({x} LIKE '%a%')",
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_condition_differs_however_its_parts_are_put_together(session: Any, seed: int) -> None:
+    condition = random_condition(random.Random(seed), 4)
+    transform, found = prepared(session, condition)
+    assert found.shortcut is not None, condition
+    assert compare(session, transform, found.shortcut.open({}), KEYS) > 600, condition
+
+
+@pytest.mark.parametrize(
+    ("condition", "format"),
+    [
+        (f"{member('country')} <> 'US' OR {member('name', part='key')} = 'Ada'", "json"),
+        (f"{member('name', part='key')} IS NULL OR {member('country')} IS NULL", "string"),
+        (f"{member('country')} <> 'US' AND key IS NOT NULL", "binary"),
+    ],
+)
+def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(
+    session: Any, condition: str, format: str
+) -> None:
+    _, found = prepared(session, condition, key_format=format)
+    assert found.shortcut is not None
+    compare_chunks(session, found, {}, condition)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "value = 'x'",  # whole documents
+        "length(value) > 7",
+        f"{member('id')} > 1.5",
+        f"{member('id')} + 1 = 8",
+        "get_json_object(value, '$.a[0]') = 'x'",
+        "get_json_object(value, '$.*') = 'x'",
+        "get_json_object(value, '$[\\'a\\']') = 'x'",
+        "get_json_object(value, key) = 'x'",
+        "get_json_object(key, '$.a') = key",
+        f"{member('name')} COLLATE UTF8_LCASE = 'ada'",
+        f"{member('name')} LIKE 'a_b'",
+        f"{member('name')} LIKE 'a!%b' ESCAPE '!'",
+        f"{member('name')} RLIKE 'a'",
+        f"try_to_number({member('id')}, '99') = 7",
+        "size(headers) > 0",
+        "timestamp > TIMESTAMP '2024-01-01'",
+    ],
+)
+def test_what_is_not_beyond_doubt_has_no_shortcut(session: Any, condition: str) -> None:
+    _, found = prepared(session, condition)
+    assert found.shortcut is None
+
+
+def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) -> None:
+    for query in (
+        f"SELECT {member('country')} AS key FROM records",
+        f"SELECT value, {member('country')} AS topic FROM records",
+        "SELECT value FROM records LATERAL VIEW explode(array(1, 2)) AS one",
+        f"SELECT value, length({member('country')}) AS n FROM records |> WHERE n = 2 |> DROP n",
+    ):
+        assert prepare(session, settings(query, value_format="json")).shortcut is None, query
+
+
+def test_projections_on_the_way_are_followed(session: Any) -> None:
+    query = (
+        f"FROM (SELECT *, {member('country')} AS country, key AS k FROM records) AS r "
+        "|> WHERE country = 'US' |> EXTEND coalesce(country, k) AS both |> WHERE both <> 'x' "
+        "|> SELECT value, key"
+    )
+    transform = settings(query, value_format="json", key_format="string")
+    shortcut = prepare(session, transform).shortcut
+    assert shortcut is not None
+    assert compare(session, transform, shortcut.open({}), KEYS) > 600
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.legacy.json.allowEmptyString.enabled", "true"),
+        ("spark.sql.optimizer.maxIterations", "99"),  # no one knows
+    ],
+)
+def test_settings_that_might_change_what_a_query_means_leave_it_to_spark(
+    session: Any, key: str, value: str
+) -> None:
+    conf = session.sparkContext._jsc.sc().conf()
+    conf.set(key, value)
+    try:
+        assert prepared(session, f"{member('country')} <> 'US'")[1].shortcut is None
+    finally:
+        conf.remove(key)

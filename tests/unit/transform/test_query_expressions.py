@@ -1,0 +1,132 @@
+"""Spark's logic of three values, and what is left to Spark, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from causeway.transform.plain_json import OddError, plain_objects
+from causeway.transform.queries.expressions import (
+    KEY,
+    VALUE,
+    Both,
+    Compared,
+    Constant,
+    Either,
+    Expression,
+    First,
+    Found,
+    IsNull,
+    Like,
+    Member,
+    Not,
+    Number,
+    OneOf,
+    Partition,
+    Topic,
+    Whole,
+)
+from causeway.transform.queries.shortcut import QueryShortcut
+
+YES, NO, NULL = Constant(True), Constant(False), Constant(None)
+
+
+def of(expression: Expression, value: object = None) -> Found:
+    found: Found = pickle.loads(pickle.dumps(expression)).open({})((None, value, b"t.x\x003\0", 9))
+    return found
+
+
+def test_of_null_nothing_is_known() -> None:
+    assert [of(Both(NULL, one)) for one in (YES, NO, NULL)] == [None, False, None]
+    assert [of(Either(NULL, one)) for one in (YES, NO, NULL)] == [True, None, None]
+    assert [of(Not(one)) for one in (YES, NO, NULL)] == [False, True, None]
+    assert of(Compared("=", NULL, NULL)) is None
+    assert of(Compared("<=>", NULL, NULL)) is True
+    assert of(Compared("<=>", NULL, YES)) is False
+    assert of(OneOf(NULL, ("a",))) is None
+    assert of(OneOf(Constant("b"), ("a", None))) is None
+    assert of(OneOf(Constant("a"), ("a", None))) is True
+    assert of(OneOf(Constant("b"), ("a",))) is False
+    assert of(First((NULL, Constant("b")))) == "b"
+    assert of(IsNull(NULL)) is True
+    assert of(Like(NULL, ("a", ""))) is None
+
+
+def test_members_are_texts() -> None:
+    document = {"a": {"b": "x", "n": 7, "t": True, "l": [], "f": 1.5, "o": {}}, "z": None}
+
+    def get(*names: str) -> Found:
+        return of(Member(VALUE, names), document)
+
+    assert (get("a", "b"), get("a", "n"), get("a", "t")) == ("x", "7", "true")
+    assert get("y") is get("z") is get("z", "b") is get("a", "y") is None
+    for names in (("a", "l"), ("a", "f"), ("a", "o"), ("a",), ("a", "b", "c"), ("a", "l", "b")):
+        with pytest.raises(OddError):
+            get(*names)
+    assert of(Member(KEY, ("a",)), document) is None  # no key
+    assert (of(Topic()), of(Partition())) == ("t.x", 3)
+
+
+@pytest.mark.parametrize("text", ["01", "+1", " 1", "1.0", "-0", "x", "", "2147483648", "1" * 40])
+def test_what_is_not_surely_a_number_is_left_to_spark(text: str) -> None:
+    with pytest.raises(OddError):
+        of(Number(Constant(text), 32))
+    assert of(Number(Constant("-2147483648"), 32)) == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "fits"),
+    [
+        ("abc", ("abc",), True),
+        ("abc", ("a", "c"), True),
+        ("aba", ("ab", "ba"), False),  # they would overlap
+        ("abcbc", ("a", "bc", "bc"), True),
+        ("abc", ("a", "bc", "bc"), False),
+        ("a\nb", ("", "\n", ""), True),
+        ("", ("", ""), True),
+    ],
+)
+def test_marks_of_like(text: str, parts: tuple[str, ...], fits: bool) -> None:
+    assert of(Like(Constant(text), parts)) is fits
+
+
+def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
+    """Whatever the others say: Spark may ask it first."""
+    odd = Compared("=", Member(VALUE, ("f",)), Constant("x"))
+    for whole in (Both(NO, odd), Either(YES, odd), First((YES, odd))):
+        with pytest.raises(OddError):
+            of(whole, {"f": 1.5})
+    treat = QueryShortcut(((NO, False), (odd, True)), ("bytes", "document")).open({})
+    with pytest.raises(OddError):
+        treat(None, b'{"f":1.5}', b"t\x003\0", 9)
+    assert treat(None, b'{"f":"x"}', b"t\x003\0", 9) == ()
+
+
+def test_tombstones_pass_what_reads_the_value() -> None:
+    gone = Compared("=", Member(VALUE, ("a",)), Constant("x"))
+    keyed = Compared("=", Whole(KEY), Constant("k"))
+    treat = QueryShortcut(((gone, True), (keyed, False)), ("text", "document")).open({})
+    assert treat(b"k", None, b"", 0) == (b"k", None, 0)
+    assert treat(b"l", None, b"", 0) == ()
+    assert treat(b"k", b'{"a":"x"}', b"", 0) == (b"k", b'{"a":"x"}', 0)
+    assert treat(b"k", b'{"a":null}', b"", 0) == ()
+    with pytest.raises(UnicodeDecodeError):
+        treat(b"\xff", b'{"a":"x"}', b"", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"1", b"[]", b"{", b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'{"a":"\\u0041"}'),
+        *(b'{"a":"\xff"}', b"\xef\xbb\xbf{}", b"{} {}", b"{'a':1}", b'{"a":NaN}', b'{"a":01}'),
+        *(
+            b'{"a":' + b"1" * 2_000 + b"}",
+            b'{"a":' + b"[" * 300 + b"]" * 300 + b',"b":"' + b"x" * 999,
+        ),
+        b'{"a":"' + b"x" * 60_000 + b'"}',
+    ],
+)
+def test_only_plain_objects_are_read(text: bytes) -> None:
+    with pytest.raises(OddError):
+        plain_objects()(text)
