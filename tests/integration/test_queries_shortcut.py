@@ -31,7 +31,7 @@ QUERIES = [
     f"NOT ({member('name')} IN ('x', 'name', '7', 'true') AND {member('id')} <= '7')",
     f"{member('name')} NOT IN ('x', NULL) OR {member('id')} IS NOT NULL",
     f"{member('address', 'name')} IS NULL AND coalesce({member('note')}, key, 'z') <=> 'z'",
-    f"{member('id')} BETWEEN -12 AND 7 OR {member('born')} LIKE '18%-12%'",
+    f"{member('id')} >= -12 AND {member('id')} <= 7L OR {member('born')} LIKE '18%-12%'",
     f"value IS NULL OR {member('email')} LIKE '%a%@%.org' OR {member('name')} LIKE 'x'",
     f"value IS NOT NULL AND topic = 't' AND partition >= 3 AND {member('id')} IS NULL",
     f"startswith({member('name')}, {member('note')}) OR endswith({member('email')}, 'org')",

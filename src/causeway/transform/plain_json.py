@@ -22,7 +22,8 @@ class OddError(ValueError):
 
 
 def plain_objects() -> Callable[[bytes], dict[str, Any]]:
-    """A function that decodes such objects, and raises OddError for all else."""
+    """A function that decodes such objects, and raises OddError, or another
+    ValueError, for all else."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode

@@ -154,7 +154,6 @@ class _Reader:
             "In": self._in,
             "Like": self._like,
             "Coalesce": lambda node: ex.First(self._all(node)),
-            "Between": lambda node: self.expression(node.children().apply(0)),
             **dict.fromkeys(("StartsWith", "EndsWith", "Contains"), self._holds),
         }
         if (read := known.get(kind)) is None:
@@ -194,6 +193,8 @@ class _Reader:
 
     def _cast(self, node: Node) -> Expression:
         before, after = _type(node.child()), _type(node)
+        if before == "void":
+            return ex.Constant(None)
         x = self.expression(node.child())
         if before == "string" and after in _BITS:
             return ex.Number(x, _BITS[after])
@@ -203,9 +204,13 @@ class _Reader:
 
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
-        if any(name(one) != "Literal" or _type(one) != _type(x) for one in values):
+        if any(_type(one) != _type(x) for one in values):
             raise UnknownError
-        return ex.OneOf(self.expression(x), tuple(map(_constant, values)))
+        found = [self.expression(one) for one in values]
+        constants = tuple(one.value for one in found if isinstance(one, ex.Constant))
+        if len(constants) < len(found):
+            raise UnknownError
+        return ex.OneOf(self.expression(x), constants)
 
     def _like(self, node: Node) -> Expression:
         x, pattern = each(node.children())
