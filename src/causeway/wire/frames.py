@@ -208,7 +208,9 @@ class FrameReader:
     def _await(self, rest: int) -> None:
         """Have poll tell of a big frame's rest not with each packet, but once much of it is here.
         The kernel tells at once where the peer is gone, or its buffer can hold no more."""
-        much = min(rest, AWAITED_BYTES) if rest >= SCRATCH_BYTES and self._ssl is None else 1
+        if self._ssl is not None:  # which may hold a part of a record, and takes more of the socket
+            rest -= TLS_RECORD_BYTES
+        much = min(rest, AWAITED_BYTES) if rest >= SCRATCH_BYTES else 1
         if much != self._awaited:
             self._awaited = much
             try:
