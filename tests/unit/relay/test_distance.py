@@ -29,10 +29,12 @@ def test_all_answers_together_hold_a_part_of_the_buffer() -> None:
 
 def test_answers_grow_while_they_come_quickly_and_shrink_on_a_thin_line() -> None:
     asked, sizes = FIRST_ANSWER_BYTES, []
-    for _ in range(6):
-        asked = next_answer_bytes(asked, 16 * MB, asked, 0.2, 0.1)
+    for _ in range(5):
+        asked = next_answer_bytes(asked, 16 * MB, asked, 0.1 + 0.4, 0.1)
         sizes.append(asked // MB)
-    assert sizes == [2, 4, 8, 16, 16, 16]
+    assert sizes == [2, 4, 8, 16, 16]
+    assert next_answer_bytes(MB, 16 * MB, MB, 0.1 + 0.15, 0.1) == 3 * MB, "in half a second"
+    assert next_answer_bytes(MB, 16 * MB, MB, 0.05, 0.1) == 8 * MB, "at the most"
     assert next_answer_bytes(16 * MB, 16 * MB, 16 * MB, 1.0, 0.1) == 16 * MB, "neither"
     assert next_answer_bytes(16 * MB, 16 * MB, 16 * MB, 9.0, 0.1) == 8 * MB
     assert next_answer_bytes(16 * MB, 16 * MB, 100, 9.0, 0.1) == 16 * MB, "there was no more"

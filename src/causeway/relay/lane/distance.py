@@ -19,6 +19,7 @@ NEAR_SHARE, FAR_SHARE = 4, 2  # what a broker's answers together may hold, as a 
 PARTITION_BYTES: Final = 4 * 1024 * 1024
 FIRST_ANSWER_BYTES: Final = 1024 * 1024
 QUICK_S, SLOW_S = 0.5, 2.0  # beyond the round trip
+MOST_GROWTH: Final = 8  # from one answer to the next
 NEAR_REQUESTS: Final = 16
 MOST_REQUESTS: Final = 1000
 
@@ -42,11 +43,12 @@ def requests(round_trip_s: float) -> int:
 
 def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip_s: float) -> int:
     """What to ask for after `asked` brought `got` bytes in `took_s`: more while that comes quickly,
-    less where the line is thin, so that no answer takes longer than a request may."""
+    at least twice as much and as much as should come as quickly; less where the line is thin, so
+    that no answer takes longer than a request may."""
     late_s = took_s - round_trip_s
     if 2 * got >= asked:  # else there was no more
         if late_s > SLOW_S:
             asked = max(min(asked, FIRST_ANSWER_BYTES), asked // 2)
         elif late_s < QUICK_S:
-            asked *= 2
+            asked *= max(2, int(QUICK_S / max(late_s, QUICK_S / MOST_GROWTH)))
     return min(asked, most)

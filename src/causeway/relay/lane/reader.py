@@ -117,9 +117,9 @@ class SourceConnection:
             flow = self.flows.get(key)
             if flow is None:
                 continue
+            if flow.assignment.max_partition_bytes is None:
+                flow.answer_bytes = max(distance.PARTITION_BYTES, share)
             if most := allowance.ask(flow):
-                if flow.assignment.max_partition_bytes is None and not allowance.by_turns:
-                    most = flow.answer_bytes = max(distance.PARTITION_BYTES, share)
                 self.session.read(Cursor(*key, -1, flow.position, flow.leader_epoch, most))
                 asked.append(key)
             else:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.flow import UNKNOWN, Flow
 from causeway.relay.messages import Rate
 from causeway.wire.batches import LENGTH_OVERHEAD
@@ -99,7 +98,7 @@ class Throttles:
 
     def ask(self, flow: Flow, now: float) -> int:
         """How many bytes of `flow` may be asked for; 0: none for now."""
-        most = flow.assignment.max_partition_bytes or PARTITION_BYTES
+        most = flow.answer_bytes
         buckets = self._of(flow)
         if not buckets:
             return most
