@@ -265,7 +265,8 @@ class StageWanted(_Message):
 
 
 class Report(_Message):
-    """Once every `report_interval_s`; `partitions` are those that changed since the last one."""
+    """Once every `report_interval_s`; `partitions` are those that changed since the last one.
+    `crowded`: the brokers that took fewer connections than there should be."""
 
     type: Literal["report"] = "report"
     lane_time: float
@@ -273,6 +274,7 @@ class Report(_Message):
     rss_bytes: int = 0
     cpu_s: float = 0.0
     stages: tuple[StageWanted, ...] = ()  # all that are wanted now
+    crowded: tuple[str, ...] = ()
 
 
 class LookedUp(_Message):

@@ -365,6 +365,16 @@ def test_lanes_are_seen(fleet: Fleet) -> None:
     assert (seen.lane, seen.partitions, seen.rss_bytes, seen.cpu_s) == (3, 1, 7, 1.5)
 
 
+def test_that_a_broker_takes_no_more_connections_is_said_once(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Lane(fleet, 1).connect()
+    for crowded in ((), ("A 1",), ("A 1",), ("A 1", "B 2"), (), ("A 1",)):
+        one.says(Report(lane_time=1.0, crowded=crowded))
+    said = [vars(each)["broker"] for each in caplog.records if "no more" in each.message]
+    assert said == ["A 1", "B 2", "A 1"]
+
+
 def test_what_is_held_goes_to_no_lane_and_is_known_to_be_on_none(fleet: Fleet) -> None:
     one = Lane(fleet, 0).connect()
     fleet.add([assignment(0), assignment(1)], held=True)

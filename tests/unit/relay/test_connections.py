@@ -86,13 +86,13 @@ class Brokers:
 
 
 class Lane:
-    def __init__(self) -> None:
+    def __init__(self, to_target: int = 1) -> None:
         settings = to_wire(ClientSettings(alias="a", bootstrap=(("h", 1),)))
         clusters = Clusters(
             clusters=dict.fromkeys(ALIASES, settings),
             lease_s=10.0,
             report_interval_s=1.0,
-            connections=1,
+            connections=to_target,
             in_flight=None,
             buffer_bytes=64 * MB,
         )
@@ -184,34 +184,95 @@ def test_a_lost_connection_leaves_the_others_flows_alone(
     assert sorted(lane.read) == [[0], [1], [2]]
 
 
-def test_a_far_broker_that_takes_no_more_connections_is_read_over_those_that_there_are(
+def test_a_far_broker_that_takes_no_more_connections_is_read_over_fewer(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:
+    """Half of those that it took are given back, once: others need some. Then nothing is tried
+    again while it is read."""
     round_trip(0.1)
-    lane.source.takes = 2
+    lane.source.takes = 4
     flows = [flow(partition) for partition in range(6)]
     lane.attach(*flows)
-    assert sorted(one for read in lane.read for one in read) == [0, 1, 2, 3, 4, 5]
+    assert len(lane.read) == 2
+    assert lane.connections.crowded == ("a -1",)
+    given_back = [lane.failed.pop() for _ in range(2)]
+    assert lane.failed == []
+    for one in given_back:
+        lane.connections.detach(one)
+    lane.source.takes += 2
+    lane.attach(*given_back)
     assert [len(read) for read in lane.read] == [3, 3]
+    assert lane.source.takes == 2, "none is opened"
 
     lane.connections.detach(flows[4])
     lane.attach(flows[4])
     assert [len(read) for read in lane.read] == [3, 3]
-    assert lane.failed == []
-
     lost = lane.connections.sources[0]
     again = lane.connections.drop(lost)
     lane.attach(*again)
     assert [sorted(read) for read in lane.read] == [[0, 1, 2, 3, 4, 5]]
+    assert lane.failed == []
+    assert lane.source.takes == 2
 
     for source in lane.connections.sources:
         lane.connections.drop(source)
+    lane.source.takes = 0
     lane.attach(*flows)
     assert sorted(one.assignment.partition for one in lane.failed) == [0, 1, 2, 3, 4, 5]
 
     lane.source.takes = 100
     lane.attach(*flows)
     assert [len(read) for read in lane.read] == [1] * 6
+    assert lane.connections.crowded == ()
+
+
+def test_what_the_broker_took_before_it_refused_is_used_whenever_that_is_known(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    """Several are opened at once, and answer in any order."""
+    round_trip(0.1)
+    flows = [flow(partition) for partition in range(6)]
+    for one in flows:
+        lane.connections.attach(one)
+    lane.helpers.finish_one(0)
+    lane.source.takes = 0
+    for _ in range(3):
+        lane.helpers.finish_one(-1)
+    lane.source.takes = 1
+    lane.helpers.finish()
+    assert lane.connections.crowded == ("a -1",)
+    assert sorted(one for read in lane.read for one in read) == [0, 1, 2, 3, 4, 5]
+    assert len(lane.read) == 2
+    assert lane.failed == []
+
+
+def test_a_target_that_takes_no_more_connections_is_written_over_fewer(
+    round_trip: Callable[[float], None],
+) -> None:
+    """Until that one is lost, with all that went over it."""
+    round_trip(0.001)
+    lane = Lane(to_target=2)
+    flows = [flow(partition) for partition in range(4)]
+    lane.target.takes = 1
+    lane.attach(*flows)
+    for one in flows:
+        (outlet,) = one.outlets
+        outlet.pending_bytes = 1
+        outlet.pending.append(cast(Any, None))
+        lane.connections.offer(one, outlet)
+    lane.helpers.finish()
+    assert lane.connections.crowded == ("a -1",)
+    (target,) = lane.connections.targets
+    assert target.pending_bytes == 4
+    assert lane.connections.drop(target) == set(flows)
+    assert lane.connections.crowded == ()
+    assert lane.failed == []
+    lane.target.takes = 100
+    for one in flows:
+        lane.connections.detach(one)
+    lane.attach(*flows)
+    assert len(lane.connections.targets) == 2
+    lane.connections.close()
 
 
 FLOWS = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from causeway.daemon import processes
@@ -49,6 +49,17 @@ class Lane:
     silent_s: float = 0.0
     rss_bytes: int = 0
     cpu_s: float = 0.0
+    crowded: frozenset[str] = frozenset()
+
+    def note_crowded(self, brokers: Collection[str]) -> None:
+        """Which took fewer connections of it than there should be: said when it begins."""
+        for broker in sorted(set(brokers) - self.crowded):
+            _log.warning(
+                "broker takes no more connections of this machine: goes on with fewer "
+                "(max.connections.per.ip?)",
+                extra={"lane": self.number, "broker": broker},
+            )
+        self.crowded = frozenset(brokers)
 
     def is_over(self, lease_s: float) -> bool:
         """Whether it, no longer connected, can send nothing any more."""

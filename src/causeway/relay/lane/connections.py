@@ -85,6 +85,7 @@ class Connections:
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
         self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
+        self._instead: dict[TargetKey, TargetKey] = {}  # of what was refused: over which it is sent
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -105,6 +106,13 @@ class Connections:
         }
         offered = sum(target.pending_bytes for target in self._targets.values())
         return offered + sum(flow.pending_bytes for flow in waiting)
+
+    @property
+    def crowded(self) -> tuple[str, ...]:
+        """The brokers to which there are fewer connections than there should be, as they took no
+        more."""
+        brokers = self._full | {(key.cluster, key.node) for key in self._instead}
+        return tuple(sorted(f"{self._settings[key].alias} {node}" for key, node in brokers))
 
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]
@@ -193,7 +201,8 @@ class Connections:
         # A partition always uses the same connection of its broker: its batches stay in order.
         spec = outlet.spec
         slot = (int(spec.topic_id[:8], 16) + spec.partition) % self._per_broker
-        return TargetKey(flow.assignment.target, outlet.node, slot)
+        key = TargetKey(flow.assignment.target, outlet.node, slot)
+        return self._instead.get(key, key)
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -215,10 +224,11 @@ class Connections:
             return SourceConnection(connection, session, 0, took_s)
 
         def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
+            broker = key.cluster, key.node
+            if not any((other.cluster, other.node) == broker for other in self._sources):
+                self._full.discard(broker)  # it may have been started anew, and take more
             self._sources[key] = source
             self._watch(source, partial(self._on_source, source))
-            broker = key.cluster, key.node
-            self._full.discard(broker)
             least = min(source.round_trip_s, self._round_trips.get(broker, source.round_trip_s))
             self._round_trips[broker] = source.round_trip_s = least
             for flow in waiting:  # now it is known over how many connections
@@ -241,12 +251,16 @@ class Connections:
         def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
             self._targets[key] = target
             self._watch(target, partial(self._on_target, target))
-            for flow in waiting:
-                for outlet in flow.outlets:
-                    if outlet.pending and self._target_key(flow, outlet) == key:
-                        target.offer(flow, outlet)
+            self._offer_all(key, waiting)
 
         self._open(key, flow, open_it, opened)
+
+    def _offer_all(self, key: TargetKey, flows: Iterable[Flow]) -> None:
+        """What these have to send over that connection."""
+        for flow in flows:
+            for outlet in flow.outlets:
+                if outlet.pending and self._target_key(flow, outlet) == key:
+                    self._targets[key].offer(flow, outlet)
 
     def _open(
         self,
@@ -264,22 +278,45 @@ class Connections:
             waiting = self._opening.pop(key)
             if not isinstance(answer, CausewayError):
                 opened(answer, waiting)
-            elif isinstance(key, SourceKey) and self._are_enough(key):
-                for flow in waiting:
-                    self._read(flow)
-            else:
+            elif not self._makes_do(key, waiting):
                 for flow in waiting:
                     self._on_failure(flow, str(answer))
 
         self._helpers.submit(open_it, then)
 
-    def _are_enough(self, refused: SourceKey) -> bool:
-        """Whether the broker is read over the connections that there are, as it may allow a client
-        only so many: until another one can be opened."""
-        if any(key.base == refused.base for key in self._sources):
-            self._full.add((refused.cluster, refused.node))
-            return True
-        return False
+    def _makes_do(self, refused: SourceKey | TargetKey, waiting: Iterable[Flow]) -> bool:
+        """Whether others serve `waiting` instead: a broker may take only so many of a machine."""
+        if isinstance(refused, SourceKey):
+            return self._read_over_fewer(refused, waiting)
+        others = [key for key in self._targets if replace(key, slot=refused.slot) == refused]
+        if not others:
+            return False
+        # Nothing of these flows is under way elsewhere, so that their batches stay in order.
+        instead = self._instead[refused] = min(others, key=lambda key: key.slot)
+        self._offer_all(instead, waiting)
+        return True
+
+    def _read_over_fewer(self, refused: SourceKey, waiting: Iterable[Flow]) -> bool:
+        """Until all that read from this broker are lost. At first half of them is given back: the
+        driver, and whoever looks for a flow's place, must be able to ask the broker, too."""
+        broker = refused.cluster, refused.node
+        by_base: dict[SourceKey, list[SourceConnection]] = {}
+        for key, source in self._sources.items():
+            if (key.cluster, key.node) == broker:
+                by_base.setdefault(key.base, []).append(source)
+        if by_base and (broker not in self._full or refused.base not in by_base):
+            self._full.add(broker)
+            for reading in by_base.values():
+                reading.sort(key=lambda source: len(source.flows))
+                for source in reading[: len(reading) // 2]:
+                    for flow in self.drop(source):
+                        self._on_failure(flow, "its broker takes no more connections")
+        if refused.base not in by_base:
+            return False
+        self._share_out(refused.base)
+        for flow in waiting:
+            self._read(flow)
+        return True
 
     # -- the selector -----------------------------------------------------------------------------
 
@@ -334,11 +371,13 @@ class Connections:
         del self._targets[lost]
         attached = {flow for source in self._sources.values() for flow in source.flows.values()}
         attached.update(*self._opening.values())
-        return owner.abandon() | {
+        doubtful = owner.abandon() | {
             flow
             for flow in attached
             if any(self._target_key(flow, outlet) == lost for outlet in flow.outlets)
         }
+        self._instead = {key: over for key, over in self._instead.items() if over != lost}
+        return doubtful
 
     def abandon_targets(self) -> set[Flow]:
         """Close every connection to a target; what is queued does not leave."""

@@ -200,6 +200,7 @@ class Lane:
                 rss_bytes=_resident_bytes(),
                 cpu_s=usage.ru_utime + usage.ru_stime,
                 stages=self._stages.wanted,
+                crowded=relay.crowded,
             )
         )
 

@@ -119,6 +119,11 @@ class Relay:
             plenty = plenty or target.has_plenty
         return plenty
 
+    @property
+    def crowded(self) -> tuple[str, ...]:
+        """Brokers that took fewer connections than there should be."""
+        return self._connections.crowded
+
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
         self._places.lost(flow)
