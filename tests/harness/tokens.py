@@ -13,7 +13,8 @@ from urllib.parse import parse_qs
 
 class TokenEndpoint:
     """Answers with `status`, `headers` and `answer` after `delay_s`; without `answer` it grants
-    `token-1`, `token-2` and so on, each for `lifetime_s` seconds."""
+    `token-1`, `token-2` and so on, each for `lifetime_s` seconds. `rotates`: the refresh token that
+    holds; each answer has the next one, and the one before ceases."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -22,6 +23,7 @@ class TokenEndpoint:
         self.answer: bytes | None = None
         self.lifetime_s = 60.0
         self.delay_s = 0.0
+        self.rotates = ""
         self.requests: list[tuple[str, dict[str, list[str]]]] = []
 
     def take(self, authorization: str, form: dict[str, list[str]]) -> bytes:
@@ -29,8 +31,17 @@ class TokenEndpoint:
         time.sleep(self.delay_s)
         if self.answer is not None:
             return self.answer
-        token = f"token-{len(self.requests)}"
-        return json.dumps({"access_token": token, "expires_in": self.lifetime_s}).encode()
+        granted: dict[str, object] = {
+            "access_token": f"token-{len(self.requests)}",
+            "expires_in": self.lifetime_s,
+        }
+        if self.rotates:
+            if form["refresh_token"] != [self.rotates]:
+                self.status = 400
+                return b'{"error": "invalid_grant"}'
+            self.rotates = granted["refresh_token"] = f"refresh-{len(self.requests)}"
+            self.status = 200
+        return json.dumps(granted).encode()
 
 
 @contextmanager

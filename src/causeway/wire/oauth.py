@@ -23,13 +23,17 @@ MAX_ANSWER_BYTES = 1 << 20
 
 
 class TokenSource:
-    """One client's tokens. Thread-safe: however many ask, one request is under way at a time."""
+    """One client's tokens. Thread-safe: however many ask, one request is under way at a time.
+
+    A refresh token that the provider gives with an answer takes the configured one's place (RFC
+    6749, 6), in memory: a process that starts anew begins with the configured one."""
 
     def __init__(self, settings: OAuthSettings, ca_pem: str | None) -> None:
         self._settings = settings
         self._ca_pem = ca_pem
         self._lock = threading.Lock()
         self._token = ""
+        self._refresh_token = ""  # one that the provider gave in place of the configured one
         self._refresh_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
@@ -46,10 +50,19 @@ class TokenSource:
             return self._token
 
     def _fetch(self, timeout_s: float) -> tuple[str, float]:
-        answer = self._ask(timeout_s)
+        try:
+            answer = self._ask(timeout_s)
+        except AuthenticationError:
+            if not self._refresh_token:
+                raise
+            self._refresh_token = ""  # the configured one may still hold
+            answer = self._ask(timeout_s)
         token = answer.get("access_token")
         if not isinstance(token, str) or not token:
             raise self._error(AuthenticationError, "its answer has no access_token")
+        renewed = answer.get("refresh_token")
+        if self._settings.grant == "refresh_token" and isinstance(renewed, str) and renewed:
+            self._refresh_token = renewed
         try:
             # A token with no stated lifetime is used once.
             lifetime_s = max(0.0, float(answer.get("expires_in") or 0))
@@ -88,6 +101,8 @@ class TokenSource:
         if settings.scope:
             form["scope"] = settings.scope
         form |= {name: value.reveal() for name, value in settings.fields.items()}
+        if self._refresh_token:
+            form["refresh_token"] = self._refresh_token
         headers = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",

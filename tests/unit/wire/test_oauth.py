@@ -141,3 +141,48 @@ def test_other_grants_are_asked_for_with_what_they_need(endpoint: TokenEndpoint)
     assert SECRET not in repr(settings)
     other = replace(settings, fields={"refresh_token": Secret("another")})
     assert token_source(settings, None) is not token_source(other, None)
+
+
+def refreshing(url: str) -> OAuthSettings:
+    return replace(
+        oauth(url, None), grant="refresh_token", fields={"refresh_token": Secret("configured")}
+    )
+
+
+def test_a_refresh_token_that_the_provider_renews_takes_the_old_one_s_place(
+    endpoint: TokenEndpoint,
+) -> None:
+    """The old one ceases. A new process has the configured one alone, which is refused clearly."""
+    endpoint.rotates, endpoint.lifetime_s = "configured", 0
+    source = TokenSource(refreshing(endpoint.url), None)
+    assert [source.token(5) for _ in range(3)] == ["token-1", "token-2", "token-3"]
+    assert [form["refresh_token"] for _, form in endpoint.requests] == [
+        ["configured"],
+        ["refresh-1"],
+        ["refresh-2"],
+    ]
+    with pytest.raises(AuthenticationError, match="invalid_grant") as refused:
+        TokenSource(refreshing(endpoint.url), None).token(5)
+    assert "configured" not in str(refused.value)
+
+
+def test_where_a_renewed_refresh_token_is_withdrawn_the_configured_one_is_tried(
+    endpoint: TokenEndpoint,
+) -> None:
+    endpoint.rotates, endpoint.lifetime_s = "configured", 0
+    source = TokenSource(refreshing(endpoint.url), None)
+    source.token(5)
+    endpoint.rotates = "configured"
+    assert source.token(5) == "token-3"
+    endpoint.rotates = "none of them"
+    with pytest.raises(AuthenticationError, match="invalid_grant"):
+        source.token(5)
+    assert len(endpoint.requests) == 5
+
+
+def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpoint) -> None:
+    endpoint.answer = b'{"access_token": "a", "refresh_token": "r", "expires_in": 0}'
+    source = TokenSource(oauth(endpoint.url), None)
+    source.token(5)
+    source.token(5)
+    assert not any("refresh_token" in form for _, form in endpoint.requests)
