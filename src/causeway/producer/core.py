@@ -17,10 +17,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
-from causeway.producer.chunk import Chunk
+from causeway.producer.chunk import made_ready
+from causeway.producer.clerk import Clerk
 from causeway.producer.hub import State
 from causeway.producer.journal import Record
-from causeway.producer.lanes import Entry, Lane, moved, stored
+from causeway.producer.lanes import Callback, Lane, Report, moved, stored
 from causeway.producer.opening import client_of
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
@@ -29,17 +30,11 @@ from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
 from causeway.producer.topics import NOBODY, Seen, agree, look
 
-LINGER_S = 0.002  # a record waits no longer for its likes before it is written and sent
 TURN_S = 0.001
-_CLERK_S = 0.005
-_LEFT_ALONE_S = 0.01  # so long after a caller's last turn the clerk takes over
-_IDLE_S = 0.5
 _CHECKPOINT_S = 1.0
 _TRIM_S = 0.05
 _AT_ONCE = 256  # records of a commit
 _BYTES_AT_ONCE = 256 << 10
-
-Report = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Core:
@@ -56,7 +51,6 @@ class Core:
         self.reports = reports
         self.reported = threading.Event()
         self.lock = threading.RLock()
-        self.unreported: dict[int, Entry] = {}
         self.lanes: dict[int, Lane] = {}
         self.lanes_of: dict[str, list[Lane]] = {}
         self.turned = 0.0
@@ -65,20 +59,20 @@ class Core:
         self.why_closed = "the producer was closed"
         self._on_side_delivery = on_side_delivery
         self._fresh: list[Record] = []
-        self._entries: list[Entry] = []
+        self._callbacks: list[Callback] = []
         self._fresh_bytes = 0
         self._heard = False  # somebody wants to hear of one of them
-        self._fresh_since = 0.0
+        self.fresh_since = 0.0
         self._checkpointed = self._trimmed = time.monotonic()
-        self._wake = threading.Event()
         self.damage: list[str] = []
         self._spool = open_spool(options, self._damaged)
         self.name, self.given_name = self._spool.identity, self._spool.name
         self.journal, self.ledger = self._spool.journal, self._spool.ledger
         self._room = Room(options.max_messages, self.journal)
         self._prefix = ids.prefix(self.name, self._spool.life)
-        self._next = ids.first_position(self._spool.life) + 1
-        self.newest = self._next - 1
+        self.first = self.newest = ids.first_position(self._spool.life)
+        self._next = self.first + 1
+        self._settled = self.first  # grows by one with each record that is reported
         try:
             self.sides = (
                 Side(options.sides[0], 1, self, options.settle_s),
@@ -87,13 +81,13 @@ class Core:
         except Exception:
             self._spool.close()
             raise
-        self.roles = Roles(self.sides, options, self.report, on_failover, self.queue)
+        self.roles = Roles(self.sides, options, self.deliver, on_failover, self.queue)
         for side in self.sides:
             side.tells = on_side_delivery is not None
         self._load_lanes()
         for side in self.sides:
             side.start()
-        self._clerk = threading.Thread(target=self._keep, name="causeway-clerk", daemon=True)
+        self._clerk = Clerk(self)
         self._clerk.start()
 
     # Records in; with the lock
@@ -111,7 +105,7 @@ class Core:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
         if self.closed or self.torn or self._amid:
             raise self._why_not()
-        if (why := self._room.lacks(len(self.unreported), self._fresh_bytes + size)) and not (
+        if (why := self._room.lacks(self.unreported(), self._fresh_bytes + size)) and not (
             self._made_room(size)
         ):
             if self.options.when_full == "refuse" and told is not None:
@@ -122,14 +116,13 @@ class Core:
             self._amid = True
             position = self._next
             self._next = position + 1
-            self.unreported[position] = entry = Entry(position, told)
             if told is not None:
                 self._heard = True
             self._fresh.append((position, lane.number, timestamp, key, value, headers))
-            self._entries.append(entry)
+            self._callbacks.append(told)
             if not self._fresh_bytes:
-                self._fresh_since = time.monotonic()
-                self._wake.set()
+                self.fresh_since = time.monotonic()
+                self._clerk.wake()
             self._fresh_bytes += size
             self._amid = False
             if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
@@ -198,11 +191,27 @@ class Core:
 
     def in_motion(self) -> bool:
         """Whether an answer may come at any moment."""
-        return bool(self.unreported) or any(side.in_flight() for side in self.sides)
+        return self.unreported() > 0 or any(side.in_flight() for side in self.sides)
+
+    def unreported(self) -> int:
+        """Records that were taken and not yet reported."""
+        return self._next - 1 - self._settled
 
     def spooled(self) -> int:
         """Bytes, with those that are about to be written."""
         return self.journal.size + self._fresh_bytes
+
+    def taken(self) -> int:
+        """The position of the next record."""
+        return self._next
+
+    def fresh(self) -> bool:
+        """Whether records wait to be written."""
+        return bool(self._fresh)
+
+    def suspend(self, why: str) -> None:
+        """No record is taken for a moment."""
+        self._room.suspend(why)
 
     def full(self) -> str:
         """Why the spool cannot be written; empty where it can."""
@@ -217,7 +226,6 @@ class Core:
         with self.lock:
             self.turn()
             self.closed = True
-        self._wake.set()
         self._clerk.join()
         for side in self.sides:
             side.close()
@@ -240,9 +248,22 @@ class Core:
 
     # What the sides call, with the lock
 
-    def report(self, entry: Entry, error: Any, message: Any) -> None:
-        if self.unreported.pop(entry.position, None) is not None and entry.callback is not None:
-            self.queue(entry.callback, error, message)
+    def deliver(self, lane: Lane) -> None:
+        """What of it is decided is reported."""
+        upto = self.roles.upto(lane)
+        if lane.waiting and lane.waiting[0].positions[0] <= upto:
+            self._settled += lane.deliver(upto, self.reports)
+            if not self.reported.is_set():
+                self.reported.set()
+        if lane.refused:
+            self._settled += self.roles.judge(lane)
+
+    def refused(self, side: Side, lane: Lane, position: int, error: Any, message: Any) -> None:
+        """By that side, for good."""
+        if (kept := lane.set_aside(position)) is not None:
+            kept.by |= side.bit
+            kept.error, kept.message = error, message
+        self.deliver(lane)
 
     def told(self, side: Side, error: Any, message: Any) -> None:
         if self._on_side_delivery is not None:
@@ -300,7 +321,7 @@ class Core:
         lanes = []
         for partition, number in enumerate(numbers):
             if number not in self.lanes:
-                self.lanes[number] = Lane(number, topic, partition, self.sides)
+                self.lanes[number] = Lane(number, topic, partition, self.sides, self.newest)
             lanes.append(self.lanes[number])
         self.lanes_of[topic] = lanes
         return lanes
@@ -323,30 +344,30 @@ class Core:
         """What was taken goes to the journal, and from there to the sides."""
         self._amid = True
         try:
-            self._write(self._fresh, self._entries)
+            self._write(self._fresh, self._callbacks)
         finally:
             self._amid = False
 
-    def _write(self, fresh: list[Record], entries: list[Entry]) -> None:
-        self._fresh, self._entries, self._fresh_bytes = [], [], 0
+    def _write(self, fresh: list[Record], callbacks: list[Callback]) -> None:
+        self._fresh, self._callbacks, self._fresh_bytes = [], [], 0
         heard, self._heard = self._heard, False
         try:
             self.journal.append(fresh)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             self._room.suspend(f"the spool cannot be written: {why}")
-            for (_, number, _, key, value, _), entry in zip(fresh, entries, strict=True):
-                del self.unreported[entry.position]
-                if entry.callback is not None:
-                    self._refuse(entry.callback, self.lanes[number], key, value, self._room.why)
-            if (many := sum(entry.callback is None for entry in entries)) and callable(
+            self._settled += len(fresh)
+            for (_, number, _, key, value, _), callback in zip(fresh, callbacks, strict=True):
+                if callback is not None:
+                    self._refuse(callback, self.lanes[number], key, value, self._room.why)
+            if (many := callbacks.count(None)) and callable(
                 told := self.options.sides[0].producer.get("error_cb")
             ):
                 why = f"{many} records without on_delivery are lost: {self._room.why}"
                 told(KafkaError(KafkaError._QUEUE_FULL, why))
             return
         self.newest = fresh[-1][0]
-        chunk = Chunk(fresh, entries, self.lanes, self._prefix, heard=heard)
+        chunk = made_ready(fresh, callbacks, self.lanes, self._prefix, heard=heard)
         for side in self.sides:
             if side.state is State.DIRECT:
                 side.hand_over(chunk)
@@ -359,11 +380,13 @@ class Core:
 
     def _made_room(self, size: int) -> bool:
         """A full spool may hold what both sides have meanwhile."""
-        if time.monotonic() - self._trimmed < _TRIM_S:
+        if not self._room.bytes_lack(self._fresh_bytes + size) or (
+            time.monotonic() - self._trimmed < _TRIM_S
+        ):
             return False
         self.turn()
         self.checkpoint()
-        return not self._room.lacks(len(self.unreported), self._fresh_bytes + size)
+        return not self._room.lacks(self.unreported(), self._fresh_bytes + size)
 
     def _refuse(
         self,
@@ -375,22 +398,3 @@ class Core:
     ) -> None:
         error = KafkaError(KafkaError._QUEUE_FULL, why)
         self.queue(told, error, lane.message(key, value, error))
-
-    def _keep(self) -> None:
-        """The clerk's thread."""
-        while not self.closed:
-            if not self.in_motion():
-                self._wake.wait(_IDLE_S)
-            self._wake.clear()
-            time.sleep(LINGER_S if self._fresh else _CLERK_S)
-            try:
-                self._look_after(time.monotonic())
-            except Exception as error:  # else nobody would do it any more
-                self._room.suspend(f"internal error: {error!r}")
-
-    def _look_after(self, now: float) -> None:
-        lingered = self._fresh and now - self._fresh_since >= LINGER_S
-        with self.lock:
-            if not self.closed and (lingered or now - self.turned >= _LEFT_ALONE_S):
-                self.turn()
-            self.roles.watch(now)

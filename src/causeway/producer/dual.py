@@ -19,7 +19,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
-from causeway.producer.core import LINGER_S, TURN_S, Core, Report
+from causeway.producer.clerk import LINGER_S
+from causeway.producer.core import TURN_S, Core
+from causeway.producer.lanes import Report
 from causeway.producer.options import check
 
 _OVERHEAD = 128  # of a record, with its id: in the spool, and on the wire
@@ -154,10 +156,14 @@ class DualProducer:
         """Call what waits to be called, and wait for it up to `timeout` seconds (-1: for ever)."""
         core = self._core
         now = time.monotonic()
+        if not timeout:  # called for each record
+            if core.turned + LINGER_S < now and not core.closed:
+                with self._lock:
+                    core.turn()
+            return self._tell() if self._reports else 0
         until = now + timeout if timeout >= 0 else float("inf")
-        pause_s = TURN_S if timeout else LINGER_S
         while True:
-            if core.turned + pause_s < now and not core.closed:
+            if core.turned + TURN_S < now and not core.closed:
                 with self._lock:
                     core.turn()
             if self._reports:
@@ -180,7 +186,7 @@ class DualProducer:
 
     def __len__(self) -> int:
         """Records that were taken and not yet reported, and what waits for `poll`."""
-        return len(self._core.unreported) + len(self._reports)
+        return self._core.unreported() + len(self._reports)
 
     def __bool__(self) -> bool:
         return True
@@ -249,7 +255,7 @@ class DualProducer:
                 "policy": core.options.policy,
                 "primary": core.roles.primary.name,
                 "failovers": core.roles.failovers,
-                "unreported": len(core.unreported),
+                "unreported": core.unreported(),
                 "spool_bytes": core.spooled(),
                 "spool_max_bytes": core.options.max_bytes,
                 "full": core.full(),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from causeway.producer.journal import Journal
-from causeway.producer.lanes import Entry, Lane
+from causeway.producer.lanes import Lane
 from causeway.producer.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -31,13 +31,15 @@ class Hub(Protocol):
     ledger: Ledger
     lanes: dict[int, Lane]
     lanes_of: dict[str, list[Lane]]
-    unreported: dict[int, Entry]
+    first: int
+    """All positions of this life are behind it."""
     newest: int
     """The last position that is in the journal."""
     torn: bool
     """It was interrupted amid its work: no answer can be told from another any more."""
 
-    def report(self, entry: Entry, error: Any, message: Any) -> None: ...
+    def deliver(self, lane: Lane) -> None: ...
+    def refused(self, side: Side, lane: Lane, position: int, error: Any, message: Any) -> None: ...
     def told(self, side: Side, error: Any, message: Any) -> None: ...
     def grown(self, topic: str) -> None: ...
     def queue(self, callback: Callable[..., Any], *arguments: Any) -> None: ...

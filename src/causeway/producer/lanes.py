@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Message
@@ -16,32 +19,49 @@ if TYPE_CHECKING:
 
 BOTH: Final = 3  # the bits of both sides
 
+Callback = Callable[..., Any] | None
+Report = tuple[Callable[..., Any], tuple[Any, ...]]
 
-class Entry:
-    """A record on its way. `acks`: a bit for each side that has it; `refused`: for each that will
-    not. `error`, `message`: what a side has said of it that did not count so far."""
 
-    __slots__ = ("acks", "callback", "error", "message", "position", "refused")
+class Group:
+    """Records of one partition that were taken one after the other: their positions, and what is to
+    be called for each. Its lists are never changed, as they are a client's answers' as well."""
 
-    def __init__(self, position: int, callback: Callable[..., Any] | None) -> None:
-        self.position = position
-        self.callback = callback
-        self.acks = 0
-        self.refused = 0
-        self.error: Any = None
-        self.message: Any = None
+    __slots__ = ("callbacks", "positions")
+
+    def __init__(self, positions: list[int], callbacks: list[Callback]) -> None:
+        self.positions = positions
+        self.callbacks = callbacks
+
+
+@dataclass(slots=True)
+class Refused:
+    """A record that a side will not have; `by`: a bit for each that said so."""
+
+    callback: Callback
+    by: int = 0
+    error: Any = None
+    message: Any = None
 
 
 class Lane:
-    """A partition, by the number that the spool knows it by."""
+    """A partition, by the number that the spool knows it by. `waiting`: its records that are not
+    reported yet, in order; all up to the position `reported` are. `said`: what sides have said of
+    those that wait. `refused`: those that are not among them any more, by position."""
 
-    __slots__ = ("number", "on", "partition", "topic")
+    __slots__ = ("number", "on", "partition", "refused", "reported", "said", "topic", "waiting")
 
-    def __init__(self, number: int, topic: str, partition: int, sides: Sequence[Side]) -> None:
+    def __init__(
+        self, number: int, topic: str, partition: int, sides: Sequence[Side], newest: int = 0
+    ) -> None:
         self.number = number
         self.topic = topic
         self.partition = partition
-        self.on = tuple(SideLane(side) for side in sides)
+        self.on = tuple(SideLane(side, self) for side in sides)
+        self.waiting: deque[Group] = deque()
+        self.reported = newest
+        self.said: dict[int, Any] = {}
+        self.refused: dict[int, Refused] = {}
 
     def message(self, key: bytes | None, value: bytes | None, error: Any = None) -> Message:
         """Of a record for which no client has answered."""
@@ -49,24 +69,79 @@ class Lane:
             topic=self.topic, partition=self.partition, key=key, value=value, error=error
         )
 
+    def deliver(self, upto: int, reports: deque[Report]) -> int:
+        """Reports those that wait up to that position; how many they were."""
+        count = 0
+        while self.waiting and (group := self.waiting[0]).positions[0] <= upto:
+            positions, callbacks = group.positions, group.callbacks
+            if positions[-1] <= upto:
+                self.waiting.popleft()
+            else:
+                split = bisect_right(positions, upto)
+                self.waiting[0] = Group(positions[split:], callbacks[split:])
+                positions, callbacks = positions[:split], callbacks[:split]
+            self.reported = positions[-1]
+            count += len(positions)
+            messages = map(self.said.pop, positions, repeat(None))
+            reports.extend(
+                [
+                    (callback, (None, message))
+                    for callback, message in zip(callbacks, messages, strict=True)
+                    if callback is not None
+                ]
+            )
+        return count
+
+    def between(self, after: int, below: int) -> list[int]:
+        """The positions of those that wait."""
+        return [
+            position
+            for group in self.waiting
+            for position in group.positions
+            if after < position < below
+        ]
+
+    def set_aside(self, position: int) -> Refused | None:
+        """One that waits, or was set aside already; None where it is reported."""
+        for index, group in enumerate(self.waiting):
+            if group.positions[-1] < position:
+                continue
+            at = bisect_left(group.positions, position)
+            if group.positions[at] == position:
+                kept = self.refused[position] = Refused(group.callbacks[at])
+                left = Group(
+                    group.positions[:at] + group.positions[at + 1 :],
+                    group.callbacks[:at] + group.callbacks[at + 1 :],
+                )
+                if left.positions:
+                    self.waiting[index] = left
+                else:
+                    del self.waiting[index]
+                return kept
+            break
+        return self.refused.get(position)
+
 
 class SideLane:
     """A partition on one side. `there`: all up to this position is on it, acknowledged or found;
+    `heard`: of all up to this one it is noted that they are, or were refused;
     `given`: all up to this one is there or with the client;
     `open`: it is known where it begins, so that records may go to it. `pending`: for each answer
-    to come the record that it is for, or those. `loose`: the client has them, and the next record
-    will answer for them."""
+    to come the position that it is for, or those. `loose`: the client has them, and the next record
+    will answer for them. `answers`: those that came for single records and are not noted yet."""
 
     __slots__ = (
-        "acked", "all_acked", "given", "loose", "message", "offset", "open", "pending", "side",
-        "stored", "there",
+        "acked", "all_acked", "answers", "given", "heard", "lane", "loose", "message", "offset",
+        "open", "pending", "side", "stored", "there",
     )  # fmt: skip
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, lane: Lane) -> None:
         self.side = side
+        self.lane = lane
         self.pending: deque[Any] = deque()
-        self.loose: list[Entry] = []
-        self.there = self.given = 0
+        self.loose: list[int] = []
+        self.answers: list[Any] = []
+        self.there = self.given = self.heard = 0
         self.message: Any = None
         self.offset = 0
         self.open = False
@@ -74,23 +149,20 @@ class SideLane:
         self.acked = self._acked  # bound once: they are handed over with the records
         self.all_acked = self._all_acked
 
-    def oldest(self) -> int | None:
-        """The position of the first one that is on its way."""
-        first = (self.pending[0] if self.pending else self.loose) or None
-        if isinstance(first, list):
-            first = first[0]
-        return first.position if first is not None else None
+    def on_its_way(self) -> bool:
+        """Whether the client has any of it."""
+        return bool(self.pending or self.loose)
 
     def clear(self) -> None:
         self.pending.clear()
         self.loose = []
 
-    def one_more(self, entry: Entry) -> Callable[..., None]:
+    def one_more(self, position: int) -> Callable[..., None]:
         """The client is about to get it; what is to be called with its answer."""
         if not self.loose:
-            self.pending.append(entry)
+            self.pending.append(position)
             return self.acked
-        self.pending.append([*self.loose, entry])
+        self.pending.append([*self.loose, position])
         self.loose = []
         return self.all_acked
 
@@ -100,40 +172,54 @@ class SideLane:
         if isinstance(given, list):
             self.loose = given[:-1]
 
-    def _acked(self, error: Any, message: Any) -> None:
-        """Answers of a partition come in the order of its records."""
-        entry = self.pending.popleft()
-        side = self.side
-        if error is not None:
-            side.failed(self, [entry], error, message)
+    def note(self) -> None:
+        """What `acked` was told. Answers of a partition come in the order of its records."""
+        if not self.answers:
             return
-        self.there = entry.position
-        self.message = message
-        side.acked += 1
-        acks = entry.acks = entry.acks | side.bit
-        if acks in side.decides:
-            side.hub.report(entry, None, entry.message or message)
-        elif side.keeps:
-            entry.message = message
+        answers, self.answers = self.answers, []
+        next_one = self.pending.popleft
+        positions = [next_one() for _ in answers]
+        self.message = answers[-1]
+        lane, side = self.lane, self.side
+        if side.speaks:
+            if positions[0] > lane.reported:
+                lane.said.update(zip(positions, answers, strict=True))
+            else:
+                done = lane.reported
+                lane.said.update(
+                    (position, message)
+                    for position, message in zip(positions, answers, strict=True)
+                    if position > done
+                )
+        self._note(positions[-1], len(positions))
         if side.tells:
-            side.hub.told(side, None, message)
+            for message in answers:
+                side.hub.told(side, None, message)
+
+    def _acked(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.note()
+            self.side.failed(self, [self.pending.popleft()], error, message)
+            return
+        if not self.answers:
+            self.side.answered.append(self)
+        self.answers.append(message)
 
     def _all_acked(self, error: Any, message: Any) -> None:
         """The answer for the last one of some. None of them is there behind one that is not:
         sequences see to that, as does `enable.gapless.guarantee` in the client."""
-        entries: list[Entry] = self.pending.popleft()
-        side = self.side
+        self.note()
+        positions: list[int] = self.pending.popleft()
         if error is not None:
-            side.failed(self, entries, error, message)
+            self.side.failed(self, positions, error, message)
             return
-        self.there = entries[-1].position
         self.message = message
-        side.acked += len(entries)
-        bit, decides, report = side.bit, side.decides, side.hub.report
-        for entry in entries:
-            acks = entry.acks = entry.acks | bit
-            if acks in decides:
-                report(entry, None, entry.message)
+        self._note(positions[-1], len(positions))
+
+    def _note(self, last: int, count: int) -> None:
+        self.there = self.heard = last
+        self.side.acked += count
+        self.side.hub.deliver(self.lane)
 
     def place(self) -> Place:
         if self.message is not None:
@@ -159,9 +245,9 @@ def stored(lanes: Mapping[int, Lane], index: int, places: Iterable[tuple[int, Pl
 
 
 def oldest_of(lanes: Mapping[int, Lane], index: int, least: int) -> int:
-    """The first position that is on its way to that side, or `least` where that is less."""
+    """A position below which nothing is on its way to that side, or `least` where that is less."""
     for lane in lanes.values():
-        pending = lane.on[index].oldest()
-        if pending is not None and pending < least:
-            least = pending
+        on = lane.on[index]
+        if on.there + 1 < least and on.on_its_way():
+            least = on.there + 1
     return least

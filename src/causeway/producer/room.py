@@ -36,6 +36,9 @@ class Room:
         """Why not one more can be taken, with which `size` bytes wait to be written."""
         if unreported >= self._most_messages:
             return "Local: Queue full"
-        if self._journal.size + size > self._journal.most:
+        if self.bytes_lack(size):
             return f"the spool is full ({self._journal.most} bytes)"
         return self.full() if self.suspended else ""
+
+    def bytes_lack(self, size: int) -> bool:
+        return self._journal.size + size > self._journal.most

@@ -20,10 +20,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from causeway.errors import ConfigError
 from causeway.producer.chunk import Chunk, Stopped
+from causeway.producer.damage import miss
 from causeway.producer.hub import Hub, State
 from causeway.producer.ids import ID_HEADER, record_id
 from causeway.producer.journal import Cursor, Record
-from causeway.producer.lanes import BOTH, Entry, Lane, SideLane, oldest_of
+from causeway.producer.lanes import SideLane, oldest_of
 from causeway.producer.look_back import check_known, look_back, owed
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
@@ -36,22 +37,20 @@ _PURGE_TIMEOUT_S = 30.0
 
 
 class Side:
-    """`decides`: the acks of a record with which, once this side has it, it is delivered. `keeps`:
-    what it says of others is kept, as it may count later. `speaks`: what it says of a record is
-    what the application hears. `tells`: each answer is told of."""
+    """`speaks`: what it says of a record is what the application may hear. `tells`: each answer is
+    told of. `answered`: where answers wait to be noted."""
 
     def __init__(self, options: SideOptions, bit: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
         self.bit = bit
         self.hub = hub
-        self.decides: frozenset[int] = frozenset()
-        self.keeps = False
         self.speaks = True
         self.tells = False
         self.state = State.CHECKING
         self.reason = ""
         self.acked = 0
         self.refused = 0
+        self.answered: list[SideLane] = []
         self.topics = Opening(
             options.name, bit >> 1, options.reader, hub, self._resume, self._complain
         )
@@ -59,6 +58,7 @@ class Side:
         self._settle_s = settle_s
         self._cursor = Cursor()
         self._ahead: list[Record] = []  # read, and not yet handed over
+        self._read = 0  # the last position of what was read
         self._from = 0  # positions before it were handed over, or are there
         self._skipped = 0  # the first position that was left in the journal; 0 is none
         self._suspects: set[int] = set()
@@ -129,15 +129,15 @@ class Side:
         if self.acked != self._heard[0] or not owes:
             self._heard = (self.acked, now)
 
-    def failed(self, lane: SideLane, entries: Sequence[Entry], error: Any, message: Any) -> None:
+    def failed(self, on: SideLane, positions: Sequence[int], error: Any, message: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
         sure = False
         if error.code() in REFUSALS:
-            if sure := self._alone == entries[-1].position:
-                self._refuse(lane, entries[-1], error, message)
+            if sure := self._alone == positions[-1]:
+                self._refuse(on, positions[-1], error, message)
             else:
-                self._suspects.update(entry.position for entry in entries)
+                self._suspects.update(positions)
         elif error.code() in OF_TOPICS:
             self.topics.hold(message.topic(), error.str())
         self._break(error)
@@ -173,6 +173,10 @@ class Side:
             self.producer.poll(timeout_s)
         except KafkaException as error:
             self._break(error.args[0])
+        if self.answered:
+            lanes, self.answered = self.answered, []
+            for on in lanes:
+                on.note()
 
     def _fall_behind(self, position: int) -> None:
         self.state = State.FEEDING
@@ -184,6 +188,7 @@ class Side:
         self._cursor.close()
         self._cursor = self.hub.journal.cursor(position)
         self._ahead = []
+        self._read = 0
 
     def _break(self, error: Any) -> None:
         if self.state is not State.BROKEN:
@@ -211,32 +216,27 @@ class Side:
             self.topics.hold(topic, error.str())
         self._break(error)
 
-    def _refuse(self, lane: SideLane, entry: Entry, error: Any, message: Any) -> None:
+    def _refuse(self, on: SideLane, position: int, error: Any, message: Any) -> None:
         """For good. Nothing else is on its way, so all before it in the partition are there. It is
         not delivered where this side decides, or the other one will not have it either."""
-        self._suspects.discard(entry.position)
+        self._suspects.discard(position)
         self._alone = None
         self.refused += 1
-        lane.there = entry.position  # as good as there: it is not sent again
+        on.there = on.heard = position  # as good as there: it is not sent again
         self.hub.told(self, error, message)
-        entry.refused |= self.bit
-        if BOTH in self.decides or entry.refused == BOTH:
-            self.hub.report(entry, error, message)
-        else:
-            entry.error, entry.message = error, message
+        self.hub.refused(self, on.lane, position, error, message)
 
-    def _found(self, record: Record, lane: Lane) -> None:
+    def _found(self, record: Record, on: SideLane) -> None:
         """It is there, and its answer may have been lost with its client."""
-        entry = self.hub.unreported.get(record[0])
-        if entry is None or (entry.acks | entry.refused) & self.bit:
+        position, lane = record[0], on.lane
+        if position <= self.hub.first or position <= on.heard:
             return
+        on.heard = position
         self.acked += 1
-        entry.acks |= self.bit
         message = lane.message(record[3], record[4])
-        if entry.acks in self.decides:
-            self.hub.report(entry, None, entry.message or message)
-        elif self.keeps:
-            entry.message = message
+        if self.speaks and position > lane.reported:
+            lane.said[position] = message
+        self.hub.deliver(lane)
         if self.tells:
             self.hub.told(self, None, message)
 
@@ -341,6 +341,8 @@ class Side:
                 return 0.0
             if not self._ahead:
                 records = self.hub.journal.read(self._cursor)
+                below = records[0][0] if records else self.hub.newest + 1
+                miss(self, self._read or self._cursor.segment - 1, below)
                 if records is None:
                     if self._suspects:
                         self._suspects.clear()
@@ -349,6 +351,7 @@ class Side:
                     self.reason = ""
                     return 0.0
                 self._ahead = records
+                self._read = records[-1][0]
             done = 0
             while done < len(self._ahead) and self._hand_one(self._ahead[done]):
                 done += 1
@@ -363,7 +366,7 @@ class Side:
         if position < self._from:
             return True
         if position <= on.there:
-            self._found(record, lane)
+            self._found(record, on)
             return True
         if position <= on.given:
             return True
@@ -377,8 +380,7 @@ class Side:
             if self._alone is not None:
                 self._suspects.discard(self._alone)
             self._alone = position if position in self._suspects else None
-        entry = self.hub.unreported.get(position) or Entry(position, None)
-        told = on.one_more(entry)
+        told = on.one_more(position)
         marked = [*(headers or ()), (ID_HEADER, record_id(self.hub.name, position))]
         try:
             self.producer.produce(
@@ -393,7 +395,7 @@ class Side:
             if self._alone != position:
                 self._not_taken(position, lane.topic, error.args[0])
                 return False
-            self._refuse(on, entry, error.args[0], lane.message(key, value, error.args[0]))
+            self._refuse(on, position, error.args[0], lane.message(key, value, error.args[0]))
             return True
         self._from = position + 1
         on.given = position

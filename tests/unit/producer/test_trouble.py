@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import AsyncDualProducer, DualProducer, opening, side
-from causeway.producer.lanes import Entry, Lane
+from causeway.producer.lanes import Lane
 from causeway.producer.ledger import Place
 from tests.harness.two_sides import TwoSides, two_sides
 from tests.harness.waiting import await_until
@@ -181,6 +181,36 @@ def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
     assert {0, 1, 9} <= arrived
 
 
+@pytest.mark.parametrize("policy", ["both", "primary"])
+def test_a_record_whose_place_in_the_spool_is_damaged_before_a_side_got_it_is_not_delivered(
+    policy: str, two_sides: TwoSides, tmp_path: Path
+) -> None:
+    producer = make(tmp_path, policy=policy)
+    reports: list[tuple[int, Any]] = []
+    told(producer, 0, reports)
+    settled(producer)
+    two_sides.west.clients[-1].most = 10
+    two_sides.west.up = False
+    for number in range(1, 50):
+        told(producer, number, reports)
+        with producer._core.lock:
+            producer._core.turn()  # a chunk for each
+    (log,) = tmp_path.glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[content.index(b"s\x02\x00\x00\x0030")] ^= 1
+    with producer._core.lock:
+        log.write_bytes(content)
+        producer._core.sides[1]._cursor.close()  # it may have read on
+    two_sides.west.up = True
+    settled(producer)
+    producer.close()
+    failed = {number: error.code() for number, error in reports if error is not None}
+    assert failed == ({30: KafkaError._STATE} if policy == "both" else {})
+    assert sorted(number for number, _ in reports) == list(range(50))
+    arrived = sorted(int(v) for log in two_sides.west.values().values() for v in log)
+    assert arrived == [number for number in range(50) if number != 30]
+
+
 @pytest.mark.parametrize(
     ("kind", "from_the_start"), [("denies", True), ("denies", False), ("lacks", False)]
 )
@@ -268,13 +298,13 @@ def test_a_refusal_counts_where_the_policy_asks_that_side(
 
 
 def test_where_a_repeated_record_lies_may_be_unknown() -> None:
-    owner = SimpleNamespace(
-        bit=1, decides=frozenset(), keeps=False, tells=False, acked=0, hub=SimpleNamespace()
-    )
+    hub = SimpleNamespace(deliver=lambda lane: None)
+    owner = SimpleNamespace(bit=1, speaks=False, tells=False, acked=0, answered=[], hub=hub)
     on = Lane(1, "orders", 0, cast(Any, [owner])).on[0]
     for position, offset in ((5, 8), (6, None)):
-        on.pending.append(Entry(position, None))
-        on.acked(None, SimpleNamespace(offset=lambda at=offset: at))
+        told = on.one_more(position)
+        told(None, SimpleNamespace(offset=lambda at=offset: at))
+        on.note()
         assert on.place() == Place(position=position, offset=9)
 
 
@@ -307,7 +337,7 @@ def test_a_partitioner_that_names_no_partition_is_refused(
 def test_records_go_on_their_way_whatever_befell_the_clerk(
     two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = opened()
+    producer = opened(policy="primary", failover_after_s=60)
     producer.produce("orders", b"")
     settled(producer)
     fails = iter([True])
