@@ -255,9 +255,7 @@ class Side:
         while not self._closing.is_set():
             try:
                 wait_s = self._turn()
-            except (
-                Exception
-            ) as error:  # whatever it is, it stands in the status, and is tried again
+            except Exception as error:  # it stands in the status, and is tried again
                 known = error.args[0] if isinstance(error, KafkaException) else error
                 with self.hub.lock:
                     self._complain(known)
