@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -106,9 +106,9 @@ def texts(count: int) -> list[bytes]:
     return [b"", b"null", b"1", b'"name"', b"[]", *found]
 
 
-def chunk(count: int, rng: random.Random) -> Chunk:
+def chunk(count: int, rng: random.Random, values: Sequence[bytes | None] = ()) -> Chunk:
     """Of several batches, with tombstones, headers without UTF-8 names and times beyond Spark's."""
-    values, keys = texts(count), texts(count)
+    values, keys = [*values] or [*texts(count)], texts(count)
     rng.shuffle(keys)
     keys[::3] = [b'{"name":"Ada","id":7,"country":"US"}'] * len(keys[::3])
     records = [
@@ -148,10 +148,16 @@ def _these(batches: list[pa.RecordBatch], start: Iterable[pa.RecordBatch]) -> It
     yield from batches
 
 
-def compare(session: Any, transform: Any, treat: Treat, keys: list[bytes | None]) -> int:
-    """Thousands of texts as values, with `keys` in turn, both ways. How many records needed no
-    Spark."""
-    given = [*texts(4_000), None]
+def compare(
+    session: Any,
+    transform: Any,
+    treat: Treat,
+    keys: list[bytes | None],
+    given: Sequence[bytes | None] = (),
+) -> int:
+    """Thousands of texts, or those `given`, as values, with `keys` in turn, both ways. How many
+    records needed no Spark."""
+    given = given or [*texts(4_000), None]
     rows = [
         record(at, text, topic="t", partition=3, key=keys[at % len(keys)])
         for at, text in enumerate(given)
@@ -175,9 +181,15 @@ def compare(session: Any, transform: Any, treat: Treat, keys: list[bytes | None]
     return treated
 
 
-def compare_chunks(session: Any, prepared: Any, secrets: dict[str, str], seed: str) -> None:
+def compare_chunks(
+    session: Any,
+    prepared: Any,
+    secrets: dict[str, str],
+    seed: str,
+    values: Sequence[bytes | None] = (),
+) -> None:
     """A chunk of all sorts of records both ways, and one of those that need no Spark."""
-    given, rows = chunk(700, random.Random(seed)), Rows(secrets)
+    given, rows = chunk(700, random.Random(seed), values), Rows(secrets)
     wanted = _by_spark(session, prepared, rows.of(given))
     treat: Treat = prepared.shortcut.open(secrets)
     answer = Direct(treat, rows).answer(given)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from causeway.transform.analysis import prepare
-from tests.harness.hostile import compare, compare_chunks
+from tests.harness.hostile import LEAVES, compare, compare_chunks
 from tests.harness.transforms import settings, spark_session
 
 pytestmark = pytest.mark.integration
@@ -31,6 +31,7 @@ QUERIES = [
     f"NOT ({member('name')} IN ('x', 'name', '7', 'true') AND {member('id')} <= '7')",
     f"{member('name')} NOT IN ('x', NULL) OR {member('id')} IS NOT NULL",
     f"{member('address', 'name')} IS NULL AND coalesce({member('note')}, key, 'z') <=> 'z'",
+    f"{member('id')} BETWEEN -12 AND 7 OR {member('note')} BETWEEN 'a' AND 'z'",
     f"{member('id')} >= -12 AND {member('id')} <= 7L OR {member('born')} LIKE '18%-12%'",
     f"value IS NULL OR {member('email')} LIKE '%a%@%.org' OR {member('name')} LIKE 'x'",
     f"value IS NOT NULL AND topic = 't' AND partition >= 3 AND {member('id')} IS NULL",
@@ -138,7 +139,10 @@ def test_what_is_not_beyond_doubt_has_no_shortcut(session: Any, condition: str) 
 
 def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) -> None:
     for query in (
-        f"SELECT {member('country')} AS key FROM records",
+        f"SELECT array({member('country')}) AS value FROM records",
+        "SELECT struct(struct(1 AS a) AS b) AS value FROM records",
+        "SELECT offset AS key FROM records",
+        "SELECT value AS key FROM records",
         f"SELECT value, {member('country')} AS topic FROM records",
         "SELECT value FROM records LATERAL VIEW explode(array(1, 2)) AS one",
         f"SELECT value, length({member('country')}) AS n FROM records |> WHERE n = 2 |> DROP n",
@@ -156,6 +160,89 @@ def test_projections_on_the_way_are_followed(session: Any) -> None:
     shortcut = prepare(session, transform).shortcut
     assert shortcut is not None
     assert compare(session, transform, shortcut.open({}), KEYS) > 600
+
+
+SCHEMA = "name STRING, id INT, note STRING, big BIGINT, ok BOOLEAN"
+SECRETS = {"pepper": "a pepper; è"}
+MADE = [
+    "struct(value.name AS name, value.id AS id, value.note AS n, value.big AS b, value.ok AS o) "
+    "AS value FROM records",
+    "struct(mask(value.name) AS name, sha2(concat(secrets.pepper, value.note), 256) AS note, "
+    "'x-y' AS x, mask(value.note, NULL, 'y', '#', '-') AS m, value.id > value.big AS g) AS value "
+    "FROM records WHERE value.ok IS NOT NULL OR value.id > 7",
+    "concat(value.name, ':', key) AS key, struct(value.ok AS ok) AS value FROM records",
+    "sha2(key, 512) AS key, sha2(value.note, 224) AS value FROM records WHERE value.id <> 0",
+    "struct(value.id AS id, offset AS at, topic AS t, coalesce(value.name, key) AS n) AS value "
+    "FROM records WHERE value IS NULL OR NOT value.ok",
+]
+
+
+def fitting(count: int) -> list[bytes | None]:
+    """Texts of which most fit SCHEMA."""
+    rng = random.Random(30)
+    texts = [one for one in LEAVES if one[:1] == '"']
+    numbers = ["0", "7", "-1", "-0", "2147483647", "2147483648", "-2147483648", "-2147483649"]
+    leaves = {
+        "name": texts,
+        "id": numbers[:5] * 9 + numbers,
+        "note": texts,
+        "big": [*numbers, *(str(n) for n in (2**63 - 1, -(2**63)))] * 9 + [str(2**63)],
+        "ok": ["true", "false"],
+    }
+
+    def document() -> bytes:
+        pairs = []
+        for name, known in leaves.items():
+            if (luck := rng.random()) < 0.85:
+                pairs.append((name, rng.choice(known)))
+            elif luck < 0.93:
+                pairs.append((name, "null"))
+            elif luck < 0.95:
+                pairs.append((name.upper(), rng.choice(known)))
+        if rng.random() < 0.1:
+            pairs.append((rng.choice((*leaves, "more", "__misfit", "")), rng.choice(LEAVES)))
+        if rng.random() < 0.5:
+            rng.shuffle(pairs)
+        gap = rng.choice(("", "", " ", "\n"))
+        return ("{" + ",".join(f'"{name}":{gap}{x}{gap}' for name, x in pairs) + "}").encode()
+
+    return [None, b"{}", b"null", b"[]", *(document() for _ in range(count))]
+
+
+@pytest.mark.parametrize("query", MADE)
+def test_what_is_made_by_a_schema_does_not_differ(session: Any, query: str) -> None:
+    transform = settings(
+        f"SELECT {query}",
+        value_format="json",
+        value_schema=SCHEMA,
+        key_format="string",
+        secrets=SECRETS,
+    )
+    found = prepare(session, transform)
+    assert found.shortcut is not None
+    treat = found.shortcut.open(SECRETS)
+    assert compare(session, transform, treat, KEYS, fitting(4_000)) > 1_500
+    if "key" not in query:
+        compare_chunks(session, found, SECRETS, query, fitting(701))
+
+
+def test_every_condition_is_null_where_it_is_so_to_spark(session: Any) -> None:
+    rng = random.Random(5)
+    conditions = [random_condition(rng, 2) for _ in range(60)]
+    columns = ", ".join(f"{one} AS c{at}" for at, one in enumerate(conditions))
+    transform = settings(f"SELECT struct({columns}) AS value FROM records", value_format="json")
+    shortcut = prepare(session, transform).shortcut
+    assert shortcut is not None
+    assert compare(session, transform, shortcut.open({}), KEYS) > 600
+
+
+@pytest.mark.parametrize(
+    "schema", ["a DOUBLE", "a ARRAY<INT>", "a INT NOT NULL", "a DATE", "`a b` INT"]
+)
+def test_schemas_that_are_not_beyond_doubt_have_no_shortcut(session: Any, schema: str) -> None:
+    query = "SELECT * FROM records WHERE value IS NOT NULL"
+    transform = settings(query, value_format="json", value_schema=schema)
+    assert prepare(session, transform).shortcut is None
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     shortcut: Shortcut | QueryShortcut | None = None
     if by_rules:
         shortcut = shortcut_of(transform)
-    elif not found:
-        shortcut = shortcut_of_query(plan, base, facts, both, own.conf.getAll)
+    else:
+        shortcut = shortcut_of_query(plan, base, facts, both, found, own.conf.getAll)
     return Prepared(
         given,
         replaces,

@@ -92,7 +92,9 @@ class Part:
             if isinstance(self.type, StructType):
                 wrong = wrong | parsed.getField(_MISFIT).isNotNull()
             reason = f"{self.name} does not fit its schema"
-        return sf.when(sf.col(self.raw).isNotNull() & wrong, sf.lit(reason))
+        # What the source worker has treated is no longer what it was.
+        given = sf.col("__mark").isNull() & sf.col(self.raw).isNotNull()
+        return sf.when(given & wrong, sf.lit(reason))
 
     def column(self) -> Column:
         """As the query sees it."""

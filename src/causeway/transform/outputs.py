@@ -165,9 +165,9 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
                 columns[one.name] = sf.when(ready, _encoded(one))
             case _:
                 columns[one.name] = sf.when(ready, _encoded(one))
-                if SEEN in found:  # of rules
-                    treated = sf.col("__mark") == TREATED
-                    columns[one.name] = columns[one.name].when(treated, sf.col(f"__{one.name}"))
+        if one.name in ("key", "value"):
+            treated = sf.col("__mark") == TREATED
+            columns[one.name] = columns[one.name].when(treated, sf.col(f"__{one.name}"))
         if wrong := _wrong(one):
             reasons.append(sf.when(ready & wrong[0], sf.lit(wrong[1])))
     return rows.select(

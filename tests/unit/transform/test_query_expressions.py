@@ -27,7 +27,7 @@ from causeway.transform.queries.expressions import (
     Topic,
     Whole,
 )
-from causeway.transform.queries.shortcut import QueryShortcut
+from causeway.transform.queries.shortcut import Form, QueryShortcut
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)
 
@@ -97,7 +97,7 @@ def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
     for whole in (Both(NO, odd), Either(YES, odd), First((YES, odd))):
         with pytest.raises(OddError):
             of(whole, {"f": 1.5})
-    treat = QueryShortcut(((NO, False), (odd, True)), ("bytes", "document")).open({})
+    treat = QueryShortcut(((NO, False), (odd, True)), (Form("bytes"), Form("document"))).open({})
     with pytest.raises(OddError):
         treat(None, b'{"f":1.5}', b"t\x003\0", 9)
     assert treat(None, b'{"f":"x"}', b"t\x003\0", 9) == ()
@@ -106,7 +106,7 @@ def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
 def test_tombstones_pass_what_reads_the_value() -> None:
     gone = Compared("=", Member(VALUE, ("a",)), Constant("x"))
     keyed = Compared("=", Whole(KEY), Constant("k"))
-    treat = QueryShortcut(((gone, True), (keyed, False)), ("text", "document")).open({})
+    treat = QueryShortcut(((gone, True), (keyed, False)), (Form("text"), Form("document"))).open({})
     assert treat(b"k", None, b"", 0) == (b"k", None, 0)
     assert treat(b"l", None, b"", 0) == ()
     assert treat(b"k", b'{"a":"x"}', b"", 0) == (b"k", b'{"a":"x"}', 0)

@@ -8,6 +8,7 @@ asks all its parts for that, also those of which Spark would not need to know.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -87,6 +88,31 @@ class Member:
             return x if x is None or type(x) is str else text_of(x)
 
         return get
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`value.a` of a document that has been read by a schema."""
+
+    at: int
+    name: str
+
+    def open(self, secrets: Secrets) -> Get:
+        at, name = self.at, self.name
+
+        def get(row: Row) -> Found:
+            document: Any = row[at]
+            return None if document is None else document.get(name)
+
+        return get
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    name: str
+
+    def open(self, secrets: Secrets) -> Get:
+        return Constant(secrets[self.name]).open(secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +220,22 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Holds, if only it is known what `x` is."""
+
+    x: Expression
+
+    def open(self, secrets: Secrets) -> Get:
+        of = self.x.open(secrets)
+
+        def get(row: Row) -> bool:
+            of(row)
+            return True
+
+        return get
+
+
+@dataclass(frozen=True, slots=True)
 class First:
     """`coalesce`."""
 
@@ -285,7 +327,93 @@ class Number:
         return get
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`concat` of texts."""
+
+    parts: tuple[Expression, ...]
+
+    def open(self, secrets: Secrets) -> Get:
+        parts = [part.open(secrets) for part in self.parts]
+
+        def get(row: Row) -> str | None:
+            texts = [of(row) for of in parts]
+            return None if None in texts else "".join(texts)
+
+        return get
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """`sha2(text, bits)`."""
+
+    x: Expression
+    bits: Literal[224, 256, 384, 512]
+
+    def open(self, secrets: Secrets) -> Get:
+        of, digest = self.x.open(secrets), getattr(hashlib, f"sha{self.bits}")
+
+        def get(row: Row) -> str | None:
+            x = of(row)
+            return None if x is None else digest(x.encode()).hexdigest()
+
+        return get
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """`mask(x, upper, lower, digit, other)`, of ASCII. None: what is such stays."""
+
+    x: Expression
+    upper: str | None
+    lower: str | None
+    digit: str | None
+    other: str | None
+
+    def open(self, secrets: Secrets) -> Get:
+        of, table = self.x.open(secrets), "".join(map(self._of, map(chr, range(128))))
+
+        def get(row: Row) -> str | None:
+            x: str | None = of(row)
+            if x is None:
+                return None
+            if not x.isascii():
+                raise OddError
+            return x.translate(table)
+
+        return get
+
+    def _of(self, char: str) -> str:
+        if char.isalpha():
+            new = self.upper if char.isupper() else self.lower
+        else:
+            new = self.digit if char.isdigit() else self.other
+        return char if new is None else new
+
+
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """What becomes a JSON text; NULLs are left out of it."""
+
+    fields: tuple[tuple[str, Expression], ...]
+
+    def open(self, secrets: Secrets) -> Callable[[Row], str]:
+        import msgspec
+
+        encode = msgspec.json.Encoder().encode
+        fields = [(name, one.open(secrets)) for name, one in self.fields]
+
+        def get(row: Row) -> str:
+            found = {name: x for name, of in fields if (x := of(row)) is not None}
+            text: str = encode(found).decode()
+            if "\\" in text:
+                raise OddError  # which characters are escaped, and how
+            return text
+
+        return get
 
 
 def text_of(x: Any) -> str:

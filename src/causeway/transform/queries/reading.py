@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from causeway.transform.catalyst import Node, conjuncts, each, id_of, name
 from causeway.transform.formats import Part
+from causeway.transform.outputs import Projected
 from causeway.transform.queries import expressions as ex
 from causeway.transform.queries.expressions import KEY, OFFSET, VALUE, Expression
-from causeway.transform.queries.shortcut import Form, QueryShortcut
+from causeway.transform.queries.shortcut import Form, Made, QueryShortcut
 from causeway.transform.refusals import Facts
+from causeway.transform.rows import SECRETS
 from causeway.transform.session import SESSION
 
 _PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Texts of another collation have another name.
 _TYPES = frozenset({"string", "int", "bigint", "boolean"})
+_CHAR = re.compile(r"[ !#-\[\]-~]")  # of ASCII, that JSON has as it is
 _BITS = {"int": 32, "bigint": 64}
 _SIGNS: Mapping[str, Literal["=", "<", "<=", ">", ">=", "<=>"]] = {
     "EqualTo": "=",
@@ -39,11 +43,18 @@ class UnknownError(Exception):
 
 
 def shortcut_of_query(
-    plan: Node, view: Node, facts: Facts, both: tuple[Part, Part], conf: Mapping[str, str]
+    plan: Node,
+    view: Node,
+    facts: Facts,
+    both: tuple[Part, Part],
+    found: Mapping[str, Projected],
+    conf: Mapping[str, str],
 ) -> QueryShortcut | None:
-    """None where not all of `plan`, which replaces nothing, is understood, or where the session's
-    settings `conf` might change what it means."""
+    """None where not all of `plan` is understood, or where the session's settings `conf` might
+    change what it means. `found`: what it replaces."""
     if any(part.of_schema for part in both) or not all(map(_is_harmless, conf)):
+        return None
+    if not found.keys() <= {part.name for part in both}:
         return None
     reader = _Reader(view, facts, both)
     try:
@@ -51,19 +62,35 @@ def shortcut_of_query(
         key, value = (
             _form(at, part, reader, facts) for at, part in zip((KEY, VALUE), both, strict=True)
         )
+        made = [reader.made(plan, found.get(part.name)) for part in both]
     except UnknownError:
         return None
-    return QueryShortcut(tuple(reader.conditions), (key, value))
+    return QueryShortcut(tuple(reader.conditions), (key, value), (made[0], made[1]))
 
 
 def _form(at: int, part: Part, reader: _Reader, facts: Facts) -> Form:
     if part.name not in facts.used:
-        return "bytes"
-    if part.type is not None or (at in reader.texts and at in reader.documents):
+        return Form("bytes")
+    if part.type is not None:
+        return Form("document", _fields(part.type))
+    if at in reader.texts and at in reader.documents:
         raise UnknownError
     if part.format == "json" or at in reader.documents:
-        return "document"
-    return "text" if part.format == "string" else "bytes"
+        return Form("document")
+    return Form("text" if part.format == "string" else "bytes")
+
+
+def _fields(schema: Any) -> tuple[tuple[str, str], ...]:
+    """Names and types."""
+    if schema.typeName() != "struct":
+        raise UnknownError
+    fields = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+    names = [name.lower() for name, _ in fields]
+    if len({*names}) < len(names) or not all(kind in _TYPES for _, kind in fields):
+        raise UnknownError
+    if not all(field.nullable and _NAME.fullmatch(field.name) for field in schema.fields):
+        raise UnknownError
+    return fields
 
 
 def _is_harmless(key: str) -> bool:
@@ -92,6 +119,9 @@ class _Reader:
         }
         columns = {str(column.name()): id_of(column) for column in each(view.output())}
         self._view = set(columns.values())
+        self._casts = 0
+        self._secrets = columns.get(SECRETS)
+        self._shared: dict[str, Expression] = {}  # of WITH, that stands in for BETWEEN
         self._columns = {columns[one]: expression for one, expression in known.items()}
 
     def plan(self, node: Node) -> None:
@@ -112,17 +142,48 @@ class _Reader:
             case _ if {id_of(column) for column in each(node.output())} != self._view:
                 raise UnknownError
 
+    def made(self, plan: Node, projected: Projected | None) -> Made | None:
+        """What becomes of a part in what `plan` gives."""
+        if projected is None:
+            return None
+        columns = (one for one in each(plan.output()) if str(one.name()).lower() == projected.name)
+        column = next(columns)
+        if _type(column) != "string" and column.dataType().typeName() != "struct":
+            raise UnknownError
+        found = self._column(column)
+        if isinstance(found, ex.Whole):
+            raise UnknownError
+        return found, projected.of_record
+
     def _alias(self, one: int, child: Node) -> None:
-        if name(child) != "AttributeReference":
-            self._columns[one] = self.expression(child)
-        elif (found := self._columns.get(id_of(child))) is not None:
-            self._columns[one] = found
+        if name(child) == "CreateNamedStruct":
+            read = self._struct
+        elif name(child) != "AttributeReference":
+            read = self.expression
+        else:
+            if (found := self._columns.get(id_of(child))) is not None:
+                self._columns[one] = found
+            return
+        casts = self._casts
+        self._columns[one] = made = read(child)
+        if self._casts > casts:  # which Spark may refuse, whatever becomes of the column
+            self.conditions.append((ex.Asked(made), self._facts.of_record(child)))
 
     def _column(self, attribute: Node) -> Expression:
         found = self._columns.get(id_of(attribute))
         if found is None:
             raise UnknownError
         return found
+
+    def _struct(self, node: Node) -> Expression:
+        children = list(each(node.children()))
+        if any(name(one) != "Literal" for one in children[::2]):
+            raise UnknownError
+        names = [str(_constant(one)) for one in children[::2]]
+        if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
+            raise UnknownError
+        values = [self.expression(one) for one in children[1::2]]
+        return ex.Struct(tuple(zip(names, values, strict=True)))
 
     def _whole(self, node: Node) -> int:
         """KEY or VALUE, if that is what it is."""
@@ -145,6 +206,13 @@ class _Reader:
             "Literal": lambda node: ex.Constant(_constant(node)),
             "AttributeReference": self._attribute,
             "GetJsonObject": self._member,
+            "GetStructField": self._field,
+            "Concat": lambda node: ex.Joined(self._all(node)),
+            "Mask": self._mask,
+            "Sha2": self._digest,
+            "With": self._with,
+            "Between": lambda node: self.expression(node.children().apply(0)),
+            "CommonExpressionRef": lambda node: self._shared[str(node.id())],
             "Cast": self._cast,
             "And": lambda node: ex.Both(*self._pair(node)),
             "Or": lambda node: ex.Either(*self._pair(node)),
@@ -191,12 +259,53 @@ class _Reader:
         self.documents.add(at)
         return ex.Member(at, tuple(text.split(".")[1:]))
 
+    def _field(self, node: Node) -> Expression:
+        struct, field = node.child(), str(node.extractFieldName())
+        if name(struct) == "AttributeReference" and id_of(struct) == self._secrets:
+            return ex.Secret(field)
+        at = self._whole(struct)
+        if at < 0:
+            raise UnknownError
+        return ex.Field(at, field)
+
+    def _mask(self, node: Node) -> Expression:
+        x, *others = self._all(node)
+        chars = [one.value for one in others if isinstance(one, ex.Constant)]
+        if len(chars) < 4:
+            raise UnknownError
+        known = (
+            char is None or (isinstance(char, str) and _CHAR.fullmatch(char)) for char in chars
+        )
+        if len(chars) < 4 or not all(known):
+            raise UnknownError
+        upper, lower, digit, other = (None if char is None else str(char) for char in chars)
+        return ex.Masked(x, upper, lower, digit, other)
+
+    def _digest(self, node: Node) -> Expression:
+        data, bits = each(node.children())
+        if name(data) != "Cast" or _type(data.child()) != "string" or name(bits) != "Literal":
+            raise UnknownError
+        match _constant(bits):
+            case 0 | 256:
+                return ex.Digest(self.expression(data.child()), 256)
+            case 224 | 384 | 512 as size:
+                return ex.Digest(self.expression(data.child()), size)
+            case _:
+                raise UnknownError
+
+    def _with(self, node: Node) -> Expression:
+        whole, *shared = each(node.children())
+        for one in shared:
+            self._shared[str(one.id())] = self.expression(one.child())
+        return self.expression(whole)
+
     def _cast(self, node: Node) -> Expression:
         before, after = _type(node.child()), _type(node)
         if before == "void":
             return ex.Constant(None)
         x = self.expression(node.child())
         if before == "string" and after in _BITS:
+            self._casts += 1
             return ex.Number(x, _BITS[after])
         if before != after and (before, after) != ("int", "bigint"):
             raise UnknownError
