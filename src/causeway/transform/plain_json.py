@@ -11,7 +11,7 @@ from typing import Any
 
 # Bytes. Spark minds names of 50,000 characters, numbers of 1,000, and 1,000 brackets in brackets:
 # what is this short has none of these …
-_SHORT, _LONGEST = 1_000, 48 * 1024
+SHORT, _LONGEST = 1_000, 48 * 1024
 _DEEPEST = 200  # … longer ones are odd with more brackets than this …
 _DIGITS, _STEP = 50, 250  # … or more than 300 digits in a row
 _LEAST, _MOST = -(2**63), 2**63 - 1  # of a whole number that is one to Spark as well
@@ -56,7 +56,7 @@ def _check(text: bytes, document: dict[str, Any]) -> None:
     flat = [*map(type, document.values())].count(str)
     if quotes != 2 * (len(document) + flat) and quotes != 2 * _strings(document):
         raise OddError
-    if len(text) > _SHORT and (
+    if len(text) > SHORT and (
         len(text) > _LONGEST
         or text.count(b"{") + text.count(b"[") > _DEEPEST
         or any(text[at : at + _DIGITS].isdigit() for at in range(_STEP - 1, len(text), _STEP))

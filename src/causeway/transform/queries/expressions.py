@@ -92,17 +92,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`value.a` of a document that has been read by a schema."""
+    """`value.a`, where what the schema's fields hold has been read in their order."""
 
     at: int
-    name: str
+    number: int
 
     def open(self, secrets: Secrets) -> Get:
-        at, name = self.at, self.name
+        at, number = self.at, self.number
 
         def get(row: Row) -> Found:
-            document: Any = row[at]
-            return None if document is None else document.get(name)
+            fields: Any = row[at]
+            return None if fields is None else fields[number]
 
         return get
 
@@ -404,16 +404,43 @@ class Struct:
         import msgspec
 
         encode = msgspec.json.Encoder().encode
-        fields = [(name, one.open(secrets)) for name, one in self.fields]
+        shape = msgspec.defstruct(
+            "Made",
+            [
+                (f"f{at}", Any, msgspec.field(default=None, name=name))
+                for at, (name, _) in enumerate(self.fields)
+            ],
+            omit_defaults=True,
+        )
+        # Most stand in a document as they are: those are taken at once.
+        taken = {one.at for _, one in self.fields if isinstance(one, Field)}
+        part = min(taken, default=VALUE)
+        numbers = [
+            one.number if isinstance(one, Field) and one.at == part else None
+            for _, one in self.fields
+        ]
+        take = operator.itemgetter(*(number or 0 for number in (*numbers, 0)))
+        others = [
+            (at, one.open(secrets))
+            for at, (number, (_, one)) in enumerate(zip(numbers, self.fields, strict=True))
+            if number is None
+        ]
+        count = len(self.fields)
 
         def get(row: Row) -> str:
-            found = {name: x for name, of in fields if (x := of(row)) is not None}
-            text: str = encode(found).decode()
+            fields: Any = row[part] if taken else _NO_FIELDS
+            found = [None] * count if fields is None else [*take(fields)][:count]
+            for at, of in others:
+                found[at] = of(row)
+            text: str = encode(shape(*found)).decode()
             if "\\" in text:
                 raise OddError  # which characters are escaped, and how
             return text
 
         return get
+
+
+_NO_FIELDS = (None,)
 
 
 def text_of(x: Any) -> str:

@@ -260,13 +260,13 @@ class _Reader:
         return ex.Member(at, tuple(text.split(".")[1:]))
 
     def _field(self, node: Node) -> Expression:
-        struct, field = node.child(), str(node.extractFieldName())
+        struct = node.child()
         if name(struct) == "AttributeReference" and id_of(struct) == self._secrets:
-            return ex.Secret(field)
+            return ex.Secret(str(node.extractFieldName()))
         at = self._whole(struct)
         if at < 0:
             raise UnknownError
-        return ex.Field(at, field)
+        return ex.Field(at, int(node.ordinal()))
 
     def _mask(self, node: Node) -> Expression:
         x, *others = self._all(node)
