@@ -60,14 +60,6 @@ class Spread(NamedTuple):
     least: int
     most: int
 
-    def with_one(self, figure: int) -> Spread:
-        return Spread(
-            self.seen + 1,
-            self.total + figure,
-            figure if figure < self.least else self.least,
-            figure if figure > self.most else self.most,
-        )
-
     @classmethod
     def of(cls, figure: int) -> Spread:
         return cls(1, figure, figure, figure)

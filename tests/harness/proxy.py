@@ -6,7 +6,7 @@
     await_until(lambda: proxies[1].held > 0)
     proxies[1].release()          # what was held arrives, even if its sender is long gone
 
-It changes no byte. While a connection is stalled the proxy goes on taking what the sender sends
+It changes no byte, but for one that `flip` asks for. While a connection is stalled the proxy goes on taking what the sender sends
 and keeps it, as a network with deep buffers does: a sender that has since died leaves its bytes to
 arrive later. That is how a zombie's batch reaches a broker after its successor began.
 """
@@ -28,8 +28,16 @@ _CHUNK = 256 * 1024
 class _Pipe:
     """One direction of one connection. A thread takes bytes in, another gives them out."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, *, stalled: bool) -> None:
+    def __init__(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        *,
+        stalled: bool,
+        damaged: Callable[[bytes], bytes] = lambda chunk: chunk,
+    ) -> None:
         self._source = source
+        self._damaged = damaged
         self._sink = sink
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._open = threading.Event()
@@ -63,7 +71,7 @@ class _Pipe:
                 chunk = b""  # a reset ends the stream; what came before it is still to be given
             with self._lock:
                 self._held += len(chunk)
-            self._queue.put(chunk)
+            self._queue.put(self._damaged(chunk))
             if not chunk:
                 return
 
@@ -85,10 +93,16 @@ class _Pipe:
 class _Connection:
     """A client's socket and the broker's, with a pipe each way."""
 
-    def __init__(self, client: socket.socket, broker: socket.socket, stalled: Direction | None):
+    def __init__(
+        self,
+        client: socket.socket,
+        broker: socket.socket,
+        stalled: Direction | None,
+        damaged: Callable[[bytes], bytes],
+    ) -> None:
         self.client_port: int = client.getpeername()[1]
         self._sockets = (client, broker)
-        self.up = _Pipe(client, broker, stalled=stalled in ("up", "both"))
+        self.up = _Pipe(client, broker, stalled=stalled in ("up", "both"), damaged=damaged)
         self.down = _Pipe(broker, client, stalled=stalled in ("down", "both"))
 
     @property
@@ -127,6 +141,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._refusing = False
         self._stalled_from_birth: Direction | None = None
+        self._flipped: bytes | None = None
         self._server = socket.create_server((host, 0), backlog=256)
         self.address: tuple[str, int] = (host, self._server.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -168,6 +183,17 @@ class Proxy:
         """Close new connections at once, until called with False."""
         self._refusing = refusing
 
+    def flip(self, marker: bytes | None) -> None:
+        """From now on a bit flips in what clients send wherever it holds `marker` (once in what
+        arrives together); None: nowhere any more."""
+        self._flipped = marker
+
+    def _damaged(self, chunk: bytes) -> bytes:
+        marker = self._flipped
+        if marker is None or (at := chunk.find(marker)) < 0:
+            return chunk
+        return chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RD)  # wakes accept(), which close() alone does not
@@ -202,7 +228,9 @@ class Proxy:
                 continue
             try:
                 with self._lock:  # in the list before its first byte flows
-                    connection = _Connection(client, broker, self._stalled_from_birth)
+                    connection = _Connection(
+                        client, broker, self._stalled_from_birth, self._damaged
+                    )
                     self._connections.append(connection)
             except OSError:  # the client was killed meanwhile
                 client.close()

@@ -20,6 +20,7 @@ from causeway.relay.walk import content_of
 from causeway.wire.batches import HEADER_SIZE, header
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import build, records_of
+from tests.harness.broken_logs import flip_bit
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
@@ -222,6 +223,33 @@ def test_what_is_too_large_to_be_unpacked_stops_once_all_before_it_is_there(
 
     assert "the batch at offset 500: its" in mirror.await_state(State.STOPPED)
     assert mirror.target.offsets(mirror.name) == {0: 500}
+
+
+@pytest.mark.parametrize("size", [10, 1_000], ids=["small", "large"])
+def test_a_bit_that_the_sources_disk_flipped_holds_up_one_partition_until_it_is_mended(
+    mirror: Mirror, source_cluster: LocalCluster, size: int
+) -> None:
+    mirror.create(2)
+    for partition in (0, 1):
+        for first in (0, 10, 20):
+            records = [Rec(offset=i, value=b"%d" % (first + i) + b"x" * size) for i in range(10)]
+            mirror.driver.source.produce_batch(
+                TopicPartition(mirror.topic, partition), raw_batch(records)
+            )
+    flip_bit(source_cluster, mirror.topic, 0, 10)
+
+    mirror.claim()
+    mirror.driver.start_lane(0)
+
+    reason = mirror.await_state(State.FAILED)
+    assert f"{mirror.topic}-0: the batch at offset 10 has a wrong CRC" in reason, reason
+    mirror.await_mirrored(partitions=[1])
+    assert mirror.target.offsets(mirror.name) == {0: 10, 1: 30}
+
+    flip_bit(source_cluster, mirror.topic, 0, 10)
+
+    mirror.await_mirrored()
+    mirror.assert_same()
 
 
 def test_compacted_topic_with_gaps(mirror: Mirror) -> None:

@@ -561,6 +561,31 @@ def test_the_same_batch_twice_is_appended_once(ground: Ground, prefix: str) -> N
 
 
 @pytest.mark.parametrize("progress", ["newest", "none"])
+def test_a_bit_that_flips_on_the_way_is_refused_by_the_target(ground: Ground, prefix: str) -> None:
+    """The partition tells which batch it was, the other one goes on; once the line is sound,
+    nothing is missing."""
+    marker = b"flip me "
+    with battle(ground, prefix) as it:
+        it.create(2)
+        it.claim()
+        it.written(100)
+        records = [Outgoing(value=b"%d %s" % (n, marker * 400), partition=0) for n in range(30)]
+        it.source.produce(it.topic, records)
+        it.written(100, partition=1)
+        ground.proxies[1].flip(marker)
+        try:
+            it.driver.start_lane(0)
+            reason = it.await_state(State.FAILED)
+            it.await_mirrored(partitions=[1])
+            assert "CORRUPT_MESSAGE: the batch at source offset 100 " in reason, reason
+            assert it.target_end() == 100
+        finally:
+            ground.proxies[1].flip(None)
+
+        it.await_mirrored()
+        it.assert_same()
+
+
 def test_sequences_wrap(ground: Ground, prefix: str, progress: str) -> None:
     with battle(ground, prefix) as it:
         it.create()

@@ -28,6 +28,7 @@ from causeway.wire.batches import (
     MAGIC_AT,
     TRANSACTIONAL,
     Batch,
+    plainly,
 )
 from causeway.wire.records import (
     MERGED_BYTES,
@@ -48,6 +49,8 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, records count.
 _SMALL_HEADER = Struct(">qiibIhi30xi")
 _PLAIN = CODEC_MASK | TRANSACTIONAL
+_batch = plainly(Batch)
+_CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the header's bytes that the CRC is of
 
 
 @dataclass(slots=True)
@@ -87,20 +90,25 @@ def _keep_all(
     batches = kept.batches
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
-    unpack = HEADER.unpack_from
+    unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
     at, end = 0, len(data)
     most_unpacked = unpacked_total() + UNPACKED_BYTES
-    while end - at >= LENGTH_OVERHEAD and unpacked_total() < most_unpacked:
+    unpacked = False
+    while end - at >= LENGTH_OVERHEAD:
+        if unpacked and unpacked_total() >= most_unpacked:
+            break
         length = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
         stop = at + LENGTH_OVERHEAD + length
         if stop > end:
             break
         if length <= SMALL_BATCH and not aborted:
+            unpacked = True
             after = _keep_small(data, at, kept, subject)
             if after > at:
                 at = after
                 continue
         if data[at + MAGIC_AT] != MAGIC:
+            unpacked = True
             _keep_legacy(data[at:stop], kept, subject)
             at = stop
             continue
@@ -124,16 +132,18 @@ def _keep_all(
             at = stop
             continue
         payload = bytes(data[at + HEADER_SIZE : stop])
-        if extend(crc32c(bytes(data[at + CRC_START : at + HEADER_SIZE])), payload) != crc:
+        if extend(crc32c(checked(data, at + CRC_START)[0]), payload) != crc:
             raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
         while upcoming and upcoming[0][1] <= last:
             aborting.add(upcoming.popleft()[0])
         if attributes & CONTROL:
+            unpacked = True
             if aborting and _is_abort(data[at:stop]):
                 aborting.discard(producer_id)
         elif count == 0 or (attributes & TRANSACTIONAL and producer_id in aborting):
             pass
         elif count != last_delta + 1 or base < kept.position or attributes & LOG_APPEND_TIME:
+            unpacked = True
             dense = densify(
                 decode(data[at:stop], _batch_at(base, subject)),
                 kept.position,
@@ -145,15 +155,18 @@ def _keep_all(
                 batches.append(dense)
         else:
             batches.append(
-                Batch(
-                    payload,
-                    attributes & CODEC_MASK,
-                    base_timestamp,
-                    max_timestamp,
-                    count,
-                    base,
-                    last + 1,
-                    leader_epoch,
+                _batch(
+                    (
+                        payload,
+                        attributes & CODEC_MASK,
+                        base_timestamp,
+                        max_timestamp,
+                        count,
+                        base,
+                        last + 1,
+                        leader_epoch,
+                        None,
+                    )
                 )
             )
         kept.position = last + 1

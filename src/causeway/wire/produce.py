@@ -9,9 +9,11 @@ Formats: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from causeway.wire.batches import plainly
 from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
 
 API_KEY = 0
@@ -22,7 +24,8 @@ WITH_IDS = 13
 _HEADER = Struct(">hhi")
 _INDEX = Struct(">i")
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
-_RESULT = Struct(">ihqqq")
+_RESULT = Struct(">ihqqq3s")
+_RESULT_SIZE = 30
 _ALL = -1
 _NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
@@ -49,18 +52,25 @@ class Produced(NamedTuple):
     message: str
 
 
+_produced = plainly(Produced)
+
+
 def build(
-    correlation_id: int, version: int, client_id: bytes, timeout_ms: int, batches: Sequence[Stamped]
+    correlation_id: int,
+    version: int,
+    client_id: bytes,
+    timeout_ms: int,
+    batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes]],
 ) -> list[bytes | bytearray]:
     """A framed request with acks=all, as buffers in order."""
-    head = bytearray(4)
-    head += _HEADER.pack(API_KEY, version, correlation_id)
-    head += len(client_id).to_bytes(2, "big") + client_id
-    head += b"\x00\x00"  # header tags, no transactional id
-    head += _ACKS_ALL_AND_TIMEOUT.pack(_ALL, timeout_ms)
-    by_topic: dict[bytes, list[Stamped]] = {}
+    head = bytearray(_head(version, client_id, timeout_ms))
+    _HEADER.pack_into(head, 4, API_KEY, version, correlation_id)
+    by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes]]] = {}
     for batch in batches:
-        by_topic.setdefault(batch.topic, []).append(batch)
+        if (topic := batch[0]) in by_topic:
+            by_topic[topic].append(batch)
+        else:
+            by_topic[topic] = [batch]
     put_uvarint(head, len(by_topic) + 1)
     buffers: list[bytes | bytearray] = [head]
     small = head
@@ -81,6 +91,21 @@ def build(
     return buffers
 
 
+@lru_cache(maxsize=256)
+def _head(version: int, client_id: bytes, timeout_ms: int) -> bytes:
+    """What all requests over a connection begin with, but for their size and correlation id."""
+    return b"".join(
+        (
+            bytes(4),
+            _HEADER.pack(API_KEY, version, 0),
+            len(client_id).to_bytes(2, "big"),
+            client_id,
+            b"\x00\x00",  # header tags, no transactional id
+            _ACKS_ALL_AND_TIMEOUT.pack(_ALL, timeout_ms),
+        )
+    )
+
+
 def parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
     """The result of each partition in a response's frame, and how long (ms) the broker will read
     nothing more from the connection, for a quota. Raises ProtocolError."""
@@ -90,6 +115,7 @@ def parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
 
 def _parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
     results = []
+    unpack = _RESULT.unpack_from
     at = skip_tags(frame, 4)
     topics, at = uvarint(frame, at)
     for _ in range(topics - 1):
@@ -101,15 +127,15 @@ def _parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
         at += size
         partitions, at = uvarint(frame, at)
         for _ in range(partitions - 1):
-            index, error, base_offset, append_time, log_start = _RESULT.unpack_from(frame, at)
-            at += _RESULT.size
+            index, error, base_offset, append_time, log_start, more = unpack(frame, at)
+            at += _RESULT_SIZE
             message = ""
-            if frame[at : at + len(_NOTHING_MORE)] == _NOTHING_MORE:
+            if more == _NOTHING_MORE:
                 at += len(_NOTHING_MORE)
             else:
                 message, at = _message(frame, at)
             results.append(
-                Produced(topic, index, error, base_offset, append_time, log_start, message)
+                _produced((topic, index, error, base_offset, append_time, log_start, message))
             )
         at = skip_tags(frame, at)
     (throttle_ms,) = _INDEX.unpack_from(frame, at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.model import Pair, State
+from causeway.model import Pair, Spread, State
 from causeway.relay.lane.flow import Flow
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import Batch
@@ -119,3 +119,15 @@ def test_a_target_that_lost_records_is_reported_though_it_has_got_more_since() -
     assert report.breaks[0] == report.resumed
     assert all(point.target >= 600 for point in report.breaks[1:]), "nothing of what was lost"
     assert flow.report().resumed is None
+
+
+def test_a_report_tells_what_was_noted_since_the_last_one() -> None:
+    flow = _flow(10)
+    assert flow.report().latencies is None
+    for ms in (5, 9, 3, 4):
+        flow.latencies.note(ms)
+    flow.ages.note(-2)
+    report = flow.report()
+    assert (report.latencies, report.ages) == (Spread(4, 21, 3, 9), Spread.of(-2))
+    flow.latencies.note(7)
+    assert flow.report().latencies == Spread.of(7)

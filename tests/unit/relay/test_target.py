@@ -15,6 +15,8 @@ from causeway.model import Pair
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.lease import LeaseGuard, clock
 from causeway.relay.lane.target import (
+    FIRST_REST_S,
+    MOST_REST_S,
     PLENTY_BYTES,
     PLENTY_REQUESTS,
     REMEMBERED_S,
@@ -108,9 +110,11 @@ class FakeConnection:
 class Bench:
     """A connection and the flows that use it."""
 
-    def __init__(self, requests: int = 5) -> None:
+    def __init__(self, requests: int = 5, small_requests: int = 0) -> None:
         self.wire = FakeConnection()
-        self.target = TargetConnection(cast(Connection, self.wire), VERSION, 30_000, requests)
+        self.target = TargetConnection(
+            cast(Connection, self.wire), VERSION, 30_000, requests, small_requests
+        )
         self.lease = LeaseGuard()
         self.lease.renew(clock() + 3600)
         self.now = 1000.0
@@ -256,6 +260,40 @@ def test_few_large_batches_are_plenty_too() -> None:
     bench.offer(flow, outlet, _batch(0, size=PLENTY_BYTES))
     bench.send()
     assert bench.target.has_plenty
+
+
+def test_how_long_answers_may_wait_follows_how_fast_the_broker_is() -> None:
+    bench = Bench(20)
+    flow = bench.flow(producer_id=-1)
+
+    def answered(count: int, after_s: float) -> float:
+        bench.now += after_s
+        for request in requests[:count]:
+            bench.wire.answer(request)
+        del requests[:count]
+        assert len(bench.receive()) == count
+        return bench.target.rest_s
+
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(100, 120)))
+    bench.send()
+    requests = list(bench.wire.requests)
+    assert bench.target.rest_s == FIRST_REST_S
+    assert answered(4, 0.002) == pytest.approx(0.004)  # half of what 16 more take
+    assert answered(1, 0.002) == MOST_REST_S
+    assert answered(6, 0.0001) == 0.0, "it will have done them at once"
+    assert answered(8, 1.0) == 0.0, "with little to do, it shows nothing"
+
+
+def test_more_requests_may_be_under_way_where_they_are_small() -> None:
+    bench = Bench(2, 5)
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(9)))
+    assert len(bench.send()) == 5
+
+    bench = Bench(2, 5)
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i, size=PLENTY_BYTES) for i in range(9)))
+    assert len(bench.send()) == 2
 
 
 @settings(deadline=None, max_examples=60)

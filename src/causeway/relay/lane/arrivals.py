@@ -92,22 +92,28 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
             not_before=flow.late_by,
         )
     if kept.batches:
-        flow.note_age(_wall_ms() - kept.batches[-1].max_timestamp)
+        flow.ages.note(wall_ms() - kept.batches[-1].max_timestamp)
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
     return kept, list(dict.fromkeys(touched))
 
 
-def account(answer: Answer) -> None:
-    """Accounts for the answer to a batch of a running flow. Raises Doubt."""
+def account(answer: Answer, now_ms: int) -> None:
+    """Accounts for the answer to a batch of a running flow, at the time `now_ms`. Raises Doubt."""
     flow, outlet, sent, produced = answer
     if produced.error:
-        spec = outlet.spec
+        spec, message = outlet.spec, produced.message
+        if produced.error == codes.CORRUPT_MESSAGE:
+            # The broker says no more than that, and what was read had the right CRC.
+            damaged = (
+                f"the batch at source offset {sent.first} came damaged, by its CRC or its form"
+            )
+            message = f"{damaged} ({message})" if message else damaged
         error = codes.broker_error(
             produced.error,
             "produce to",
             f"{spec.topic}-{spec.partition}",
-            produced.message,
+            message,
             needs=f"WRITE on topic {spec.topic}",
         )
         raise Doubt(str(error), unsettled=True)
@@ -129,12 +135,12 @@ def account(answer: Answer) -> None:
     newest = sent.max_timestamp
     if newest > flow.last_timestamp:
         flow.last_timestamp = newest
-    flow.note_latency(_wall_ms() - newest)
+    flow.latencies.note(now_ms - newest)
     flow.records += sent.records
     flow.bytes += sent.size
     flow.failures = 0
     flow.changed = True
 
 
-def _wall_ms() -> int:
+def wall_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -243,10 +243,11 @@ class Connections:
                 produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
             )
             timeout_ms = self._settings[key.cluster].request_timeout_ms
-            in_flight = self._in_flight
-            if in_flight is None:
+            in_flight = small = self._in_flight
+            if in_flight is None or small is None:
                 in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
-            return TargetConnection(connection, version, timeout_ms, in_flight)
+                small = distance.SMALL_REQUESTS
+            return TargetConnection(connection, version, timeout_ms, in_flight, small)
 
         def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
             self._targets[key] = target

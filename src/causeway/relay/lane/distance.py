@@ -21,6 +21,7 @@ FIRST_ANSWER_BYTES: Final = 1024 * 1024
 QUICK_S, SLOW_S = 0.5, 2.0  # beyond the round trip
 MOST_GROWTH: Final = 8  # from one answer to the next
 NEAR_REQUESTS: Final = 16
+SMALL_REQUESTS: Final = 64  # to a near broker, where they are small: work for some milliseconds
 MOST_REQUESTS: Final = 1000
 
 

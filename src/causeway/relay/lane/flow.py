@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.model import Pair, Spread, State
+from causeway.model import Pair, State
 from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.distance import PARTITION_BYTES
+from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import (
     Assignment,
@@ -32,7 +33,7 @@ from causeway.relay.messages import (
     Want,
 )
 from causeway.relay.treatment import Treatment
-from causeway.wire.batches import HEADER_SIZE, Batch, advance
+from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 
 UNKNOWN = -1
 MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
@@ -53,6 +54,9 @@ class Sent(NamedTuple):
     max_timestamp: int
     size: int
     of_last: int = 1
+
+
+_sent, _pair = plainly(Sent), plainly(Pair)
 
 
 @dataclass(slots=True, eq=False)
@@ -141,23 +145,25 @@ class OutletState:
         if offsets is not None:
             last = offsets[-1]
             of_last = records - bisect_left(offsets, last)
-        sent = Sent(
-            self.sequence,
-            records,
-            self.end if self.exclusive else UNKNOWN,
-            first,
-            last,
-            following,
-            leader_epoch,
-            max_timestamp,
-            HEADER_SIZE + len(payload),
-            of_last,
-        )
+        sequence, end = self.sequence, self.end
         self.unanswered += 1
         if self.idempotent:
-            self.sequence = advance(self.sequence, records)
-        self.end += records
-        return sent
+            self.sequence = (sequence + records) % SEQUENCE_SPACE
+        self.end = end + records
+        return _sent(
+            (
+                sequence,
+                records,
+                end if self.exclusive else UNKNOWN,
+                first,
+                last,
+                following,
+                leader_epoch,
+                max_timestamp,
+                HEADER_SIZE + len(payload),
+                of_last,
+            )
+        )
 
     def acknowledged(self, sent: Sent, base_offset: int) -> None:
         start, records, _, first, last, following, _, _, _, of_last = sent
@@ -166,7 +172,7 @@ class OutletState:
         if not self.idempotent:
             self.pair = Pair(following, end, 0)
             return
-        pair = self.pair = Pair(following, end, advance(start, records))
+        pair = self.pair = _pair((following, end, (start + records) % SEQUENCE_SPACE))
         behind = pair if following == last + 1 else pair._replace(source=last + 1)
         if first + records == last + 1 and self.straight_to == (first, base_offset, start):
             self.straight_to = behind
@@ -253,8 +259,9 @@ class Flow:
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0
-    ages: Spread | None = None  # ms, of what was fetched since the last report
-    latencies: Spread | None = None  # ms, of what was acknowledged since the last report
+    # Since the last report, ms: of what was fetched, and of what was acknowledged.
+    ages: Figures = field(default_factory=Figures)
+    latencies: Figures = field(default_factory=Figures)
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -314,12 +321,6 @@ class Flow:
         self.changed |= (source_end, high_watermark) != (self.source_end, self.high_watermark)
         self.source_end, self.high_watermark = source_end, high_watermark
 
-    def note_age(self, ms: int) -> None:
-        self.ages = Spread.of(ms) if self.ages is None else self.ages.with_one(ms)
-
-    def note_latency(self, ms: int) -> None:
-        self.latencies = Spread.of(ms) if self.latencies is None else self.latencies.with_one(ms)
-
     def settle(self) -> None:
         """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
         lies between was dropped, so the statement stays true and recovery has less to read.
@@ -344,8 +345,6 @@ class Flow:
         self.settle()
         self.changed = False
         assignment = self.assignment
-        ages, self.ages = self.ages, None
-        latencies, self.latencies = self.latencies, None
         traces = tuple(outlet.trace() for outlet in self.outlets)
         only = traces[0] if len(traces) == 1 else Trace()
         return PartitionReport(
@@ -366,8 +365,8 @@ class Flow:
             traces=traces if len(traces) > 1 else (),
             wants=self.wants,
             transformed=self.on_the_way.counts if self.on_the_way else None,
-            ages=ages,
-            latencies=latencies,
+            ages=self.ages.take(),
+            latencies=self.latencies.take(),
             records=self.records,
             bytes=self.bytes,
             recoveries=self.recoveries,

@@ -43,9 +43,6 @@ from causeway.wire.memory import keep_freed_memory
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
-# While brokers have plenty to do: what comes meanwhile is taken in together, which costs less. Less
-# than brokers take for what is plenty.
-REST_S = 0.002
 DRAIN_S = 10.0  # how long a lane that should end waits for its answers
 GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 
@@ -90,8 +87,8 @@ class Lane:
         self._control.send(Hello(lane=self._number, pid=os.getpid(), host=socket.gethostname()))
         try:
             while not self._ended:
-                if self._relay is not None and self._relay.may_rest:
-                    time.sleep(REST_S)
+                if self._relay is not None and (rest_s := self._relay.rest_s):
+                    time.sleep(rest_s)
                 self._take_in()
                 if self._relay is not None:
                     self._turn(self._relay, time.monotonic())

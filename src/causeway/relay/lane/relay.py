@@ -109,15 +109,16 @@ class Relay:
         self._stages.turn(now)
 
     @property
-    def may_rest(self) -> bool:
-        """Nobody lacks anything from us: each target broker that there is something for is at work
-        on what it has. What arrives in the next milliseconds may as well be taken in together."""
-        plenty = False
+    def rest_s(self) -> float:
+        """For how long nobody lacks anything from us: each target broker that there is something
+        for is at work on what it has. What arrives meanwhile may as well be taken in together."""
+        rests = []
         for target in self._connections.targets:
             if target.lacks:
-                return False
-            plenty = plenty or target.has_plenty
-        return plenty
+                return 0.0
+            if target.has_plenty:
+                rests.append(target.rest_s)
+        return min(rests, default=0.0)
 
     @property
     def crowded(self) -> tuple[str, ...]:
@@ -280,16 +281,17 @@ class Relay:
             self._guard(target, self._read_target, target)
 
     def _read_target(self, target: TargetConnection) -> None:
+        now_ms = arrivals.wall_ms()
         for answer in target.receive(time.monotonic()):
-            self._on_answer(answer)
+            self._on_answer(answer, now_ms)
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, answer: Answer, now_ms: int) -> None:
         flow = answer[0]
         if flow.state is not State.RUNNING:
             return  # in doubt already: recovery reads from the log what became of it
         self._touched[flow] = None
         try:
-            arrivals.account(answer)
+            arrivals.account(answer, now_ms)
         except Doubt as doubt:
             self._places.doubt(flow, doubt)
         else:

@@ -21,9 +21,9 @@ from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.late import is_young
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.wire import produce
-from causeway.wire.batches import HEADER_SIZE, Batch, header
+from causeway.wire.batches import HEADER_SIZE, Batch, header, plainly
 from causeway.wire.connection import Connection
-from causeway.wire.produce import Produced, Stamped
+from causeway.wire.produce import Produced
 from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
@@ -31,13 +31,15 @@ UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip
 # On one connection: what a broker works on for milliseconds.
 PLENTY_BYTES = 2 * 1024 * 1024
 PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
+# Of the time for which the broker has work: so long its answers may wait for each other.
+RESTED = 0.5
+FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
+LEAST_REST_S = 0.0005  # less is not worth it
+MOST_REST_S = 0.01
 # How long after an answer the broker is taken to remember the producer id. It looks for ids whose
 # newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
 # longer silence the id of old records may be forgotten.
 REMEMBERED_S = 60.0
-
-
-_NOBODY = (-1, -1)  # producer id and epoch of an outlet without
 
 
 class Answer(NamedTuple):
@@ -45,6 +47,9 @@ class Answer(NamedTuple):
     outlet: OutletState
     sent: Sent
     produced: Produced
+
+
+_answer = plainly(Answer)
 
 
 class _Request(NamedTuple):
@@ -61,9 +66,11 @@ class TargetConnection:
     version: int
     timeout_ms: int
     max_requests: int
+    most_small_requests: int = 0  # or so many, while together they are below PLENTY_BYTES
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_Request] = field(default_factory=deque)
     _unanswered_bytes: int = 0
+    _bytes_per_s: float = 0.0  # as the broker took them lately
     _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
 
@@ -92,6 +99,14 @@ class TargetConnection:
         )
 
     @property
+    def rest_s(self) -> float:
+        """How long nothing need be done for a broker that has plenty; 0: no time at all."""
+        if not self._bytes_per_s:
+            return FIRST_REST_S
+        rest_s = RESTED * self._unanswered_bytes / self._bytes_per_s
+        return 0.0 if rest_s < LEAST_REST_S else min(rest_s, MOST_REST_S)
+
+    @property
     def lacks(self) -> bool:
         """Something waits to be sent that the broker could be at work on."""
         return bool(self._ready) and not self.has_plenty
@@ -105,15 +120,16 @@ class TargetConnection:
             return
         full = self.connection.wants_write  # then `flush` is called once there is room
         queued = False
-        while (
-            len(self._requests) < self.max_requests
-            and self._unanswered_bytes < UNANSWERED_BYTES
-            and lease.lasts()
-            and self._queue_one(now)
-        ):
+        while self._may_have_more() and lease.lasts() and self._queue_one(now):
             queued = True
         if queued and not full:
             self.flush(lease)
+
+    def _may_have_more(self) -> bool:
+        count, size = len(self._requests), self._unanswered_bytes
+        if count >= self.max_requests:
+            return count < self.most_small_requests and size < PLENTY_BYTES
+        return size < UNANSWERED_BYTES
 
     def flush(self, lease: LeaseGuard) -> None:
         """Send what the socket takes of what is queued, while the lease lasts."""
@@ -121,27 +137,42 @@ class TargetConnection:
 
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
-        stamped: list[Stamped] = []
+        stamped: list[tuple[bytes, int, bytes, bytes]] = []
         parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
         size = 0
-        for _ in range(len(self._ready)):
-            outlet, flow = self._ready.popitem(last=False)
-            if not outlet.pending:
+        ready = self._ready
+        with_ids = self.version >= produce.WITH_IDS
+        for _ in range(len(ready)):
+            outlet, flow = ready.popitem(last=False)
+            pending = outlet.pending
+            if not pending:
                 continue
-            part = outlet.by_id if self.version >= produce.WITH_IDS else outlet.by_name
+            part = outlet.by_id if with_ids else outlet.by_name
             # Outlets of several source partitions may feed one target partition; a request must
             # not hold it twice: the broker loses the second batch in silence.
             if part in parts or not outlet.may_send(now):
-                self._ready[outlet] = flow
+                ready[outlet] = flow
                 continue
-            batch = next_batch(outlet, flow.assignment.max_message_bytes)
-            producer_id, epoch = outlet.producer if outlet.idempotent else _NOBODY
-            stamp = header(batch, producer_id, epoch, outlet.sequence if outlet.idempotent else -1)
-            stamped.append(Stamped(*part, stamp, batch.payload))
+            batch = pending[0]
+            payload = batch[0]
+            length = HEADER_SIZE + len(payload)
+            most = flow.assignment.max_message_bytes
+            if SMALL_BATCH < length <= most:
+                pending.popleft()
+                outlet.pending_bytes -= length
+            else:
+                batch = next_batch(outlet, most)
+                payload = batch[0]
+                length = HEADER_SIZE + len(payload)
+            if outlet.idempotent:
+                stamp = header(batch, *outlet.producer, outlet.sequence)
+            else:
+                stamp = header(batch, -1, -1, -1)
+            stamped.append((*part, stamp, payload))
             parts[part] = flow, outlet, outlet.sent(batch)
-            size += len(stamp) + len(batch.payload)
-            if outlet.pending:
-                self._ready[outlet] = flow
+            size += length
+            if pending:
+                ready[outlet] = flow
             if size >= REQUEST_BYTES:
                 break
         if not stamped:
@@ -160,6 +191,7 @@ class TargetConnection:
     def receive(self, now: float) -> Iterator[Answer]:
         """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
         connection is dead, and `abandon` names what stays unanswered."""
+        begun, had = self.oldest_sent_at, self._unanswered_bytes if self.has_plenty else 0
         for frame in self.connection.receive():
             correlation_id = int.from_bytes(frame[:4], "big", signed=True)
             if not self._requests or self._requests[0].correlation_id != correlation_id:
@@ -184,7 +216,10 @@ class TargetConnection:
                 result = results[key]
                 if young and result.error == 0:
                     outlet.remembered_until = now + REMEMBERED_S
-                yield Answer(flow, outlet, sent, result)
+                yield _answer((flow, outlet, sent, result))
+        # Only with plenty to do does a broker show how fast it is.
+        if had > self._unanswered_bytes and now > begun:
+            self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
 
     def abandon(self) -> set[Flow]:
         """Close without a word; the flows whose batches may or may not have been appended, and
