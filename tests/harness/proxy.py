@@ -6,9 +6,10 @@
     await_until(lambda: proxies[1].held > 0)
     proxies[1].release()          # what was held arrives, even if its sender is long gone
 
-It changes no byte, but for one that `flip` asks for. While a connection is stalled the proxy goes on taking what the sender sends
-and keeps it, as a network with deep buffers does: a sender that has since died leaves its bytes to
-arrive later. That is how a zombie's batch reaches a broker after its successor began.
+It changes no byte, but for one that `flip` asks for. While a connection is stalled the proxy goes
+on taking what the sender sends and keeps it, as a network with deep buffers does: a sender that has
+since died leaves its bytes to arrive later. That is how a zombie's batch reaches a broker after its
+successor began.
 """
 
 from __future__ import annotations
