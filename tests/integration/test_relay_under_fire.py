@@ -560,7 +560,6 @@ def test_the_same_batch_twice_is_appended_once(ground: Ground, prefix: str) -> N
         it.assert_same()
 
 
-@pytest.mark.parametrize("progress", ["newest", "none"])
 def test_a_bit_that_flips_on_the_way_is_refused_by_the_target(ground: Ground, prefix: str) -> None:
     """The partition tells which batch it was, the other one goes on; once the line is sound,
     nothing is missing."""
@@ -586,6 +585,7 @@ def test_a_bit_that_flips_on_the_way_is_refused_by_the_target(ground: Ground, pr
         it.assert_same()
 
 
+@pytest.mark.parametrize("progress", ["newest", "none"])
 def test_sequences_wrap(ground: Ground, prefix: str, progress: str) -> None:
     with battle(ground, prefix) as it:
         it.create()
