@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
@@ -13,6 +13,13 @@ from tests.harness.kafka_tools import KafkaTools, Outgoing
 
 # 2020: brokers forget the producers of such records; their topic needs retention.ms = -1.
 YEARS_AGO = 1_577_836_800_000
+
+
+Value = Callable[[int, random.Random], bytes]  # of the record of that number
+
+
+def _value(number: int, chance: random.Random) -> bytes:
+    return b"%d " % number + b"x" * chance.choice([0, 10, 300])
 
 
 class Writer(threading.Thread):
@@ -32,12 +39,14 @@ class Writer(threading.Thread):
         timestamp: int | None,
         seed: int,
         pause_s: float,
+        value: Value | None = None,
     ) -> None:
         super().__init__(daemon=True)
         self._source, self._topic, self._partitions = source, topic, partitions
         self._timestamp = timestamp
         self._random = random.Random(seed)
         self._pause_s = pause_s
+        self._value = value or _value
         self._ended = threading.Event()
         self.failure: BaseException | None = None
         self.written = 0
@@ -71,7 +80,7 @@ class Writer(threading.Thread):
 
     def _record(self, number: int) -> Outgoing:
         return Outgoing(
-            value=b"%d " % number + b"x" * self._random.choice([0, 10, 300]),
+            value=self._value(number, self._random),
             key=b"%d" % self._random.randrange(50),
             timestamp=None if self._timestamp is None else self._timestamp + number,
             partition=self._random.randrange(self._partitions),
@@ -94,8 +103,11 @@ def writing(
     timestamp: int | None = None,
     seed: int,
     pause_s: float = 0.5,
+    value: Value | None = None,
 ) -> Iterator[Writer]:
-    writer = Writer(source, topic, partitions, timestamp=timestamp, seed=seed, pause_s=pause_s)
+    writer = Writer(
+        source, topic, partitions, timestamp=timestamp, seed=seed, pause_s=pause_s, value=value
+    )
     writer.start()
     try:
         yield writer
