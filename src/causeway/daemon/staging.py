@@ -25,6 +25,7 @@ from causeway.relay.messages import StageEnded
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
     from causeway.daemon.spark.stages import Ended, Stages
+    from causeway.transform.queries.shortcut import QueryShortcut
     from causeway.transform.rules.shortcut import Shortcut
 
 _log = logging.getLogger("causeway.run")
@@ -121,7 +122,7 @@ class Staging:
             self._stages.warm()
             threading.Thread(target=self._check, args=(spark,), name="check", daemon=True).start()
 
-    def _open(self, transform: Transform, shortcut: Shortcut | None) -> None:
+    def _open(self, transform: Transform, shortcut: Shortcut | QueryShortcut | None) -> None:
         stage = transform.stage(shortcut, late=self._late)
         self._checked.add(transform.key)
         self._fleet.open([(stage, transform.settings.lanes)])

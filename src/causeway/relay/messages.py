@@ -104,7 +104,7 @@ class Stage(_Message):
     """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
     out of it. What the workers are to know comes from the lane: `secrets`, `registry`
     (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop. `shortcut`:
-    what treats plain records without Spark, a rules.Shortcut, pickled, in base 64; None: nothing.
+    what treats plain records without Spark, a Shortcut, pickled, in base 64; None: nothing.
     `late`: its job in Spark begins only with a record that is not plain."""
 
     key: str

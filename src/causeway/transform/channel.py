@@ -49,7 +49,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """To a direct worker: chunks of `stage` may come. `shortcut`: a pickled rules.Shortcut."""
+    """To a direct worker: chunks of `stage` may come. `shortcut`: a pickled Shortcut."""
 
     stage: str
     shortcut: bytes = field(repr=False)

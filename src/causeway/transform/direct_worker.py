@@ -24,6 +24,7 @@ import msgspec  # noqa: F401  loaded before it greets
 import causeway.transform.outcome  # noqa: F401
 from causeway.transform.channel import Chunk, Greeting, Odd, Open, Outcome
 from causeway.transform.direct import Direct
+from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
 from causeway.transform.source_rows import Rows
@@ -48,7 +49,7 @@ def run(connection: Connection) -> NoReturn:
 def _opened(frame: Open) -> Direct | None:
     """None where that fails: it does so in the stage too, and of a stage people are told why."""
     try:
-        shortcut: Shortcut = pickle.loads(frame.shortcut)  # noqa: S301  our own lane's
+        shortcut: Shortcut | QueryShortcut = pickle.loads(frame.shortcut)  # noqa: S301  our own lane's
         return Direct(shortcut.open(frame.secrets), Rows({}))
     except Exception:
         return None

@@ -22,6 +22,7 @@ from causeway.daemon.spark.java import feature
 from causeway.relay.messages import Stage
 
 if TYPE_CHECKING:
+    from causeway.transform.queries.shortcut import QueryShortcut
     from causeway.transform.rules.shortcut import Shortcut
 
 Spark = Mapping[str, str | Secret]
@@ -48,7 +49,9 @@ class Transform:
         found = import_module("causeway.transform.rules.shortcut").shortcut_of(self.settings)
         return found
 
-    def stage(self, shortcut: Shortcut | None = None, *, late: bool = False) -> Stage:
+    def stage(
+        self, shortcut: Shortcut | QueryShortcut | None = None, *, late: bool = False
+    ) -> Stage:
         """As lanes need it, with its secrets. `late`: its job is not to begin before a record needs
         it, where there is a `shortcut`."""
         settings = self.settings
@@ -109,7 +112,7 @@ def _identify() -> Identify:
     return partial(found, java=feature())
 
 
-def _pickled(shortcut: Shortcut) -> str:
+def _pickled(shortcut: Shortcut | QueryShortcut) -> str:
     return base64.b64encode(pickle.dumps(shortcut)).decode()
 
 
