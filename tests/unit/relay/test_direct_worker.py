@@ -264,11 +264,11 @@ def test_a_successor_gets_what_a_worker_that_died_has_not_answered(
     one, other = Heard(loop.stages.get(ONE)), Heard(loop.stages.get(OTHER))
     for _ in range(5):
         for heard in (one, other):
-            for _ in range(30):
+            for _ in range(150):  # more than may be under way
                 heard.submit(PLAIN)
         process.made[-1].kill()
         loop.until(lambda: len(one.values) == one._offset and len(other.values) == other._offset)
-    assert one.offsets == other.offsets == list(range(150))
+    assert one.offsets == other.offsets == list(range(750))
     assert set(one.values + other.values) == {MASKED}
     assert wanted(loop) == []
 
