@@ -66,6 +66,7 @@ class LaneDriver:
         self.assignments: dict[tuple[str, str, int], Assignment] = {}
         self.reports: dict[tuple[str, str, int], PartitionReport] = {}
         self.drained: set[int] = set()
+        self.crowded: set[str] = set()  # brokers that took too few connections of a lane
         self.renew = True
         self._handed: set[tuple[str, str, int]] = set()  # assignments that a lane has had
         self._settings = {"source": to_wire(source), "target": to_wire(target)}
@@ -240,6 +241,7 @@ class LaneDriver:
             with self._lock:
                 for report in message.partitions:
                     self.reports[report.key] = report
+                self.crowded.update(message.crowded)
             if self.renew:
                 connection.send(Lease(lane_time=message.lane_time))
         elif isinstance(message, Drained):
