@@ -40,7 +40,7 @@ class Loop:
         spec = messages.Stage(key=KEY, name="pii", secrets={"pepper": "salt"})
         self.stages.define([spec, *more])
 
-    def until(self, done: Callable[[], object], within_s: float = 20.0) -> None:
+    def until(self, done: Callable[[], object], within_s: float = 60.0) -> None:
         deadline = time.monotonic() + within_s
         while not done():
             assert time.monotonic() < deadline

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import Homes
-from causeway.daemon.partitions.transforms import Transform
+from causeway.daemon.partitions.transforms import Transform, _pickled
 from causeway.daemon.spark import stages as spark_stages
 from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging
@@ -33,6 +34,7 @@ from causeway.relay.messages import (
     StageWanted,
     Transformed,
 )
+from causeway.transform.rules.shortcut import Shortcut, shortcut_of
 from tests.unit.daemon.test_fleet import Heard, Lane, assignment, standing
 
 PII = "A->B/pii@0123456789abcdef"
@@ -244,6 +246,62 @@ def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]
     fleet.on_closed(cast(LaneConnection, one))
     staged.step(jvm)
     assert made.said[3:] == [("stop", "A->B/pii@00/0")]
+
+
+MASK = {"rules": "mask value.$.name", "value_format": "json"}
+
+
+def of(lane: Lane) -> list[Stage]:
+    return [
+        stage for message in lane.sent if isinstance(message, Stages) for stage in message.stages
+    ]
+
+
+def test_rules_that_lanes_carry_out_wait_for_no_analysis(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    """What only the query can do is analysed first, as SQL is."""
+    go_on = threading.Event()
+
+    def prepare(_: Any, settings: TransformSettings) -> Any:
+        assert go_on.wait(60)
+        return SimpleNamespace(shortcut=Shortcut((), {}) if settings.name == "sql" else None)
+
+    every = [
+        transform("wild", rules="mask value.$.a[*]", value_format="json"),
+        transform("sql"),
+        transform("plain", **MASK),
+    ]
+    staged = Staging(every, fleet, prepare)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(n, f"A->B/{name}@00") for n, name in enumerate(("wild", "sql", "plain"))])
+    staged.step(cast(Any, Jvm()))
+    assert one.has() == {2}
+    go_on.set()
+    until(lambda: len(one.has()) == 3)
+    masked = shortcut_of(transform(**MASK).settings)
+    assert masked is not None
+    shortcuts = {stage.name: stage.shortcut for stage in of(one)}
+    assert (shortcuts["plain"], shortcuts["sql"], shortcuts["wild"]) == (
+        _pickled(masked),
+        _pickled(Shortcut((), {})),
+        None,
+    )
+    assert not any(stage.late for stage in of(one))
+
+
+def test_of_many_transforms_stages_begin_late_where_records_may_not_need_them(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    names = [f"t{number}" for number in range(9)]
+    every = [transform("sql"), *(transform(name, **MASK) for name in names)]
+    staged = Staging(every, fleet, lambda *_: None)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(n, f"A->B/{name}@00") for n, name in enumerate(["sql", *names])])
+    staged.step(cast(Any, Jvm()))
+    until(lambda: len(one.has()) == 10)
+    assert {stage.name for stage in of(one) if not stage.late} == {"sql"}
+    assert staged.running() == {each.key: 0 for each in every}
 
 
 def test_another_jvm_gets_them_all_again(fleet: Fleet, launcher: type[Launcher]) -> None:
