@@ -16,8 +16,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.security import Security
 from causeway.producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
@@ -248,6 +256,87 @@ def test_a_topic_that_one_side_has_lost_holds_up_no_other(
         assert producer.stats()["sides"]["west"]["waiting"] == {}
     (here,), (there,) = source.read(lost).values(), target.read(lost).values()
     assert [r.content for r in there] == [r.content for r in here[10:]]
+
+
+@pytest.mark.slow
+def test_a_topic_that_may_not_be_written_to_holds_up_no_other(
+    source_cluster: LocalCluster, source: KafkaTools, prefix: str, tmp_path: Path
+) -> None:
+    """A real broker with ACLs: the right is taken away amid the writing, and given back."""
+    denied, kept = prefix + "denied", prefix + "kept"
+    security = Security(
+        protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users={"app": "pssst"}, acl=True
+    )
+    cluster = LocalCluster("west", security=security)
+    try:
+        start_all([cluster])
+        target = KafkaTools(cluster.internal_bootstrap)
+        for topic in (denied, kept):
+            for side in (source, target):
+                side.create_topic(topic, PARTITIONS)
+            for operation in (AclOperation.READ, AclOperation.WRITE):
+                target.allow("app", operation, ResourceType.TOPIC, topic)
+        with DualProducer(
+            {"bootstrap.servers": source_cluster.bootstrap, "log_level": 0},
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "log_level": 0,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "app",
+                "sasl.password": "pssst",
+            },
+            spool=tmp_path / "spool",
+            policy="any",
+            settle_s=0.5,
+        ) as producer:
+            number = 0
+
+            def write_until(condition: Callable[[], object]) -> None:
+                def written() -> object:
+                    nonlocal number
+                    for topic in (denied, kept):
+                        producer.produce(topic, b"%d" % number, key=b"%d" % (number % 10))
+                    number += 1
+                    producer.poll(0.02)
+                    return condition()
+
+                await_until(written, 60, poll_s=0)
+
+            def waiting() -> list[str]:
+                return list(producer.stats()["sides"]["west"]["waiting"])
+
+            def there(topic: str) -> int:
+                return sum(target.offsets(topic).values())
+
+            write_until(lambda: there(denied) >= 20)
+            rule = AclBindingFilter(
+                ResourceType.TOPIC,
+                denied,
+                ResourcePatternType.LITERAL,
+                None,
+                None,
+                AclOperation.WRITE,
+                AclPermissionType.ANY,
+            )
+            for deleted in target.admin.delete_acls([rule]).values():
+                deleted.result()
+            write_until(lambda: waiting() == [denied])
+            before, so_far = there(denied), there(kept)
+            write_until(lambda: there(kept) >= so_far + 20)
+            assert waiting() == [denied]
+            assert there(denied) == before
+            target.allow("app", AclOperation.WRITE, ResourceType.TOPIC, denied)
+            write_until(lambda: not waiting())
+            assert producer.close(60)
+        for topic in (denied, kept):
+            logs = source.read(topic)
+            assert sum(map(len, logs.values())) == number
+            assert {p: [r.content for r in records] for p, records in logs.items()} == {
+                p: [r.content for r in records] for p, records in target.read(topic).items()
+            }
+    finally:
+        cluster.destroy()
 
 
 def test_beside_a_mirror_nothing_is_doubled(

@@ -42,7 +42,7 @@ class Clerk:
             if not core.in_motion():
                 self._wake.wait(_IDLE_S)
             self._wake.clear()
-            time.sleep(LINGER_S if core.fresh() else _PAUSE_S)
+            time.sleep(LINGER_S if core.fresh else _PAUSE_S)
             busy, seen = core.taken() - seen >= _BUSY, core.taken()
             try:
                 self._look_after(time.monotonic(), busy=busy)
@@ -52,7 +52,7 @@ class Clerk:
     def _look_after(self, now: float, *, busy: bool) -> None:
         """The lock is left alone where nothing is to be done: a busy caller would wait for it."""
         core = self._core
-        lingered = core.fresh() and not busy and now - core.fresh_since >= LINGER_S
+        lingered = core.fresh and not busy and now - core.fresh_since >= LINGER_S
         if lingered or now - core.turned >= _LEFT_ALONE_S:
             with core.lock:
                 if not core.closed:

@@ -58,7 +58,7 @@ class Core:
         self._amid = False  # something that must not be begun a second time before it is done
         self.why_closed = "the producer was closed"
         self._on_side_delivery = on_side_delivery
-        self._fresh: list[Record] = []
+        self.fresh: list[Record] = []
         self._callbacks: list[Callback] = []
         self._fresh_bytes = 0
         self._heard = False  # somebody wants to hear of one of them
@@ -105,9 +105,12 @@ class Core:
         """Raises BufferError where there is no room; `told` hears of it where that is the wish."""
         if self.closed or self.torn or self._amid:
             raise self._why_not()
-        if (why := self._room.lacks(self.unreported(), self._fresh_bytes + size)) and not (
-            self._made_room(size)
-        ):
+        journal = self.journal
+        if (  # as `Room` has it, at once: this is asked for each record
+            self._next - self._settled > self._room.most_messages
+            or journal.size + self._fresh_bytes + size > journal.most
+            or self._room.suspended
+        ) and (why := self._lacks(size)):
             if self.options.when_full == "refuse" and told is not None:
                 self._refuse(told, lane, key, value, why)
                 return
@@ -118,14 +121,14 @@ class Core:
             self._next = position + 1
             if told is not None:
                 self._heard = True
-            self._fresh.append((position, lane.number, timestamp, key, value, headers))
+            self.fresh.append((position, lane.number, timestamp, key, value, headers))
             self._callbacks.append(told)
             if not self._fresh_bytes:
                 self.fresh_since = time.monotonic()
                 self._clerk.wake()
             self._fresh_bytes += size
             self._amid = False
-            if len(self._fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
+            if len(self.fresh) >= _AT_ONCE or self._fresh_bytes >= _BYTES_AT_ONCE:
                 self.turn()
         except BaseException as error:
             self._tear(error)
@@ -139,7 +142,7 @@ class Core:
             raise self._why_not()
         try:
             self.turned = now = time.monotonic()
-            if self._fresh:
+            if self.fresh:
                 self._commit(now)
             for side in self.sides:
                 side.serve(now)
@@ -185,7 +188,7 @@ class Core:
     def whole(self) -> bool:
         """Whether both sides have all that was ever taken."""
         with self.lock:
-            return not self._fresh and all(
+            return not self.fresh and all(
                 side.below(self.newest) > self.newest for side in self.sides
             )
 
@@ -204,10 +207,6 @@ class Core:
     def taken(self) -> int:
         """The position of the next record."""
         return self._next
-
-    def fresh(self) -> bool:
-        """Whether records wait to be written."""
-        return bool(self._fresh)
 
     def suspend(self, why: str) -> None:
         """No record is taken for a moment."""
@@ -344,12 +343,12 @@ class Core:
         """What was taken goes to the journal, and from there to the sides."""
         self._amid = True
         try:
-            self._write(self._fresh, self._callbacks)
+            self._write(self.fresh, self._callbacks)
         finally:
             self._amid = False
 
     def _write(self, fresh: list[Record], callbacks: list[Callback]) -> None:
-        self._fresh, self._callbacks, self._fresh_bytes = [], [], 0
+        self.fresh, self._callbacks, self._fresh_bytes = [], [], 0
         heard, self._heard = self._heard, False
         try:
             self.journal.append(fresh)
@@ -378,15 +377,16 @@ class Core:
         if callable(told := self.options.sides[0].producer.get("error_cb")):
             told(KafkaError(KafkaError._STATE, why))
 
-    def _made_room(self, size: int) -> bool:
-        """A full spool may hold what both sides have meanwhile."""
-        if not self._room.bytes_lack(self._fresh_bytes + size) or (
-            time.monotonic() - self._trimmed < _TRIM_S
+    def _lacks(self, size: int) -> str:
+        """Why not one more can be taken. A full spool may hold what both sides have meanwhile."""
+        why = self._room.lacks(self.unreported(), self._fresh_bytes + size)
+        if self._room.bytes_lack(self._fresh_bytes + size) and (
+            time.monotonic() - self._trimmed >= _TRIM_S
         ):
-            return False
-        self.turn()
-        self.checkpoint()
-        return not self._room.lacks(self.unreported(), self._fresh_bytes + size)
+            self.turn()
+            self.checkpoint()
+            why = self._room.lacks(self.unreported(), self._fresh_bytes + size)
+        return why
 
     def _refuse(
         self,

@@ -76,7 +76,7 @@ def look_back(
         quiet_since = time.monotonic()
         heard = time.monotonic()
         while going_on():
-            messages = consumer.consume(_AT_ONCE, _POLL_S)
+            messages = [each for each in consumer.consume(_AT_ONCE, _POLL_S) if _counts(each)]
             now = time.monotonic()
             if _take(name, readings, messages):
                 quiet_since = now
@@ -130,6 +130,13 @@ def check_known(side: str, found: Mapping[Partition, Place], newest: int) -> Non
                 " old copy",
                 remedy="start with a new spool",
             )
+
+
+def _counts(message: Any) -> bool:
+    """A client asks after its group even where it has none: partitions are assigned, nothing is
+    committed, and who may not use the group reads on."""
+    error = message.error()
+    return error is None or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 def _take(name: str, readings: Mapping[Partition, _Reading], messages: list[Any]) -> bool:

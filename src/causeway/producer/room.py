@@ -16,7 +16,7 @@ class Room:
     def __init__(self, most_messages: int, journal: Journal) -> None:
         self.suspended = False
         self.why = ""
-        self._most_messages = most_messages
+        self.most_messages = most_messages
         self._journal = journal
         self._until = 0.0
 
@@ -34,7 +34,7 @@ class Room:
 
     def lacks(self, unreported: int, size: int) -> str:
         """Why not one more can be taken, with which `size` bytes wait to be written."""
-        if unreported >= self._most_messages:
+        if unreported >= self.most_messages:
             return "Local: Queue full"
         if self.bytes_lack(size):
             return f"the spool is full ({self._journal.most} bytes)"

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import AsyncDualProducer, DualProducer, opening, side
+from causeway.producer import AsyncDualProducer, DualProducer, look_back, opening, side
 from causeway.producer.lanes import Lane
 from causeway.producer.ledger import Place
 from tests.harness.two_sides import TwoSides, two_sides
@@ -306,6 +306,18 @@ def test_where_a_repeated_record_lies_may_be_unknown() -> None:
         told(None, SimpleNamespace(offset=lambda at=offset: at))
         on.note()
         assert on.place() == Place(position=position, offset=9)
+
+
+def test_who_may_not_use_a_group_reads_the_logs_all_the_same() -> None:
+    """Its clients ask after the group that they are given, and are told no: that is of no account,
+    as nothing is committed."""
+
+    def said(code: int | None) -> Any:
+        error = None if code is None else KafkaError(code)
+        return SimpleNamespace(error=lambda: error)
+
+    codes = [None, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert [look_back._counts(said(code)) for code in codes] == [True, False, True]
 
 
 def test_closed_is_closed(two_sides: TwoSides, opened: Open) -> None:
