@@ -141,6 +141,7 @@ def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) 
     for query in (
         f"SELECT array({member('country')}) AS value FROM records",
         "SELECT struct(struct(1 AS a) AS b) AS value FROM records",
+        "SELECT struct(1.5D AS a) AS value FROM records",
         "SELECT value AS key FROM records",
         f"SELECT value, {member('country')} AS topic FROM records",
         "SELECT value FROM records LATERAL VIEW explode(array(1, 2)) AS one",
@@ -161,9 +162,12 @@ def test_projections_on_the_way_are_followed(session: Any) -> None:
     assert compare(session, transform, shortcut.open({}), KEYS) > 600
 
 
-SCHEMA = "name STRING, id INT, note STRING, big BIGINT, ok BOOLEAN"
+SCHEMA = "name STRING, id INT, note STRING, big BIGINT, ok BOOLEAN, x DOUBLE"
 SECRETS = {"pepper": "a pepper; è"}
 MADE = [
+    "value FROM records WHERE value.x > 100.5 OR value.x = value.id OR value.x IN (0.1, 12.5D, 3)",
+    "struct(value.x > 0.3 AS a, value.x = value.big AS b, value.x BETWEEN 0 AND 1000 AS c) "
+    "AS value FROM records",
     "struct(value.name AS name, value.id AS id, value.note AS n, value.big AS b, value.ok AS o) "
     "AS value FROM records",
     "struct(mask(value.name) AS name, sha2(concat(secrets.pepper, value.note), 256) AS note, "
@@ -187,6 +191,18 @@ def fitting(count: int) -> list[bytes | None]:
         "note": texts,
         "big": [*numbers, *(str(n) for n in (2**63 - 1, -(2**63)))] * 9 + [str(2**63)],
         "ok": ["true", "false"],
+        "x": [
+            *numbers,
+            "0.1",
+            "12.50",
+            "1e3",
+            "-0.0",
+            "100.5",
+            "1E30",
+            "5e-324",
+            "1E308",
+            "0.30000000000000004",
+        ],
     }
 
     def document() -> bytes:
@@ -236,7 +252,7 @@ def test_every_condition_is_null_where_it_is_so_to_spark(session: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", ["a DOUBLE", "a ARRAY<INT>", "a INT NOT NULL", "a DATE", "`a b` INT"]
+    "schema", ["a FLOAT", "a ARRAY<INT>", "a INT NOT NULL", "a DATE", "`a b` INT"]
 )
 def test_schemas_that_are_not_beyond_doubt_have_no_shortcut(session: Any, schema: str) -> None:
     query = "SELECT * FROM records WHERE value IS NOT NULL"

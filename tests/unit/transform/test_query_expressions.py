@@ -18,15 +18,14 @@ from causeway.transform.queries.expressions import (
     First,
     Found,
     IsNull,
-    Like,
     Member,
     Not,
-    Number,
     OneOf,
     Partition,
     Topic,
     Whole,
 )
+from causeway.transform.queries.functions import Like, Number
 from causeway.transform.queries.shortcut import Form, QueryShortcut
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)

@@ -10,6 +10,7 @@ from causeway.transform.catalyst import Node, conjuncts, each, id_of, name
 from causeway.transform.formats import Part
 from causeway.transform.outputs import Projected
 from causeway.transform.queries import expressions as ex
+from causeway.transform.queries import functions
 from causeway.transform.queries.expressions import KEY, OFFSET, VALUE, Expression
 from causeway.transform.queries.shortcut import Form, Made, QueryShortcut
 from causeway.transform.refusals import Facts
@@ -19,7 +20,7 @@ from causeway.transform.session import SESSION
 _PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Texts of another collation have another name.
-_TYPES = frozenset({"string", "int", "bigint", "boolean"})
+_TYPES = frozenset({"string", "int", "bigint", "boolean", "double"})
 _CHAR = re.compile(r"[ !#-\[\]-~]")  # of ASCII, that JSON has as it is
 _BITS = {"int": 32, "bigint": 64}
 _SIGNS: Mapping[str, Literal["=", "<", "<=", ">", ">=", "<=>"]] = {
@@ -182,8 +183,10 @@ class _Reader:
         names = [str(_constant(one)) for one in children[::2]]
         if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
             raise UnknownError
+        if any(_type(one) == "double" for one in children[1::2]):
+            raise UnknownError  # Java writes it in its own way
         values = [self.expression(one) for one in children[1::2]]
-        return ex.Struct(tuple(zip(names, values, strict=True)))
+        return functions.Struct(tuple(zip(names, values, strict=True)))
 
     def _whole(self, node: Node) -> int:
         """KEY or VALUE, if that is what it is."""
@@ -207,7 +210,7 @@ class _Reader:
             "AttributeReference": self._attribute,
             "GetJsonObject": self._member,
             "GetStructField": self._field,
-            "Concat": lambda node: ex.Joined(self._all(node)),
+            "Concat": lambda node: functions.Joined(self._all(node)),
             "Mask": self._mask,
             "Sha2": self._digest,
             "With": self._with,
@@ -279,19 +282,16 @@ class _Reader:
         if len(chars) < 4 or not all(known):
             raise UnknownError
         upper, lower, digit, other = (None if char is None else str(char) for char in chars)
-        return ex.Masked(x, upper, lower, digit, other)
+        return functions.Masked(x, upper, lower, digit, other)
 
     def _digest(self, node: Node) -> Expression:
         data, bits = each(node.children())
         if name(data) != "Cast" or _type(data.child()) != "string" or name(bits) != "Literal":
             raise UnknownError
-        match _constant(bits):
-            case 0 | 256:
-                return ex.Digest(self.expression(data.child()), 256)
-            case 224 | 384 | 512 as size:
-                return ex.Digest(self.expression(data.child()), size)
-            case _:
-                raise UnknownError
+        size = _constant(bits)
+        if not isinstance(size, int) or size not in functions.DIGESTS:
+            raise UnknownError
+        return functions.Digest(self.expression(data.child()), size)
 
     def _with(self, node: Node) -> Expression:
         whole, *shared = each(node.children())
@@ -303,13 +303,16 @@ class _Reader:
         before, after = _type(node.child()), _type(node)
         if before == "void":
             return ex.Constant(None)
-        x = self.expression(node.child())
+        if after == "double" and before.startswith("decimal") and name(node.child()) == "Literal":
+            return ex.Constant(float(str(node.child().value())))
         if before == "string" and after in _BITS:
             self._casts += 1
-            return ex.Number(x, _BITS[after])
+            return functions.Number(self.expression(node.child()), _BITS[after])
+        if after == "double" and before in _BITS:
+            return functions.Real(self.expression(node.child()))
         if before != after and (before, after) != ("int", "bigint"):
             raise UnknownError
-        return x
+        return self.expression(node.child())
 
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
@@ -328,13 +331,13 @@ class _Reader:
         text = _constant(pattern)
         if not isinstance(text, str) or "_" in text or str(node.escapeChar()) in text:
             raise UnknownError
-        return ex.Like(self.expression(x), tuple(text.split("%")))
+        return functions.Like(self.expression(x), tuple(text.split("%")))
 
     def _holds(self, node: Node) -> Expression:
         how = cast(Literal["StartsWith", "EndsWith", "Contains"], name(node))
         if _type(node.left()) != "string" or _type(node.right()) != "string":
             raise UnknownError
-        return ex.Holds(how, *self._pair(node))
+        return functions.Holds(how, *self._pair(node))
 
 
 def _type(node: Node) -> str:
@@ -345,6 +348,6 @@ def _constant(node: Node) -> ex.Found:
     if _type(node) not in _TYPES:
         raise UnknownError
     value = node.value()
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool | int | float):
         return value
     return str(value)  # of Spark's own kind

@@ -138,5 +138,7 @@ def _fitting_type(kind: str) -> Any:
             return str | None
         case "boolean":
             return bool | None
+        case "double":
+            return float | None
     limit = 2 ** (31 if kind == "int" else 63)
     return Annotated[int, Meta(ge=-limit, le=limit - 1)] | None
