@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from causeway.transform.analysis import prepare
-from tests.harness.hostile import LEAVES, compare, compare_chunks
+from tests.harness.hostile import LEAVES, NAMES, compare, compare_chunks
 from tests.harness.transforms import settings, spark_session
 
 pytestmark = pytest.mark.integration
@@ -145,6 +145,8 @@ def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) 
         "SELECT value AS key FROM records",
         f"SELECT value, {member('country')} AS topic FROM records",
         "SELECT value FROM records LATERAL VIEW explode(array(1, 2)) AS one",
+        f"WITH r AS (SELECT * FROM records WHERE {member('id')} = '7') SELECT * FROM r",
+        f"WITH r AS (FROM records |> WHERE {member('id')} = '7') FROM r |> WHERE key > 'a'",
         f"SELECT value, length({member('country')}) AS n FROM records |> WHERE n = 2 |> DROP n",
     ):
         assert prepare(session, settings(query, value_format="json")).shortcut is None, query
@@ -237,8 +239,23 @@ def test_what_is_made_by_a_schema_does_not_differ(session: Any, query: str) -> N
     assert found.shortcut is not None
     treat = found.shortcut.open(SECRETS)
     assert compare(session, transform, treat, KEYS, fitting(4_000)) > 1_500
-    if "key" not in query:
-        compare_chunks(session, found, SECRETS, query, fitting(701))
+    compare_chunks(session, found, SECRETS, query, fitting(701))
+
+
+def test_members_come_out_as_texts_as_spark_writes_them(session: Any) -> None:
+    columns = ", ".join(
+        f"{member(*path)} AS {'_'.join(path)}"
+        for path in (*((name,) for name in NAMES), ("address", "id"), ("address", "address", "id"))
+    )
+    transform = settings(f"SELECT struct({columns}) AS value FROM records", value_format="json")
+    shortcut = prepare(session, transform).shortcut
+    assert shortcut is not None
+    assert compare(session, transform, shortcut.open({}), KEYS) > 600
+    for path in ("id", "note"):  # and alone, so that fewer are odd
+        transform = settings(f"SELECT {member(path)} AS value FROM records", value_format="json")
+        shortcut = prepare(session, transform).shortcut
+        assert shortcut is not None
+        assert compare(session, transform, shortcut.open({}), KEYS) > 600
 
 
 def test_every_condition_is_null_where_it_is_so_to_spark(session: Any) -> None:
