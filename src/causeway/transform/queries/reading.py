@@ -311,9 +311,7 @@ class _Reader:
             self._casts += 1
             return functions.Number(self.expression(node.child()), _BITS[after])
         if after == "double" and before in _BITS:
-            whole = functions.Real(self.expression(node.child()))
-            constant = isinstance(whole.x, ex.Constant)
-            return ex.Constant(whole.open({})((None, None, b"", 0))) if constant else whole
+            return functions.Real(self.expression(node.child()))
         if before != after and (before, after) != ("int", "bigint"):
             raise UnknownError
         return self.expression(node.child())
