@@ -19,6 +19,13 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, kafka_version
+from causeway.model import State, TopicPartition
+from causeway.operate.cutover.outcome import End
+from causeway.operate.cutover.run import cutover
+from causeway.operate.cutover.undoing import undo
+from causeway.operate.cutover.values import Checklist, First, Look, Wishes
+from causeway.operate.moves.failover import failover
+from causeway.operate.moves.promote import promote
 from causeway.operate.verify import verify
 from tests.harness.control import Truth, checkpoints
 from tests.harness.kafka_tools import Outgoing
@@ -54,6 +61,8 @@ CONFIGS = {**FOREVER, "cleanup.policy": "compact", "segment.bytes": "20000000"}
 # Topic configs that only one of two versions knows: from which one on, until which one.
 SINCE = {"compression.gzip.level": ("3", "3.8.0")}
 UNTIL = {"message.downconversion.enable": ("false", "3.99.0")}
+# On which mirrors are ended: with ZooKeeper, and with the first controllers of Kafka's own.
+MOVED = {kafka_version("2.8"), kafka_version("3.3")}
 # By message.format.version: what brokers before Kafka 3.0 write logs in.
 OLD_FORMATS = {"0": "0.9.0", "1": "0.10.2"}
 
@@ -327,3 +336,98 @@ def test_a_topic_that_is_made_anew_stops_its_mirror(mirrored: Mirrored, way: Way
 
     await_until(stopped, PATIENCE_S, "it is stopped", poll_s=0.5)
     assert {record.value for record in target.read(mirror)[0]} == {b"before"}
+
+
+# -- the end of a mirror, for topics that nothing above speaks of ----------------------------------
+
+
+@pytest.fixture
+def moving(way: Way) -> Way:
+    if min(way.source.version, way.target.version) not in MOVED:
+        pytest.skip("tried with others")
+    return way
+
+
+def mirrored_topic(way: Way, name: str) -> tuple[str, str, str]:
+    """With 50 records in each of two partitions, its mirror, and a group that has read some."""
+    topic, mirror, group = way.topic(name), way.mirror(name), way.topic(f"{name}-readers")
+    source = way.source.tools
+    source.create_topic(topic, 2)
+    source.produce(topic, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(100)])
+    await_copied(source, topic, way.target.tools, mirror)
+    source.commit_group(group, {(topic, 0): 20})
+    return topic, mirror, group
+
+
+def cut_at(mirror: str, end: int) -> list[tuple[int, tuple[TopicPartition, int]]]:
+    return [(end, (TopicPartition(mirror, partition), end)) for partition in (0, 1)]
+
+
+def assert_ended(mirrored: Mirrored, way: Way, topic: str, state: State) -> None:
+    """From now on both sides are written to, each for itself."""
+    mirror = f"{way.source.alias}.{topic}"
+    before = way.target.tools.offsets(mirror)
+    way.source.tools.produce(topic, [Outgoing(value=b"too late", partition=0)])
+
+    def ended() -> bool:
+        link = status_of(mirrored.file)[way.link]
+        found = [one for one in link["partitions"] if one["topic"] == topic]
+        return len(found) == 2 and all(one["state"] == state for one in found)
+
+    await_until(ended, PATIENCE_S, f"{topic} is {state}", poll_s=0.5)
+    way.target.tools.produce(mirror, [Outgoing(value=b"of its own", partition=1)])
+    assert way.target.tools.offsets(mirror) == {0: before[0], 1: before[1] + 1}
+
+
+@pytest.mark.versions
+def test_a_mirror_is_promoted(mirrored: Mirrored, moving: Way) -> None:
+    topic, mirror, group = mirrored_topic(moving, "promoted")
+    settings = load(mirrored.file)
+    (found,) = promote(settings, link=moving.link, topic=topic, wait_s=PATIENCE_S)
+    assert [(p.source, *p.targets) for p in found.cuts[topic].points] == cut_at(mirror, 50)
+    assert moving.target.tools.group_offsets(group) == {(mirror, 0): 20}
+    assert_ended(mirrored, moving, topic, State.PROMOTED)
+
+
+@pytest.mark.versions
+def test_a_mirror_is_failed_over(mirrored: Mirrored, moving: Way) -> None:
+    topic, mirror, group = mirrored_topic(moving, "failed-over")
+    target = moving.target.tools
+    followed = {(mirror, 0): 20}
+    await_until(lambda: target.group_offsets(group) == followed, PATIENCE_S, "its group follows")
+    settings = load(mirrored.file)
+    (found,) = failover(settings, yes=True, link=moving.link, topic=topic, wait_s=PATIENCE_S)
+    assert [(p.source, *p.targets) for p in found.cuts[topic].points] == cut_at(mirror, 50)
+    assert target.group_offsets(group) == followed
+    assert_ended(mirrored, moving, topic, State.FAILED_OVER)
+
+
+@pytest.mark.versions
+def test_a_topic_is_cut_over_behind_a_fence(mirrored: Mirrored, moving: Way) -> None:
+    """A transaction that is open as the fence comes is waited for. Who writes is named by its
+    transactional id, where brokers tell of those."""
+    topic, mirror, _ = mirrored_topic(moving, "cut-over")
+    settings, wishes = load(mirrored.file), Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
+    with moving.source.tools.transactional(topic) as slow:
+        slow.begin()
+        slow.send(topic, *(Outgoing(value=b"late", partition=n) for n in (0, 1)))
+        slow.flush()
+        shown = cutover(settings, wishes, link=moving.link, topics=[topic])
+        (who,) = [check.text for check in shown.look.checks if check.name == "producers"]
+        assert (f"({topic})" in who) == (moving.source.version >= kafka_version("3.0.0")), who
+        waited = False
+
+        def told(checklist: Checklist, _: Look) -> None:
+            nonlocal waited
+            step = checklist.current
+            if step is not None and "open transactions" in step.text and not waited:
+                slow.commit()
+                waited = True
+
+        found = cutover(settings, wishes, link=moving.link, topics=[topic], act=True, told=told)
+    assert found.end is End.DONE, found.checklist
+    assert waited
+    assert [record.value for record in moving.target.tools.read(mirror)[0]][-1] == b"late"
+    assert_same(moving.source.tools, topic, moving.target.tools, mirror)
+    assert undo(settings, link=moving.link, topics=[topic], act=True).ended == {topic}
+    assert_ended(mirrored, moving, topic, State.PROMOTED)
