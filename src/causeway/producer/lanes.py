@@ -154,6 +154,8 @@ class SideLane:
         return bool(self.pending or self.loose)
 
     def clear(self) -> None:
+        """The client is gone; what it has answered and nobody noted is looked for as well."""
+        self.answers.clear()
         self.pending.clear()
         self.loose = []
 
