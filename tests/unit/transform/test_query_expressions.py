@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from hashlib import sha256
 
 import pytest
 
@@ -15,6 +16,7 @@ from causeway.transform.queries.expressions import (
     Constant,
     Either,
     Expression,
+    Field,
     First,
     Found,
     IsNull,
@@ -22,10 +24,11 @@ from causeway.transform.queries.expressions import (
     Not,
     OneOf,
     Partition,
+    Secret,
     Topic,
     Whole,
 )
-from causeway.transform.queries.functions import Like, Number
+from causeway.transform.queries.functions import Digest, Joined, Like, Masked, Number, Struct
 from causeway.transform.queries.shortcut import Form, QueryShortcut
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)
@@ -129,3 +132,61 @@ def test_tombstones_pass_what_reads_the_value() -> None:
 def test_only_plain_objects_are_read(text: bytes) -> None:
     with pytest.raises((OddError, UnicodeDecodeError)):
         plain_objects()(text)
+
+
+FIELDS = (("name", "string"), ("n", "int"), ("big", "bigint"), ("ok", "boolean"), ("x", "double"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b'{"name":"Ada","n":1,"big":2,"ok":true,"x":0.5}', ("Ada", 1, 2, True, 0.5)),
+        (b' {"x":3,"ok":false,"big":-1,"n":-0,"name":""} ', ("", 0, -1, False, 3.0)),
+        (b'{"n":null,"more":[{"n":"x"}]}', (None,) * 5),
+        (b'{"N":1,"name":"a"}', ("a", None, None, None, None)),
+    ],
+)
+def test_what_fits_a_schema_is_read(text: bytes, found: tuple[object, ...]) -> None:
+    assert Form("document", FIELDS).reader()(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"name":"Ada","n":1,"big":2,"ok":true,"x":0.5,"n":1}',
+        b'{"name":"Ada","name":"B","n":1,"big":2,"ok":true,"x":0.5}',
+        b'{"name":"Ada","n":1,"big":2,"ok":true,"x":0.5,"more":{"a":1,"a":1}}',
+        b'{"name":"\\u0041","n":1,"big":2,"ok":true,"x":0.5}',
+        b'{"n":1,"n":1}',
+        *(b'{"n":2147483648}', b'{"n":1.0}', b'{"n":"1"}', b'{"n":true}', b'{"big":1e2}'),
+        *(b'{"big":9223372036854775808}', b'{"ok":1}', b'{"name":1}', b'{"x":"1"}', b'{"x":1e999}'),
+        *(b"[]", b"null", b"{", b"", b'{"more":"\xff"}', b'{"name":"\xff"}'),
+    ],
+)
+def test_what_may_not_fit_a_schema_is_left_to_spark(text: bytes) -> None:
+    with pytest.raises((OddError, UnicodeDecodeError)):
+        Form("document", FIELDS).reader()(text)
+
+
+def test_what_is_made_leaves_nulls_out_and_tombstones_alone() -> None:
+    made = Struct(
+        (
+            ("m", Masked(Field(VALUE, 0), "X", "x", None, "-")),
+            ("n", Field(VALUE, 1)),
+            ("k", Joined((Secret("pepper"), Whole(KEY)))),
+        )
+    )
+    forms = (Form("text"), Form("document", FIELDS))
+    treat = QueryShortcut((), forms, (None, (made, True))).open({"pepper": "p"})
+    value = b'{"name":"Ada 7!","n":3}'
+    assert treat(b"k", value, b"", 0) == (b"k", b'{"m":"Xxx-7-","n":3,"k":"pk"}', 0)
+    assert treat(None, b'{"n":3}', b"", 0) == (None, b'{"n":3}', 0)
+    assert treat(b"k", None, b"", 0) == (b"k", None, 0)
+    for key, value in ((b'"', b"{}"), (b"\n", b"{}"), (b"k", '{"name":"é"}'.encode())):
+        with pytest.raises(OddError):  # how Spark escapes, and masks
+            treat(key, value, b"", 0)
+
+    keyed = QueryShortcut((), forms, ((Digest(Field(VALUE, 0), 256), True), None)).open({})
+    assert keyed(b"k", b'{"name":"a"}', b"", 0)[0] == sha256(b"a").hexdigest().encode()
+    with pytest.raises(OddError):  # Spark refuses it
+        keyed(b"k", None, b"", 0)
