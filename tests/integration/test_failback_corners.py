@@ -72,6 +72,7 @@ def await_end(kafka: KafkaTools, topic: str, end: int) -> None:
     assert kafka.offsets(topic) == {0: end}
 
 
+@pytest.mark.slow
 def test_there_and_back_twice(
     source: KafkaTools,
     target: KafkaTools,
