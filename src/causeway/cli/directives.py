@@ -12,7 +12,7 @@ import typer
 
 from causeway.cli import complete, times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.words import count, duration
+from causeway.cli.words import count, duration, moment
 from causeway.errors import ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
@@ -189,12 +189,13 @@ def throttle(
     if (rate is None) != off:
         cause = "say either how fast or that it is over"
         raise ConfigError("throttle", cause=cause, remedy="--rate 10MB, or --off")
+    most = None if rate is None else parse_rate(rate)
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has set it")
         outcomes = directives.throttle(
             settings,
-            bytes_per_s=None if rate is None else parse_rate(rate),
+            bytes_per_s=most,
             off=off,
             link=link,
             topic=topic,
@@ -202,7 +203,7 @@ def throttle(
             ahead=ahead,
             wait_s=None if no_wait else timeout,
         )
-    return _say(outcomes, as_json)
+    return _say(outcomes, as_json, " off" if off else f" to {_limit(most)}")
 
 
 def step_down(
@@ -243,7 +244,12 @@ def parse_rate(text: str, option: str = "--rate") -> int | None:
     return value
 
 
-def _say(outcomes: Sequence[Outcome], as_json: bool) -> int:
+def _limit(bytes_per_s: int | None) -> str:
+    return "no limit" if bytes_per_s is None else f"{bytes_per_s:,} bytes/s"
+
+
+def _say(outcomes: Sequence[Outcome], as_json: bool, to: str = "") -> int:
+    """`to`: what was asked for, behind the scope."""
     from causeway.operate import directives
 
     if as_json:
@@ -251,15 +257,15 @@ def _say(outcomes: Sequence[Outcome], as_json: bool) -> int:
     else:
         out = console()
         for each in outcomes:
-            _show(out, each)
+            _show(out, each, to)
     return 0 if directives.all_acted(outcomes) else NobodyLeadsError.exit_code
 
 
-def _show(out: Any, each: Outcome) -> None:
+def _show(out: Any, each: Outcome, to: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    out.print(Text(each.link, "bold"), f"{each.action} {each.scope}: {_result(each)}")
+    out.print(Text(each.link, "bold"), f"{each.action} {each.scope}{to}: {_result(each)}")
     for line in _besides(each):
         out.print(f"  {line}")
     topics: dict[str, Counter[str]] = {}
@@ -301,8 +307,10 @@ def _besides(each: Outcome) -> Iterator[str]:
         if before.kind.value == "pause":
             what = f"{before.scope} was paused" if before.paused else f"{before.scope} was not"
         elif before.kind.value == "throttle":
-            limit = "unlimited" if before.bytes_per_s is None else f"{before.bytes_per_s:,} bytes/s"
-            what = f"{before.scope} had {limit}"
-        yield f"{what} {before.by}"
+            what = f"{before.scope} had {_limit(before.bytes_per_s)}"
+        if before.kind.stands:
+            yield f"{what} {before.by}"
+        else:
+            yield f"the last {what} was at {moment(before.at)}, by {before.who}"
     for part in each.beside:
         yield f"still paused: {part.scope} {part.by}"

@@ -263,7 +263,8 @@ def _groups(out: Output, each: FailedOver) -> None:
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason
         left = sum(place.behind or 0 for place in places)
-        said = f"group {group}: goes on {count(left, 'record')} before the end"
+        behind = f"{count(left, 'record')} before the end" if left else "at the end"
+        said = f"group {group}: goes on {behind}"
         out.print(said if reason is None else Text(f"group {group}: {reason}", "yellow"))
         if group in each.failures:
             out.print("  it has no place there: call this again, or set it before you start it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,7 +141,12 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
             )
         yield table
         if not wide:
-            yield from _reasons(each.partitions)
+            said = [one.by for one in each.asked.standing]  # below, once for all of a scope
+            yield from _reasons(
+                one
+                for one in each.partitions
+                if one.state != "paused" or (one.reason or "").removeprefix("paused ") not in said
+            )
     for step in each.link.treatments:
         yield _line("", f"each record is {step.text}")
     for transform in each.transforms:
@@ -169,7 +174,7 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
         yield _line("problem", f"{problem.topic}: {problem.error}", "red")
 
 
-def _reasons(partitions: Sequence[PartitionStatus]) -> Iterator[RenderableType]:
+def _reasons(partitions: Iterable[PartitionStatus]) -> Iterator[RenderableType]:
     """A line for all partitions of a topic that have the same."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in partitions:

@@ -295,8 +295,7 @@ class Directing:
             if directive.run == self._cutover:
                 return  # still at it
             self._cutover = directive.run
-        about = {"what": directive.kind.value, "scope": str(directive.scope), "by": directive.by}
-        _log.info("directive", extra={"link": self._link.name, **about})
+        _log.info("directive", extra={"link": self._link.name, **_about(directive)})
 
     def _pending(self) -> bool:
         with self._lock:
@@ -348,3 +347,17 @@ class Directing:
     ) -> dict[TopicPartition, int]:
         answers = self._sides.source.list_offsets(places, LATEST, read_committed)
         return {at: each.offset for at, each in answers.items() if isinstance(each, OffsetAt)}
+
+
+def _about(directive: Directive) -> dict[str, str]:
+    """As it stands in the list of events."""
+    what = directive.kind.value
+    if directive.kind is Kind.END:
+        what = str(directive.how)
+    elif directive.kind is Kind.PAUSE and not directive.paused:
+        what = "resume"  # of a part of what is paused
+    about = {"what": what, "scope": str(directive.scope)}
+    if directive.kind is Kind.THROTTLE:
+        most = directive.bytes_per_s
+        about["limit"] = "none" if most is None else f"{most:,} bytes/s"
+    return {**about, "by": directive.by.removeprefix("by ")}

@@ -29,9 +29,17 @@ def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
     return LAGS if lag_above is not None and _lag(links) > lag_above else 0
 
 
+def that_end(link: LinkStatus) -> tuple[PartitionStatus, ...]:
+    """Its partitions without heartbeats, which drivers write every second, so that the last ones
+    are always yet to come; all, where there is nothing else."""
+    is_heartbeats = link.link.policy.is_heartbeats_topic
+    return tuple(o for o in link.partitions if not is_heartbeats(o.topic)) or link.partitions
+
+
 def _lag(links: Collection[LinkStatus]) -> int:
-    """Of the partition furthest behind, but for what was deleted, and for mirrors that ended."""
-    every = (one for each in links for one in each.partitions)
+    """Of the partition furthest behind, but for what was deleted, for mirrors that ended, and for
+    heartbeats."""
+    every = (one for each in links for one in that_end(each))
     lags = (one.lag_records for one in every if not one.gone and one.state not in ENDED)
     return max((lag for lag in lags if lag is not None), default=0)
 

@@ -14,6 +14,8 @@ from causeway.operate.clusters import Connect
 from causeway.relay.progress import Contents, ProgressTopic
 
 _NEAR = 3  # names that are offered
+_AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
+_FIXED = 30  # of words that are not people's own: all
 
 
 class Wanted(NamedTuple):
@@ -77,23 +79,28 @@ def choose(
     known_names = {name for _, known in found for name in known.counts}
     if trouble is not None and not get_close_matches(wanted.topic, known_names):
         raise trouble  # nobody knows whether there is such a topic
-    raise unknown(
-        action,
-        "topic",
-        wanted.topic,
-        known_names,
-        more="topics are named as on the source; --ahead if it is yet to come",
-    )
+    more = "topics are named as on the source"
+    if action in _AHEAD:
+        more += "; --ahead if it is yet to come"
+    raise unknown(action, "topic", wanted.topic, known_names, more)
 
 
 def unknown(
-    action: str, kind: str, name: str, names: Collection[str], more: str = ""
+    action: str,
+    kind: str,
+    name: str,
+    names: Collection[str],
+    more: str = "",
+    *,
+    fixed: bool = False,
 ) -> ConfigError:
+    """That there is no such `kind`, with those like it; else all, where they are few, or `fixed`
+    words."""
     near = get_close_matches(name, sorted(names), _NEAR)
     cause = f"there is no {kind} of that name"
     if near:
         cause += f"; like it: {', '.join(near)}"
-    elif len(names) <= _NEAR:
+    elif len(names) <= (_FIXED if fixed else _NEAR):
         cause += f"; there is {', '.join(sorted(names)) or 'none'}"
     return ConfigError(action, f"{kind} {name}", cause, remedy=more)
 

@@ -24,7 +24,7 @@ from causeway.errors import (
 from causeway.model import ENDED, State
 from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.health import LAGS
+from causeway.operate.health import LAGS, that_end
 from causeway.operate.scopes import Wanted
 from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus, status_of
 
@@ -94,7 +94,7 @@ def wait(
     the first look, or at the last.
     """
     if want.state is not None and want.state not in _STATES:
-        raise scopes.unknown("wait", "state", want.state, _STATES)
+        raise scopes.unknown("wait", "state", want.state, _STATES, fixed=True)
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
     last: Waiting | None = None
@@ -162,8 +162,9 @@ def _look(
 
 
 def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
-    """What is seen, against what is wanted. Raises ConfigError where nothing is mirrored."""
-    seen = [(each.link.name, one) for each in links for one in each.partitions if not one.gone]
+    """What is seen, against what is wanted; heartbeats never end, so they are not waited for beside
+    other topics. Raises ConfigError where nothing is mirrored."""
+    seen = [(each.link.name, one) for each in links for one in that_end(each) if not one.gone]
     there = {(name, one.topic) for name, one in seen}
     missing = [
         f"{each.link.name} {problem.topic}: {problem.error}"

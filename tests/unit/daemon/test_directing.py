@@ -20,7 +20,7 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.model import NO_TOPIC_ID, TopicPartition
+from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.relay.progress import DirectivesRecord
 from causeway.wire.cluster import Cluster
 from tests.unit.daemon.test_claims import LINK
@@ -344,3 +344,16 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
     told = [each.reason for each in found.take_dirty()]
     assert "no broker answered" in str(told[-1])
     assert link.chosen.names == frozenset()
+
+
+def test_events_say_what_was_asked_by_whom() -> None:
+    """Of a part of what is paused, that it goes on; of an end, how."""
+    asked = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="loud", at=0)
+    by = "anna@ops since 1970-01-01T00:00:00Z: loud"
+    assert directing._about(asked) == {"what": "pause", "scope": "orders", "by": by}
+    assert directing._about(replace(asked, paused=False))["what"] == "resume"
+    slow = replace(asked, kind=Kind.THROTTLE, bytes_per_s=2_000_000)
+    assert directing._about(slow)["limit"] == "2,000,000 bytes/s"
+    assert directing._about(replace(slow, bytes_per_s=None))["limit"] == "none"
+    over = replace(asked, kind=Kind.END, how=State.FAILED_OVER)
+    assert directing._about(over)["what"] == "failed over"

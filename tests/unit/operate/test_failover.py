@@ -206,6 +206,18 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
     assert noted == [(THE_LINK, {"both", "other"})]
 
 
+def test_heartbeats_are_no_loss() -> None:
+    """One is always on its way, and would make an RPO where nothing is missing."""
+    beat = replace(ONE, topic="heartbeats", position=49)
+    move: Any = failovers._Failover.__new__(failovers._Failover)
+    move.link = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+    move._ending = SimpleNamespace(progress=lambda: {each.source: each for each in (ONE, beat)})
+    ends = {ONE.source: 50, beat.source: 50}
+    assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["orders"]
+    move._ending = SimpleNamespace(progress=lambda: {beat.source: beat})
+    assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["heartbeats"]
+
+
 class Side:
     """A cluster with these topics, by name their partitions' first offsets and ends."""
 

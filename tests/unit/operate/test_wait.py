@@ -15,6 +15,7 @@ from causeway.daemon.states import SOURCE_UNAVAILABLE
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
+from causeway.operate.health import LAGS, verdict
 from causeway.operate.status import NO_DRIVER, Driver, LinkStatus, PartitionStatus
 from causeway.operate.wait import Waited, Waiting, Want, judge, wait
 from tests.unit.daemon.test_claims import link
@@ -76,6 +77,18 @@ def test_a_topic_that_cannot_be_mirrored_is_not_done() -> None:
     assert not reached(partition(), problems=(problem,))
     of_one_that_is = Problem(topic="orders", error=AuthorizationError("describe", "orders"))
     assert reached(partition(), problems=(of_one_that_is,)), "it is mirrored all the same"
+
+
+def test_heartbeats_are_not_waited_for_beside_other_topics() -> None:
+    """A driver writes one every second: the last is always yet to come."""
+    beat = partition(topic="heartbeats", lag_records=1)
+    seen = judge([of(partition(), beat)], Want(), 0)
+    assert (seen.reached, seen.partitions, seen.lag_records) == (True, 1, 0)
+    assert verdict([of(partition(), beat)], 0) == 0
+    assert not reached(beat), "nothing else was asked for"
+    assert verdict([of(beat)], 0) == LAGS
+    ended = partition(state=State.PROMOTED)
+    assert reached(ended, beat, want=Want(lag=None, state="promoted")), "they never end"
 
 
 def test_nothing_to_wait_for_is_an_error_and_not_a_success() -> None:

@@ -363,7 +363,7 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
     topics = count(len(look.topics), "topic")
     match name:
         case "lag":
-            return f"wait until at most {count(wishes.lag, 'record')} is to be copied"
+            return f"wait until {_at_most(wishes.lag)} to be copied"
         case "consumers":
             names = ", ".join(group.name for group in _moving(look, wishes)) or "no group"
             return f"groups move to the target: {names}"
@@ -385,3 +385,9 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
             return "compare what has come since"
         case _:
             return f"the mirror of {topics} ends, producers start on the target"
+
+
+def _at_most(lag: int) -> str:
+    if not lag:
+        return "nothing is"
+    return f"at most {count(lag, 'record')} {'is' if lag == 1 else 'are'}"

@@ -23,7 +23,7 @@ def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collec
     """Raises ConfigError where one of those `given` is no such word, with words like it."""
     for each in given:
         if each not in words:
-            raise scopes.unknown(action, kind, each, words)
+            raise scopes.unknown(action, kind, each, words, fixed=True)
 
 
 def fits(text: str, match: str) -> bool:

@@ -297,12 +297,13 @@ class _Failover:
         )
 
     def _known(self, seen: missing.Seen) -> dict[str, Any]:
-        """What it has shown, for a FailedOver."""
+        """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are
+        no loss."""
         progress = self._ending.progress().values()
-        return {
-            "source": seen.reason,
-            "topics": missing.topics_known(progress, seen.ends, seen.unbegun),
-        }
+        topics = missing.topics_known(progress, seen.ends, seen.unbegun)
+        is_heartbeats = self.link.policy.is_heartbeats_topic
+        data = tuple(each for each in topics if not is_heartbeats(each.topic))
+        return {"source": seen.reason, "topics": data or topics}
 
     def _lifts(self) -> tuple[AclBinding, ...]:
         if not self.link.control.read_only_mirrors:
