@@ -43,6 +43,7 @@ class Verdict(StrEnum):
     NAME_TOO_LONG = "name-too-long"
     POLICY_FAILED = "policy-failed"
     NAME_UNFIT = "name-unfit"
+    WAY_BACK = "way-back"
     NAME_TAKEN = "name-taken"  # told by the clusters, not by the name alone
 
 
@@ -205,6 +206,16 @@ def cycle_source(
                 return upstream
             ways.append((cluster, upstream, seen | {cluster}))
     return None
+
+
+def not_begun(way_back: str) -> TopicDecision:
+    """Of a flow that is a way back, and was not told to begin with a topic."""
+    return TopicDecision(
+        verdict=Verdict.WAY_BACK,
+        target_name=None,
+        reason=f"{way_back} is a way back: `causeway failback` has it begin, at a cut",
+        rule=Rule("causeway.way.back"),
+    )
 
 
 def decide_topic(

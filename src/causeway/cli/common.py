@@ -40,7 +40,7 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
     settings = config.load(path)
     if not quiet:
         warn(settings.warnings)
-    if any(link.geo for link in settings.links):
+    if any(link.geo or link.way_back for link in settings.links):
         from causeway.operate import chosen
 
         chosen.learn(settings)

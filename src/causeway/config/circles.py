@@ -22,6 +22,9 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     clusters = _clusters(links)
     if not _are_called_alike(links, clusters, problems):
         return
+    _check_ways_back(links, problems)
+    every, links = links, [link for link in links if not link.way_back]
+    _check_themselves(every, problems)
     blind = [circle for circle in both_ways.circles(links) if any(map(_why_blind, circle))]
     told_apart = {link.name for c in blind if both_ways.are_told_apart(c) for link in c}
     both_ways.check_doubles(
@@ -36,7 +39,8 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
             circle = " and ".join([link.name, *back])
             problems.add(
                 f"records would go round for ever through {circle}: {reason};"
-                " headers tell, with causeway.provenance = header for each of these flows"
+                " headers tell, with causeway.provenance = header for each of these flows; for one"
+                " that only `causeway failback` has begin, set causeway.way.back = true"
             )
         unclear = [rename.rule for rename in link.policy.renames if rename.exact is None]
         if unclear and (round_about := _long_way(links, link)):
@@ -45,6 +49,26 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
                 f" {' and '.join(round_about)} may bring it back: write a rule with one group, and"
                 " plain text around it"
             )
+
+
+def _check_ways_back(links: list[LinkSettings], problems: Problems) -> None:
+    """Each leads back what another flow of the file brings, under the same names."""
+    ways = {(one.source.alias, one.target.alias) for one in links if not one.way_back}
+    for link in links:
+        if not link.way_back:
+            continue
+        there = f"{link.target.alias}->{link.source.alias}"
+        what = f"{link.name}: causeway.way.back = true"
+        if (link.target.alias, link.source.alias) not in ways:
+            problems.add(f"{what} is for a flow beside {there}, which the file does not have")
+        elif link.policy.tells_source(link.source.alias):
+            problems.add(f"{what} is for flows that keep names, as by the identity policy")
+        elif link.has_provenance or link.geo:
+            problems.add(f"{what} cannot be with causeway.provenance, nor with causeway.geo")
+
+
+def _check_themselves(links: list[LinkSettings], problems: Problems) -> None:
+    for link in links:
         same = set(link.source.bootstrap) & set(link.target.bootstrap)
         if link.policy.kind == "identity" and same:
             host, port = sorted(same)[0]

@@ -262,6 +262,12 @@ class FlowKeys(Keys):
         False,
         "Whether topics chosen with `causeway geo` are mirrored as if `topics` named them.",
     )
+    way_back: Bool = key(
+        "causeway.way.back",
+        False,
+        "Whether this flow, `B->A`, is the way back of `A->B`: it mirrors nothing but what"
+        " `causeway failback`, or `cutover --back`, has had begin at a cut.",
+    )
 
 
 class ControlKeys(Keys):

@@ -287,6 +287,7 @@ def _link(
         schemas=schemas,
         throttle_bytes_per_s=keys.throttle,
         geo=keys.geo,
+        way_back=keys.way_back,
         places={name: entry.place for name, entry in own.items()},
     )
     return replace(link, control=both_ways.control_of(link, own, problems))

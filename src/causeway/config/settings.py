@@ -18,6 +18,7 @@ from causeway.filters import (
     TopicDecision,
     decide_topic,
     excludes,
+    not_begun,
 )
 from causeway.naming import HEARTBEATS, ReplicationPolicy
 from causeway.patterns import Pattern
@@ -243,6 +244,7 @@ class LinkSettings:
     schemas: SchemaSettings | None = None
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     geo: bool = False  # topics that people choose by directives are mirrored as well
+    way_back: bool = False  # topics are mirrored only that a failback, or cutover, had begin
     chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
@@ -323,11 +325,14 @@ class LinkSettings:
 
     def decide_topic(self, topic: str) -> TopicDecision:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
-        return self._decide(topic, self.chosen.names)
+        begun = self.chosen.names
+        found = self._decide(topic, () if self.way_back else begun)
+        waits = self.way_back and found.mirrored and topic not in begun
+        return not_begun(self.name) if waits else found
 
     def as_chosen(self, topic: str) -> TopicDecision:
-        """The same, if people choose `topic`."""
-        return self._decide(topic, {topic})
+        """The same, if people choose `topic`, or have it begin."""
+        return self._decide(topic, () if self.way_back else {topic})
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
         return decide_topic(

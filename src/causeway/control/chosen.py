@@ -41,6 +41,15 @@ def chosen(standing: Standing) -> dict[str, Directive]:
     }
 
 
+def begun(standing: Standing) -> frozenset[str]:
+    """The topics that a way back was told to begin with."""
+    return frozenset(
+        scope.topic
+        for kind, scope in standing.by_key
+        if kind is Kind.BEGIN and scope.topic is not None
+    )
+
+
 def origin(standing: Standing) -> Directive | None:
     """Whose cluster the source's name stands for, once somebody has said so."""
     return standing.by_key.get((Kind.ORIGIN, THE_LINK))
@@ -114,4 +123,6 @@ def learn(target: Cluster, link: LinkSettings) -> Standing:
     log.look()
     if link.geo:
         link.chosen.names = frozenset(chosen(log.standing))
+    elif link.way_back:
+        link.chosen.names = begun(log.standing)
     return log.standing

@@ -243,6 +243,8 @@ class Directing:
     def _choose_no_more(self) -> None:
         """Before their pauses, which go with them, are over: nothing more of it is to come."""
         before = self._link.chosen.names
+        if self._link.way_back:
+            return
         if left := before - chosen.chosen(self._log.standing).keys():
             self._link.chosen.names = before - left
             with self._lock:
@@ -262,6 +264,8 @@ class Directing:
         else:
             if self._not_chosen is not None or not self._link.geo:
                 names = frozenset()
+        if self._link.way_back:
+            names = chosen.begun(standing)
         if self._not_chosen is not None and self._reason is None:
             self._tell(self._not_chosen)  # before whoever asked hears that it was acted on
         if names == self._link.chosen.names:

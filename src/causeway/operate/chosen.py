@@ -11,7 +11,7 @@ from causeway.operate.clusters import clusters
 def learn(settings: Settings) -> None:
     """Has it count for all who look at `settings`. A target that does not answer, or keeps it from
     us, says so to whoever asks it for more."""
-    links = [link for link in settings.links if link.geo]
+    links = [link for link in settings.links if link.geo or link.way_back]
     if not links:
         return
     with clusters() as connect:

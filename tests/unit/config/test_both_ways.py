@@ -7,6 +7,7 @@ import pytest
 from causeway.config.load import load
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.filters import Verdict
 
 TWO = """
 clusters = A, B
@@ -229,3 +230,39 @@ def test_two_ways_of_different_topics_bring_nothing_twice(tmp_path: Path) -> Non
     assert len(_load(tmp_path, text + topics.format("x.*")).links) == 3
     with pytest.raises(ConfigError, match="would come to C twice"):
         _load(tmp_path, text + "A->B.topics = x.*\nB->C.topics = x.*\nA->C.topics = xy\n")
+
+
+def test_a_way_back_waits_until_it_is_told_to_begin(tmp_path: Path) -> None:
+    settings = _load(tmp_path, TWO + "B->A.causeway.way.back = true\nB->A.topics = orders\n")
+    links = _links(settings)
+    there, back = links["A->B"], links["B->A"]
+    assert (there.way_back, back.way_back) == (False, True)
+    assert there.decide_topic("orders").target_name == "orders"
+    decision = back.decide_topic("orders")
+    assert (decision.verdict, decision.target_name) == (Verdict.WAY_BACK, None)
+    assert "causeway failback" in decision.reason
+    assert back.as_chosen("orders").target_name == "orders"
+    assert back.as_chosen("bills").target_name is None
+    back.chosen.names = frozenset({"orders", "bills"})
+    assert back.decide_topic("orders").target_name == "orders"
+    assert back.decide_topic("bills").verdict is Verdict.NOT_INCLUDED
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("A->B.causeway.way.back = true\nB->A.causeway.way.back = true\n", "does not have"),
+        ("B->A.causeway.way.back = true\nA->B.enabled = false\n", "beside A->B"),
+        ("B->A.causeway.way.back = true\n" + HEADER, "cannot be with causeway.provenance"),
+        (
+            "B->A.causeway.way.back = true\n"
+            "B->A.replication.policy.class = DefaultReplicationPolicy\n",
+            "for flows that keep names",
+        ),
+    ],
+)
+def test_a_way_back_leads_back_what_another_flow_brings(
+    tmp_path: Path, lines: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        _load(tmp_path, TWO + lines)

@@ -49,6 +49,8 @@ def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | Non
             yield f"set {rule.key} = kafka-4, if it is a topic of yours"
         case Verdict.INTERNAL | Verdict.DEAD_LETTERS:
             yield "nothing: such topics are never mirrored"
+        case Verdict.WAY_BACK:
+            yield "nothing: `causeway failback FILE` has it begin, at a cut"
         case Verdict.CYCLE:
             yield f"nothing: {link.target.alias} has the records already"
         case Verdict.NAME_TOO_LONG | Verdict.NAME_UNFIT if rule is not None:

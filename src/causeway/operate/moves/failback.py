@@ -311,6 +311,8 @@ class _Failback:
         """Has `link` begin there, as `end` the other way says so."""
         wish = Directive(kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope)
         begun.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
+        if link.way_back:  # for this very call; a driver hears of it by itself
+            link.chosen.names |= {at.topic for at in starts}
 
     def _lift_fences(self) -> tuple[str, ...]:
         """Of a cutover: they would keep the way back from writing as well. Which topics these
@@ -339,6 +341,7 @@ class _Failback:
         link, name = self._link, f"{self._link.target.alias}->{self._link.source.alias}"
         return (
             f"{name}.enabled = true",
+            f"{name}.causeway.way.back = true",
             f"{name}.topics = {', '.join(sorted(cuts))}",
             f"{name}.replication.policy.class = "
             f"org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
