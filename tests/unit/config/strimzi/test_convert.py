@@ -68,7 +68,7 @@ def other(directory: Path, found: Converted, name: str) -> Path:
 
 # What needs others beside it, or is text of a form of its own.
 _HARD = re.compile(
-    "ssl[.]|[.]tls|sasl|bootstrap|security|webhook|rename|port|http|read.only|cluster.alias"
+    "ssl[.]|[.]tls|sasl|bootstrap|security|webhook|rename|port|http|read.only|way.back|cluster.alias"
 )
 
 
