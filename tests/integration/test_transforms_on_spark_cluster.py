@@ -82,7 +82,12 @@ def test_a_stage_on_an_executor_that_is_killed(
                 await_copied(source, plain, target, f"A.{plain}")
                 await_copied(source, personal, target, f"A.{personal}")
             workers = spark.python_workers(_stages_at(spark))
-            assert all(_own_address() in _peers(worker) for worker in workers)
+            # Records did not wait for these two: a direct worker has treated them.
+            await_until(
+                lambda: all(_own_address() in _peers(worker) for worker in workers),
+                PATIENCE_S,
+                "workers that talk to their lane over TCP",
+            )
             key = workers[0].environ()["CAUSEWAY_CONTROL_SECRET"]
             shown = dict(spark_shows(run))
             for page in spark.pages:
