@@ -17,7 +17,8 @@ INTERRUPTED = 130  # as a shell names a process that SIGINT ended
 EXIT_CODES = (
     "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
     "value that cannot be used, or an act that would lose data and was not confirmed · "
-    "3 no broker answered in time · 4 TLS or SASL refused · "
+    "3 no broker answered in time, also for one link of several (status and the lists show the "
+    "others) · 4 TLS or SASL refused · "
     "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
     "7 some partitions stopped or failed (status --check: or wait for a lane), a place is not "
     "exact (translate), or a person has to act first (cutover) · "

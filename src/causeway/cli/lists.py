@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.directives import LinkOption
+from causeway.cli.guard import complain
 from causeway.cli.status import WIDE
 from causeway.cli.words import count, duration, moment, number, printable, size
 
 if TYPE_CHECKING:
     from causeway.operate.explain.values import Explanation
+    from causeway.operate.listing.chosen import Listed
     from causeway.operate.listing.events import EventLine
     from causeway.operate.listing.topics import TopicLine
+
+T = TypeVar("T")
 
 MatchOption = Annotated[
     str,
@@ -46,11 +50,10 @@ def topics(
 
     found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
     if as_json:
-        print_json({"topics": [listing.as_json(one) for one in found]})
-        return 0
+        return _print_json("topics", found, listing.as_json)
     columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "reason")
-    _table(columns, [_topic(one) for one in found], "topic")
-    return 0
+    _table(columns, [_topic(one) for one in found.lines], "topic")
+    return _unasked(found)
 
 
 def _topic(one: TopicLine) -> tuple[str, ...]:
@@ -91,12 +94,11 @@ def groups(
 
     found = listing.groups(load(file, quiet=True), link=link, match=match, codes=code or ())
     if as_json:
-        print_json({"groups": [as_json_of(one) for one in found]})
-        return 0
-    _table(("link", "group", "code", "answer"), [_group(one) for one in found], "group")
-    for text in dict.fromkeys(each for one in found for each in one.unknown):
+        return _print_json("groups", found, as_json_of)
+    _table(("link", "group", "code", "answer"), [_group(one) for one in found.lines], "group")
+    for text in dict.fromkeys(each for one in found.lines for each in one.unknown):
         console().print(f"not known: {text}")
-    return 0
+    return _unasked(found)
 
 
 def _group(one: Explanation) -> tuple[str, ...]:
@@ -159,16 +161,37 @@ def events(
         load(file, quiet=True), link=link, match=match, levels=level or (), limit=limit
     )
     if as_json:
-        print_json({"events": [listing.as_json(one) for one in found]})
-        return 0
-    _table(("time", "level", "link", "event", "about"), [_event(one) for one in found], "event")
-    return 0
+        return _print_json("events", found, listing.as_json)
+    columns = ("time", "level", "link", "event", "about")
+    _table(columns, [_event(one) for one in found.lines], "event")
+    return _unasked(found)
 
 
 def _event(one: EventLine) -> tuple[str, ...]:
     event = one.event
     about = "; ".join(f"{name} {value}" for name, value in event.about.items())
     return moment(event.at), event.level, one.link, event.event, about
+
+
+def _print_json(what: str, found: Listed[T], to_json: Callable[[T], Any]) -> int:
+    print_json(
+        {
+            what: [to_json(one) for one in found.lines],
+            "errors": [{"link": link, "error": str(error)} for link, error in found.errors],
+        }
+    )
+    return _code(found)
+
+
+def _unasked(found: Listed[Any]) -> int:
+    """Says which links are not in the list, and why."""
+    for link, error in found.errors:
+        complain(f"{link}: {error}")
+    return _code(found)
+
+
+def _code(found: Listed[Any]) -> int:
+    return next((error.exit_code for _, error in found.errors), 0)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:

@@ -50,7 +50,9 @@ def command(
     watched: WatchOption = False,
     every: EveryOption = EVERY_S,
 ) -> int:
-    """Show where each mirrored partition stands, by asking the clusters alone."""
+    """Show where each mirrored partition stands, by asking the clusters alone.
+
+    A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
     from causeway.operate import health, status, status_json
 
     if lag_above is not None and not check:
@@ -75,7 +77,7 @@ def command(
     else:
         out = console()
         out.print(render(links, out.width))
-    return health.verdict(links, lag_above) if check else 0
+    return health.verdict(links, lag_above) if check else health.unasked(links)
 
 
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
@@ -114,7 +116,13 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
     from rich.text import Text
 
     from causeway.daemon.states import SOURCE_UNAVAILABLE
+    from causeway.operate.status import UNKNOWN
 
+    if each.error is not None:
+        yield Text.assemble(
+            (each.link.name, "bold"), ": ", (UNKNOWN, "red"), " ", printable(str(each.error))
+        )
+        return
     topics = {one.topic for one in each.partitions}
     counts = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
     yield Text.assemble((each.link.name, "bold"), printable(f": {counts}; {driver_of(each)}"))

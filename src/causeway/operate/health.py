@@ -17,16 +17,25 @@ LAGS: Final = 11  # exit code: more than was asked for
 def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
     """The exit code: 0 where all is well. What nobody runs matters more than what has stopped of
     it, and that more than what lags: a partition by more than `lag_above` records, where that is
-    said. Raises ConfigError where there is no flow to judge."""
+    said; a link that cannot be asked, as much as one whose source cannot. Raises ConfigError where
+    there is no flow to judge."""
     if not links:
         raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    if not all(_runs(each) or _has_ended(each) for each in links):
+    known = [each for each in links if each.error is None]
+    if not all(_runs(each) or _has_ended(each) for each in known):
         return NOT_RUNNING
+    if (code := unasked(links)) != 0:
+        return code
     if any(each.unavailable is not None and not _has_ended(each) for each in links):
         return UnreachableError.exit_code
     if not all(map(_is_well, links)):
         return PartitionsFailedError.exit_code
     return LAGS if lag_above is not None and _lag(links) > lag_above else 0
+
+
+def unasked(links: Collection[LinkStatus]) -> int:
+    """The exit code of the first link of which nothing is known; 0 where there is none."""
+    return next((each.error.exit_code for each in links if each.error is not None), 0)
 
 
 def that_end(link: LinkStatus) -> tuple[PartitionStatus, ...]:

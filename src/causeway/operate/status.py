@@ -22,7 +22,7 @@ from causeway.daemon.partitions.deleted import is_over
 from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import State, TopicPartition
-from causeway.operate import transforms
+from causeway.operate import lacking, side_by_side, transforms
 from causeway.operate.asked import NOTHING, Asked, asked
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.times import timestamps_at
@@ -38,7 +38,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 NO_DRIVER: Final = "no running driver"
-_SOURCE_S = 10.0  # so long a source is waited for
+UNKNOWN: Final = "unknown"  # of a link: it could not be asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +86,13 @@ class LinkStatus:
     transforms: tuple[TransformState, ...] = ()  # in the file's order
     asked: Asked = NOTHING  # by people
     unavailable: str | None = None  # why its source does not answer
+    error: CausewayError | None = None  # why nothing else is known of it
 
     @property
     def state(self) -> str:
-        """In the words of daemon/states.py, or NO_DRIVER."""
+        """In the words of daemon/states.py, or NO_DRIVER, or UNKNOWN."""
+        if self.error is not None:
+            return UNKNOWN
         standing = Standing({each.key: each for each in self.asked.standing})
         if (end := standing.end_of(THE_LINK)) is not None:
             return end.how
@@ -101,10 +104,19 @@ class LinkStatus:
 
 
 def status(settings: Settings) -> tuple[LinkStatus, ...]:
-    """Ask the clusters of every link. Raises a CausewayError where one cannot be asked at all."""
+    """Ask the clusters of every link, side by side. Of a link whose target does not answer, where
+    its progress is, nothing is known but the `error`; raises it where that is so of all."""
+    retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
-        retention_s = settings.run.deleted_topics_retention_s
-        return tuple(status_of(link, connect, retention_s) for link in settings.links)
+        found = side_by_side.each(
+            settings.links, lambda link: status_of(link, connect, retention_s)
+        )
+    return tuple(
+        LinkStatus(link=link, driver=None, partitions=(), problems=(), error=one)
+        if isinstance(one, CausewayError)
+        else one
+        for link, one in zip(settings.links, found, strict=True)
+    )
 
 
 def status_of(
@@ -113,14 +125,18 @@ def status_of(
     retention_s: float | None,
     only: Collection[str] | None = None,
 ) -> LinkStatus:
-    """Of one link; `only`: of these topics of its source. Raises as `status` does."""
-    source, target = connect(link.source_admin), connect(link.target_admin)
-    try:
-        source.bootstrap_check(min(_SOURCE_S, link.source_admin.request_timeout_ms / 1000))
-    except UnreachableError as error:
-        from causeway.operate.sourceless import without_source
+    """Of one link; `only`: of these topics of its source. Raises CausewayError where it cannot be
+    asked."""
+    with ThreadPoolExecutor(1) as beside:
+        reaching = beside.submit(side_by_side.reach, connect, link.target_admin)
+        try:
+            source = side_by_side.reach(connect, link.source_admin)
+        except UnreachableError as error:
+            from causeway.operate.sourceless import without_source
 
-        return without_source(link, target, contents_of(link, target, only), str(error))
+            target = reaching.result()
+            return without_source(link, target, contents_of(link, target, only), str(error))
+        target = reaching.result()
     with ThreadPoolExecutor(1) as beside:
         reading = beside.submit(contents_of, link, target)
         observed = topics.observe(source, target, link, only)
@@ -314,7 +330,7 @@ def partition_status(
     if progress is None and by_file is not None and state is not NO_DRIVER:
         state, reason = State.PAUSED, f"{by_file}; not begun"
     if reason is None and progress is not None and target_end is not None:
-        reason = _lost(progress, target_end) or _lacking(progress, target_end, source_first)
+        reason = lacking.why(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     reason = "; ".join(filter(None, (reason, held))) or None
@@ -357,26 +373,6 @@ def _state(
         # What the last driver said is old news, but why it failed is still worth knowing.
         return NO_DRIVER, progress.reason
     return progress.state, progress.reason
-
-
-def _lost(progress: Progress, target_end: int) -> str | None:
-    written = progress.outlets[0].pair.target
-    if target_end >= written:
-        return None
-    return (
-        f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, and "
-        "gets it again from a running driver"
-    )
-
-
-def _lacking(progress: Progress, target_end: int, source_first: int | None) -> str | None:
-    """A mirror that began at the source's end is not behind, and lacks all the same."""
-    if target_end > 0 or source_first is None or source_first >= progress.position:
-        return None
-    return (
-        f"the mirror is empty: the source's offsets {source_first} to {progress.position - 1} lie "
-        "before its beginning, or hold nothing to mirror"
-    )
 
 
 def reached(progress: Progress) -> int | None:

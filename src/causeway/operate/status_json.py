@@ -23,6 +23,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
         "target": each.link.target.alias,
         "state": str(each.state),
         "source_reason": each.unavailable,
+        "error": None if each.error is None else str(each.error),
         "driver": None
         if each.driver is None
         else {

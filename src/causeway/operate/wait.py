@@ -22,7 +22,7 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import ENDED, State
-from causeway.operate import scopes
+from causeway.operate import scopes, side_by_side
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.health import LAGS, that_end
 from causeway.operate.scopes import Wanted
@@ -151,13 +151,19 @@ def _look(
 ) -> Waiting:
     retention_s = settings.run.deleted_topics_retention_s
     only = None if topic is None else {topic}
-    found = [status_of(each, connect, retention_s, only) for each in links]
-    for each in found:
+    looked = side_by_side.each(
+        list(links), lambda link: status_of(link, connect, retention_s, only)
+    )
+    found = []
+    for each in looked:
+        if isinstance(each, CausewayError):
+            raise each
         if each.unavailable is not None and want.lag is not None:
             # Its ends are as the last driver saw them: a lag of 0 by those proves nothing.
             where = f"{each.link.source.alias} for {each.link.name}"
             cause = f"it does not answer: {each.unavailable}"
             raise UnreachableError("wait for the lag of", where, cause, retriable=True)
+        found.append(each)
     return judge(found, want, int(time.time() * 1000))
 
 

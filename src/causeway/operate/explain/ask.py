@@ -16,6 +16,7 @@ from causeway.operate.clusters import clusters
 from causeway.operate.explain.groups import decide
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation, Kind
+from causeway.operate.side_by_side import silent
 
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
 _NEAR: Final = 3  # names that are offered
@@ -35,7 +36,8 @@ def explain(
     """
     links = _chosen(settings, link)
     with clusters() as connect:
-        found = [Known(each, settings, connect) for each in links]
+        away = silent(links, connect)
+        found = [Known(each, settings, connect, away) for each in links]
         kinds = [kind] if kind is not None else list(Kind)
         subjects = [each for one in kinds for each in _subjects(one, name, found)]
         if not subjects:

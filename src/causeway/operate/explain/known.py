@@ -31,16 +31,26 @@ T = TypeVar("T")
 
 
 class Known:
-    """`unknown`: what could not be asked, and why. Each cluster that is out of reach is waited for
-    once."""
+    """`unknown`: what could not be asked, and why. `silent`: clusters that are not asked at all, by
+    alias, as they do not answer; another that is out of reach is waited for once."""
 
-    def __init__(self, link: LinkSettings, settings: Settings, connect: Connect) -> None:
+    def __init__(
+        self,
+        link: LinkSettings,
+        settings: Settings,
+        connect: Connect,
+        silent: Mapping[str, CausewayError],
+    ) -> None:
         self.link = link
         self.unknown: list[str] = []
         self._settings = settings
         self._connect = connect
         self._source, self._target = link.source.alias, link.target.alias
         self._silent: set[str] = set()  # aliases
+        for alias in (self._source, self._target):
+            if alias in silent:
+                self._silent.add(alias)
+                self.unknown.append(f"all of {alias}: {silent[alias]}")
         self._metadata: dict[str, TopicMetadata | None] = {}
         self._contents: Contents | None = None
         self._groups: Mapping[str, GroupListing] | None = None

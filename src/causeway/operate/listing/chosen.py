@@ -1,12 +1,37 @@
-"""What a person wants listed."""
+"""What a person wants listed, and what is found of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.errors import ConfigError
-from causeway.operate import scopes
+from causeway.errors import CausewayError, ConfigError
+from causeway.operate import scopes, side_by_side
+
+T = TypeVar("T")
+
+
+class Listed(NamedTuple, Generic[T]):
+    """`errors`: the links that could not be asked, and why; `lines` has nothing of those."""
+
+    lines: tuple[T, ...]
+    errors: tuple[tuple[str, CausewayError], ...] = ()
+
+
+def listed(
+    links: tuple[LinkSettings, ...], ask: Callable[[LinkSettings], Iterable[T]]
+) -> Listed[T]:
+    """What `ask` finds of the links, asked side by side. Raises CausewayError where none can be."""
+    found = side_by_side.each(links, lambda link: tuple(ask(link)))
+    return Listed(
+        tuple(line for one in found if not isinstance(one, CausewayError) for line in one),
+        tuple(
+            (link.name, one)
+            for link, one in zip(links, found, strict=True)
+            if isinstance(one, CausewayError)
+        ),
+    )
 
 
 def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:

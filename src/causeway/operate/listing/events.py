@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.listing.chosen import fits, links_of, refuse_unknown
+from causeway.operate.listing.chosen import Listed, fits, links_of, listed, refuse_unknown
+from causeway.operate.side_by_side import reach
 from causeway.relay.progress import EventRecord, ProgressTopic
 
 LEVELS: Final = ("info", "warning", "error")
@@ -27,25 +28,29 @@ def events(
     match: str = "",
     levels: Collection[str] = (),
     limit: int | None = None,
-) -> tuple[EventLine, ...]:
+) -> Listed[EventLine]:
     """The oldest first; the newest `limit` of those that fit. `match`: a part of what is said, in
     any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does, and
     ConfigError for a level that there is not."""
     refuse_unknown("list events", "level", levels, LEVELS)
     chosen = links_of(settings, link, "list events")
     with clusters() as connect:
-        found = [
-            one
-            for each in chosen
-            for one in _of_link(each, connect)
-            if (not levels or one.event.level in levels) and _says(one.event, match)
-        ]
-    found.sort(key=lambda one: one.event.at)
-    return tuple(found if limit is None else found[max(0, len(found) - limit) :])
+        found = listed(
+            chosen,
+            lambda link: (
+                one
+                for one in _of_link(link, connect)
+                if (not levels or one.event.level in levels) and _says(one.event, match)
+            ),
+        )
+    newest = sorted(found.lines, key=lambda one: one.event.at)
+    if limit is not None:
+        newest = newest[max(0, len(newest) - limit) :]
+    return found._replace(lines=tuple(newest))
 
 
 def _of_link(link: LinkSettings, connect: Connect) -> Iterator[EventLine]:
-    progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
+    progress = ProgressTopic(reach(connect, link.target_admin), link.progress_topic)
     if progress.exists():
         found = progress.read().events
         yield from (EventLine(link=link.name, event=found[number]) for number in sorted(found))

@@ -13,7 +13,7 @@ from causeway.daemon.states import SOURCE_UNAVAILABLE
 from causeway.model import State
 from causeway.operate import status
 from causeway.operate.clusters import clusters
-from causeway.operate.listing.chosen import fits, links_of, refuse_unknown
+from causeway.operate.listing.chosen import Listed, fits, links_of, listed, refuse_unknown
 from causeway.operate.status import LinkStatus, PartitionStatus
 
 _PROBLEM: Final = "problem"  # of a topic that cannot be mirrored
@@ -42,21 +42,22 @@ def topics(
     link: str | None = None,
     match: str = "",
     states: Collection[str] = (),
-) -> tuple[TopicLine, ...]:
+) -> Listed[TopicLine]:
     """By link and name, from the clusters alone. `match`: part of the name, in any case; `states`:
     with a partition in one of these. Raises ConfigError for a link or state that is unknown;
-    CausewayError where a cluster cannot be asked."""
+    CausewayError where no link can be asked."""
     refuse_unknown("list topics", "state", states, _STATES)
     chosen = links_of(settings, link, "list topics")
+    retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
-        retention_s = settings.run.deleted_topics_retention_s
-        found = [status.status_of(each, connect, retention_s) for each in chosen]
-    return tuple(
-        one
-        for each in found
-        for one in lines(each)
-        if fits(one.topic, match) and _is_in(one, states)
-    )
+        return listed(
+            chosen,
+            lambda link: (
+                one
+                for one in lines(status.status_of(link, connect, retention_s))
+                if fits(one.topic, match) and _is_in(one, states)
+            ),
+        )
 
 
 def lines(each: LinkStatus) -> Iterable[TopicLine]:
