@@ -325,14 +325,17 @@ class LinkSettings:
 
     def decide_topic(self, topic: str) -> TopicDecision:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
-        begun = self.chosen.names
-        found = self._decide(topic, () if self.way_back else begun)
-        waits = self.way_back and found.mirrored and topic not in begun
+        found = self.as_begun(topic)
+        waits = self.way_back and found.mirrored and topic not in self.chosen.names
         return not_begun(self.name) if waits else found
 
     def as_chosen(self, topic: str) -> TopicDecision:
-        """The same, if people choose `topic`, or have it begin."""
-        return self._decide(topic, () if self.way_back else {topic})
+        """The same, if people choose `topic`."""
+        return self._decide(topic, {topic})
+
+    def as_begun(self, topic: str) -> TopicDecision:
+        """The same, where a way back was told to begin with `topic`."""
+        return self._decide(topic, () if self.way_back else self.chosen.names)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
         return decide_topic(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -241,8 +242,10 @@ def test_a_way_back_waits_until_it_is_told_to_begin(tmp_path: Path) -> None:
     decision = back.decide_topic("orders")
     assert (decision.verdict, decision.target_name) == (Verdict.WAY_BACK, None)
     assert "causeway failback" in decision.reason
-    assert back.as_chosen("orders").target_name == "orders"
-    assert back.as_chosen("bills").target_name is None
+    assert back.as_begun("orders").target_name == "orders"
+    assert back.as_begun("bills").target_name is None
+    narrow = replace(back, way_back=False)
+    assert narrow.as_begun("bills").target_name is None, "nor where it is none"
     back.chosen.names = frozenset({"orders", "bills"})
     assert back.decide_topic("orders").target_name == "orders"
     assert back.decide_topic("bills").verdict is Verdict.NOT_INCLUDED

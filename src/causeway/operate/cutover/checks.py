@@ -136,7 +136,7 @@ def _way_back(
     if renamed:
         text = f"{_names(renamed)}: its mirror has another name, so {way} cannot bring it back"
         yield Check(name="way back", mark=Mark.BAD, text=text)
-    left = [t.source for t in mirrored if reverse.as_chosen(t.target).target_name != t.source]
+    left = [t.source for t in mirrored if reverse.as_begun(t.target).target_name != t.source]
     if left and not renamed:
         text = f"{_names(left)}: {way} does not mirror it, or under another name"
         yield Check(name="way back", mark=Mark.BAD, text=text)

@@ -24,7 +24,7 @@ def check(link: LinkSettings, reverse: LinkSettings, topics: Collection[str]) ->
     """That it brings back all of `topics` under their names: of one that it left out, the link
     would go on beside what the other side has written since. Raises ConfigError."""
     for name in sorted(topics):
-        decision = reverse.as_chosen(name)
+        decision = reverse.as_begun(name)
         if decision.target_name != name:
             raise ConfigError(
                 "fail back",
