@@ -9,8 +9,8 @@ from causeway.filters import compile_patterns
 from causeway.operate.cutover import checks
 from causeway.operate.cutover.values import Mark
 from tests.unit.control.test_topics import link, observed
-from tests.unit.daemon.test_claims import TOPIC
-from tests.unit.operate.test_failback import BACK, LINK
+from tests.unit.daemon.test_claims import LINK, TOPIC
+from tests.unit.operate.test_failback import BACK
 
 
 def test_while_the_file_pauses_a_link_no_mirror_is_made_or_grows() -> None:
