@@ -320,6 +320,8 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
         ("SELECT key AS name FROM records", "`name` is not a part of a record"),
         ("SELECT 'a' AS _reason FROM records", "`_reason` is not a part of a record"),
         ("SELECT 'a' AS key, 'b' AS KEY FROM records", "it projects `key` twice"),
+        ("SELECT *, 'b' AS value FROM records", "it projects `value` twice"),
+        ("SELECT 'b' AS value, * FROM records", "it projects `value` twice"),
         ("SELECT 5 AS value FROM records", "line 1, position 8: `value` cannot be of the type int"),
         ("SELECT array(1) AS value FROM records", "(use to_json(…))"),
         ("SELECT key AS timestamp FROM records", "`timestamp` cannot be of the type binary"),

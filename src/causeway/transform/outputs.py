@@ -51,16 +51,17 @@ def recognise(
     formats = {part.name: part for part in both}
     places = _places(plan)
     found: dict[str, Projected] = {}
+    kept: set[str] = set()
     for column, field in zip(each(plan.output()), schema.fields, strict=True):
         one, shown = id_of(column), field.name
         label = shown.lower()
         same_as = facts.same_as.get(one)
-        if same_as == label:
-            continue  # as it is in the view: not replaced
         where = places.get(one, Place())
-        if problem := _problem(label, shown, field.dataType, names, formats.get(label)):
+        if same_as == label and label not in found:
+            kept.add(label)  # as it is in the view: not replaced
+        elif problem := _problem(label, shown, field.dataType, names, formats.get(label)):
             facts.problems.append(Problem(where, problem))
-        elif label in found:
+        elif label in found or label in kept:
             facts.problems.append(Problem(where, f"it projects `{label}` twice"))
         elif one in facts.secret:
             problem = f"`{label}` would show a secret: use it within hmac, sha2, aes_encrypt, …"
