@@ -152,6 +152,41 @@ def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) 
         assert prepare(session, settings(query, value_format="json")).shortcut is None, query
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"* FROM records WHERE coalesce({member('name')}, raise_error('no name')) <> 'x'",
+        f"coalesce({member('name')}, CAST(assert_true(key = 'k') AS STRING)) AS value FROM records",
+        "struct() AS value FROM records",
+    ],
+)
+def test_what_throws_or_makes_nothing_has_no_shortcut(session: Any, query: str) -> None:
+    transform = settings(f"SELECT {query}", value_format="json", key_format="string")
+    assert prepare(session, transform).shortcut is None
+
+
+def less_than_nan(records: Any) -> Any:
+    from pyspark.sql import functions as sf
+
+    return records.filter(sf.col("value.x") < sf.lit(float("nan")))
+
+
+def in_no_list(records: Any) -> Any:
+    return records.filter(~records.value.getField("name").isin([]))
+
+
+def with_settings_of_its_own(records: Any) -> Any:
+    records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
+    return records.filter("value.id = 7")
+
+
+@pytest.mark.parametrize("function", [less_than_nan, in_no_list, with_settings_of_its_own])
+def test_what_only_a_function_can_say_has_no_shortcut(session: Any, function: Any) -> None:
+    path = f"{__name__}:{function.__name__}"
+    transform = settings(python=path, value_format="json", value_schema=SCHEMA)
+    assert prepare(session, transform).shortcut is None
+
+
 def test_projections_on_the_way_are_followed(session: Any) -> None:
     query = (
         f"FROM (SELECT *, {member('country')} AS country, key AS k FROM records) AS r "
@@ -172,7 +207,7 @@ MADE = [
     "AS value FROM records",
     "struct(value.name AS name, value.id AS id, value.note AS n, value.big AS b, value.ok AS o) "
     "AS value FROM records",
-    "struct(mask(value.name) AS name, sha2(concat(secrets.pepper, value.note), 256) AS note, "
+    "struct(mask(value.name) AS name, sha2(concat(secrets.Pepper, value.note), 256) AS note, "
     "'x-y' AS x, mask(value.note, NULL, 'y', '#', '-') AS m, value.id > value.big AS g) AS value "
     "FROM records WHERE value.ok IS NOT NULL OR value.id > 7",
     "concat(value.name, ':', key) AS key, struct(value.ok AS ok) AS value FROM records",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import isnan
 from typing import Any, Literal, cast
 
 from causeway.transform.catalyst import Node, conjuncts, each, id_of, name
@@ -53,7 +54,7 @@ def shortcut_of_query(
 ) -> QueryShortcut | None:
     """None where not all of `plan` is understood, or where the session's settings `conf` might
     change what it means. `found`: what it replaces."""
-    if any(part.of_schema for part in both) or not all(map(_is_harmless, conf)):
+    if any(part.of_schema for part in both) or not all(map(_is_harmless, conf.items())):
         return None
     if not found.keys() <= {part.name for part in both}:
         return None
@@ -94,8 +95,11 @@ def _fields(schema: Any) -> tuple[tuple[str, str], ...]:
     return fields
 
 
-def _is_harmless(key: str) -> bool:
-    return not key.startswith("spark.sql.") or key in SESSION or key.startswith(_HARMLESS)
+def _is_harmless(setting: tuple[str, str]) -> bool:
+    key, value = setting
+    if key in SESSION:
+        return value == SESSION[key]  # unless the user's function has set it otherwise
+    return not key.startswith("spark.sql.") or key.startswith(_HARMLESS)
 
 
 class _Reader:
@@ -180,7 +184,7 @@ class _Reader:
 
     def _struct(self, node: Node) -> Expression:
         children = list(each(node.children()))
-        if any(name(one) != "Literal" for one in children[::2]):
+        if not children or any(name(one) != "Literal" for one in children[::2]):
             raise UnknownError
         names = [str(_constant(one)) for one in children[::2]]
         if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
@@ -267,7 +271,8 @@ class _Reader:
     def _field(self, node: Node) -> Expression:
         struct = node.child()
         if name(struct) == "AttributeReference" and id_of(struct) == self._secrets:
-            return ex.Secret(str(node.extractFieldName()))
+            # As it is called, not as the query writes it: case counts for nothing there.
+            return ex.Secret(str(struct.dataType().fieldNames()[node.ordinal()]))
         at = self._whole(struct)
         if at < 0:
             raise UnknownError
@@ -304,6 +309,8 @@ class _Reader:
     def _cast(self, node: Node) -> Expression:
         before, after = _type(node.child()), _type(node)
         if before == "void":
+            if name(node.child()) != "Literal":
+                raise UnknownError  # raise_error() is of that type, too
             return ex.Constant(None)
         if after == "double" and before.startswith("decimal") and name(node.child()) == "Literal":
             return ex.Constant(float(str(node.child().value())))
@@ -318,7 +325,8 @@ class _Reader:
 
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
-        if any(_type(one) != _type(x) for one in values):
+        # Whether NULL is in no list at all is a matter of settings.
+        if not values or any(_type(one) != _type(x) for one in values):
             raise UnknownError
         found = [self.expression(one) for one in values]
         constants = tuple(one.value for one in found if isinstance(one, ex.Constant))
@@ -350,6 +358,8 @@ def _constant(node: Node) -> ex.Found:
     if _type(node) not in _TYPES:
         raise UnknownError
     value = node.value()
+    if isinstance(value, float) and isnan(value):
+        raise UnknownError  # NaN, which Spark calls equal to itself and above all others
     if value is None or isinstance(value, bool | int | float):
         return value
     return str(value)  # of Spark's own kind
