@@ -19,7 +19,7 @@ from causeway.config.settings import TransformSettings
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.homes import without_lane
 from causeway.daemon.partitions.transforms import Transform
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 from causeway.relay.messages import StageEnded
 
 if TYPE_CHECKING:
@@ -112,10 +112,16 @@ class Staging:
 
     def _begin(self, spark: Spark) -> None:
         from causeway.daemon.spark.stages import Stages
+        from causeway.transform.session import require_spark
 
         self.stop()
         self._spark, self._running = spark, {}
         self._stages = Stages(spark, self._on_ended, self._prepare)
+        try:
+            require_spark()
+        except PrerequisiteError as error:
+            self._failure = error
+            return
         for key in self._shortcuts.keys() - self._checked:
             self._open(self._transforms[key], self._shortcuts[key])
         if len(self._shortcuts) < len(self._transforms):

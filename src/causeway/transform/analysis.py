@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
-from causeway.errors import ConfigError, PrerequisiteError
+from causeway.errors import ConfigError
 from causeway.transform import formats, outputs, schemas
 from causeway.transform.catalyst import Catalyst, Node, Place, each
 from causeway.transform.formats import HIDDEN, Part
@@ -24,7 +24,7 @@ from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.refusals import Facts, Problem, examine
 from causeway.transform.rows import INPUT, SECRETS, TEXTS
 from causeway.transform.rules.shortcut import Shortcut, shortcut_of
-from causeway.transform.session import OF_RULES, SESSION
+from causeway.transform.session import OF_RULES, SESSION, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SESSION", "Prepared", "prepare"]
 
-_LEAST = (4, 3)
 _AT = re.compile(r"\bline (\d+),? pos (\d+)\b")
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
@@ -89,7 +88,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
     """Analyses `transform`, in a new session of its own. Raises ConfigError with all that Spark, or
     we, find wrong with it, and where; PrerequisiteError for another Spark, or a package that its
     rules need."""
-    _require_spark()
+    require_spark()
     _require_libraries(transform)
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
@@ -135,17 +134,6 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         base,
         found,
     )
-
-
-def _require_spark() -> None:
-    import pyspark
-
-    if tuple(map(int, pyspark.__version__.split(".")[:2])) < _LEAST:
-        raise PrerequisiteError(
-            "use transforms",
-            cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
-            remedy="pip install 'pyspark[sql]>=4.3'",
-        )
 
 
 def _require_libraries(transform: TransformSettings) -> None:

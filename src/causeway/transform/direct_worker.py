@@ -40,10 +40,14 @@ def run(connection: Connection) -> NoReturn:
             if isinstance(frame, Open):
                 opened[frame.stage] = _opened(frame)
             elif isinstance(frame, Chunk):
-                direct = opened[frame.stage]
-                answer = None if direct is None else direct.answer(frame)
-                odd = Odd(frame.number)
-                connection.send_all(answer if isinstance(answer, Outcome) else odd)
+                connection.send_all(_answer(opened[frame.stage], frame))
+
+
+def _answer(direct: Direct | None, chunk: Chunk) -> Outcome | Odd:
+    if not chunk.batches:  # it only tells how far the source was read
+        return Outcome(chunk.number, ())
+    answer = None if direct is None else direct.answer(chunk)
+    return answer if isinstance(answer, Outcome) else Odd(chunk.number)
 
 
 def _opened(frame: Open) -> Direct | None:

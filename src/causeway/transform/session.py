@@ -1,9 +1,12 @@
-"""The Spark settings that a transform runs with, whatever the file says."""
+"""The Spark that a transform runs on, and the settings it has there, whatever the file says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from causeway.errors import PrerequisiteError
+
+_LEAST = (4, 3)
 # What a query means.
 MEANING: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -37,3 +40,15 @@ RUNNING: Mapping[str, str] = {
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
 SESSION: Mapping[str, str] = {**MEANING, **RUNNING}
+
+
+def require_spark() -> None:
+    """Raises PrerequisiteError for one that is too old for transforms."""
+    import pyspark
+
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) < _LEAST:
+        raise PrerequisiteError(
+            "use transforms",
+            cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
+            remedy="pip install 'pyspark[sql]>=4.3'",
+        )

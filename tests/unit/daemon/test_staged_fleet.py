@@ -20,7 +20,7 @@ from causeway.daemon.partitions.transforms import Transform, _pickled
 from causeway.daemon.spark import stages as spark_stages
 from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PrerequisiteError
 from causeway.filters import compile_patterns
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
@@ -302,6 +302,37 @@ def test_of_many_transforms_stages_begin_late_where_records_may_not_need_them(
     until(lambda: len(one.has()) == 10)
     assert {stage.name for stage in of(one) if not stage.late} == {"sql"}
     assert staged.running() == {each.key: 0 for each in every}
+
+
+def test_rules_get_no_partition_where_spark_is_too_old_for_their_stages(
+    fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.2.1")
+    staged = Staging([transform(**MASK)], fleet, lambda *_: None)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00")])
+    for _ in range(2):
+        with pytest.raises(PrerequisiteError, match="Spark 4.3"):
+            staged.step(cast(Any, Jvm()))
+    assert not one.has()
+
+
+def test_rules_beside_what_a_registry_knows_wait_for_the_look_at_it(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    refused = ConfigError("use", "http://registry", "401")
+
+    def prepare(*_: Any) -> None:
+        raise refused
+
+    registry = RegistrySettings(url="http://registry")
+    staged = Staging([transform(key_format="avro", registry=registry, **MASK)], fleet, prepare)
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00")])
+    jvm = cast(Any, Jvm())
+    with pytest.raises(ConfigError, match="401"):
+        until(lambda: staged.step(jvm))
+    assert not one.has()
 
 
 def test_another_jvm_gets_them_all_again(fleet: Fleet, launcher: type[Launcher]) -> None:

@@ -9,6 +9,7 @@ import pickle
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -148,6 +149,17 @@ def test_plain_records_of_all_transforms_need_one_process_and_no_stage(
     assert len(process.made) == 1
     assert wanted(loop) == []
     assert loop.stages.size == 0
+
+
+def test_a_chunk_without_records_needs_no_spark(loop: Loop, process: type[Process]) -> None:
+    """As of a fetch that brought but control batches, while others are on their way."""
+    one = Heard(loop.stages.get(ONE))
+    one.submit(PLAIN)
+    one.stage.submit(Work(one, "t", 0, 5, (), one.pieces.append))
+    loop.until(lambda: len(one.pieces) == 2)
+    assert one.values == [MASKED]
+    assert [(piece.next, piece.last) for piece in one.pieces] == [(1, True), (5, True)]
+    assert wanted(loop) == []
 
 
 def test_a_record_that_is_not_plain_has_the_stage_begin_and_keeps_its_place(
@@ -308,6 +320,33 @@ def test_a_worker_that_cannot_be_started_leaves_all_to_spark(
     loop.stages.keep([OTHER])
     assert wanted(loop) == [OTHER]
     assert ONE in wanted(loop) or loop.stages.get(ONE).wanted, "nor are later ones tried"
+
+
+def test_a_worker_that_hangs_on_what_nobody_waits_for_any_more_is_ended(
+    loop: Loop, process: type[Process]
+) -> None:
+    process.hangs = True
+    one, other = Heard(loop.stages.get(ONE)), Heard(loop.stages.get(OTHER))
+    one.submit(PLAIN)
+    loop.until(lambda: one.stage.ready)
+    process.hangs = False
+    loop.stages.keep([OTHER])
+    one.stage._direct._due = 0.0
+    loop.until(lambda: len(process.made) == 2)
+    other.submit(PLAIN)
+    loop.until(lambda: other.values == [MASKED])
+    assert wanted(loop) == []
+
+
+def test_a_worker_that_has_died_for_hours_is_started_as_often_as_ever(
+    loop: Loop, process: type[Process]
+) -> None:
+    one = Heard(loop.stages.get(ONE))
+    loop.until(lambda: one.stage.ready)
+    one.stage._direct._deaths = 5_000
+    process.made[-1].kill()
+    loop.until(lambda: not one.stage.ready)
+    assert one.stage._direct._start_at <= time.monotonic() + direct.LONGEST_PAUSE_S
 
 
 def test_a_worker_that_hangs_is_ended_and_its_chunks_sent_again(

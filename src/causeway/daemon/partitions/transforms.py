@@ -42,8 +42,9 @@ class Transform:
         return self.settings.name
 
     def shortcut(self) -> Shortcut | None:
-        """Of rules, which are known to be sound before Spark has seen them; None for all else."""
-        if self.settings.rules is None:
+        """Of rules, which are known to be sound before Spark has seen them; None for all else, and
+        where a schema registry is to be asked first."""
+        if self.settings.rules is None or self.settings.registry is not None:
             return None
         found: Shortcut | None
         found = import_module("causeway.transform.rules.shortcut").shortcut_of(self.settings)

@@ -60,7 +60,8 @@ class DirectWorker:
         self._clients: dict[Client, None] = {}
         self._asking: dict[Client, None] = {}  # who may have something to send, by turns
         self._suspects: dict[Client, None] = {}
-        self._under_way: dict[int, tuple[Client, int]] = {}  # by our numbers, with theirs
+        # By our numbers, with theirs; None where its client has left, and it is answered all the same.
+        self._under_way: dict[int, tuple[Client, int] | None] = {}
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -97,8 +98,9 @@ class DirectWorker:
         """None comes any more, and answers to those that are under way are not heard."""
         for known in (self._clients, self._asking, self._suspects):
             known.pop(client, None)
-        for number in [n for n, (whose, _) in self._under_way.items() if whose is client]:
-            del self._under_way[number]
+        for number, whose in self._under_way.items():
+            if whose is not None and whose[0] is client:
+                self._under_way[number] = None
 
     def ask(self, client: Client) -> None:
         """`client` has something to send."""
@@ -184,9 +186,9 @@ class DirectWorker:
                 self._asking[client] = None
         elif isinstance(frame, Outcome | Odd):
             self._due, self._deaths = time.monotonic() + ANSWER_S, 0
-            if frame.number not in self._under_way:
+            if (whose := self._under_way.pop(frame.number, None)) is None:
                 return  # its client has left
-            client, number = self._under_way.pop(frame.number)
+            client, number = whose
             self._suspects.pop(client, None)
             self._asking[client] = None
             if isinstance(frame, Odd):
@@ -239,11 +241,11 @@ class DirectWorker:
     def _lose(self) -> None:
         """It died, or is to."""
         greeted = self._greeted
-        lost = dict.fromkeys(client for client, _ in self._under_way.values())
+        lost = dict.fromkeys(whose[0] for whose in self._under_way.values() if whose is not None)
         self.close()
         self._deaths += 1
         self._fruitless += not greeted
-        pause = 2.0 ** (self._deaths - 1) if self._deaths > 1 else 0.0
+        pause = 2.0 ** min(self._deaths - 1, 10) if self._deaths > 1 else 0.0
         self._start_at = time.monotonic() + min(pause, LONGEST_PAUSE_S)
         for client in lost:
             client.unanswered()
