@@ -60,7 +60,7 @@ class DirectWorker:
         self._clients: dict[Client, None] = {}
         self._asking: dict[Client, None] = {}  # who may have something to send, by turns
         self._suspects: dict[Client, None] = {}
-        # By our numbers, with theirs; None where its client has left, and it is answered all the same.
+        # By our numbers, with theirs; None where its client has left: it is answered all the same.
         self._under_way: dict[int, tuple[Client, int] | None] = {}
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
