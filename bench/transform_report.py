@@ -37,7 +37,8 @@ METHOD = """\
   bytes again by Kafka's own `JsonConverter`, in two transformations of a few lines; `Filter` gets a
   condition of a few lines that reads the JSON. Of the work "masked, hashed" it masks by `MaskField`
   and, as Kafka has none that hashes, leaves that field out by `ReplaceField`. CPU seconds are per
-  million records of the source, by process, of the JVM also by kind of thread. The memory of many
+  million records of the source, by process, of the JVM also by kind of thread; of workers told by
+  their age alone, a second lane's source worker can stand among the sinks. The memory of many
   transforms is that of the whole process tree, driver, JVM, lanes and the stages' workers.
 """
 
