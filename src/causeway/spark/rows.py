@@ -113,13 +113,15 @@ class Digest:
     def add(self, row: Row) -> None:
         """Without the present time, which differs each time."""
         record = row.record
-        check = zlib.crc32(record.key or b"", 1 if record.key is None else 0)
-        check = zlib.crc32(record.value or b"", check ^ (record.value is None))
+        key, value = record.key, record.value
+        check = zlib.crc32(value or b"", zlib.crc32(key or b""))
         if record.headers:
             check = zlib.crc32(repr(record.headers).encode(errors="surrogateescape"), check)
-        if row.timed or row.topic or row.partition is not None:
-            where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
-            check = zlib.crc32(where.encode(), check)
+        # Where one part ends and the next begins stands in what is checked, too, as does what is
+        # null: were that mixed into the sum itself, the next byte could undo it.
+        ends = f"{-1 if key is None else len(key)} {-1 if value is None else len(value)}"
+        where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
+        check = zlib.crc32(f"{ends} {where}".encode(), check)
         self.count += 1
         # Spread to 64 bits, so that what two records lose and gain does not cancel out.
         self.total = (self.total + (check + 1) * (check ^ 0x9E3779B97F4A7C15)) & _MASK
