@@ -15,7 +15,11 @@ from tests.harness.kafka_tools import KafkaTools
 from tests.harness.schema_registry import SchemaRegistry
 
 # Brokers live for seconds here: what Java's second compiler would make faster is over by then.
-os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", f"-XX:+UseSerialGC {_SHORT_LIVED}")
+# So does Spark: the JVM that runs transforms, and the one that only writes its command line.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"-XX:+UseSerialGC {_SHORT_LIVED}")
 
 settings.register_profile("causeway", deadline=None)  # no test fails because a machine is slow
 settings.load_profile("causeway")
