@@ -111,6 +111,7 @@ class RunningDaemon:
         *links: LinkSettings,
         lease_s: float = 3.0,
         deleted_topics_retention_s: float | None = None,
+        on_status: Callable[[Look], None] | None = None,
         **options: Any,
     ) -> None:
         monkeypatch.setattr(daemon, "Engine", SubprocessEngine)
@@ -124,6 +125,7 @@ class RunningDaemon:
             spark={},
         )
         self._options = options
+        self._on_status = on_status
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.snapshot: Snapshot | None = None
@@ -151,6 +153,8 @@ class RunningDaemon:
 
     def _see(self, look: Look) -> None:
         self.snapshot = look()
+        if self._on_status is not None:
+            self._on_status(look)
 
     def stop(self) -> None:
         """Drains and ends it, as SIGTERM would."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config.settings import HttpSettings, LinkSettings, RunSettings, Settings
 from causeway.control import directive_log
 from causeway.control.directives import Directive, Kind, Plan, Standing
 from causeway.daemon.status import Role
@@ -17,8 +17,10 @@ from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destinations, settings, standing, topics
 from causeway.geo.remembered import Place, Remembered
+from causeway.http.server import served
 from causeway.model import State
 from causeway.operate.clusters import clusters
+from tests.harness.browser import Watched, chromium
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -173,6 +175,78 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
     itself = replace(pair.link, target=there, target_admin=there)
     with pytest.raises(ConfigError, match="it is the origin"):
         destinations.add(itself)
+
+
+def test_the_page_of_a_run_is_where_topics_are_chosen(
+    pair: Pair, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a real browser, beside a run between real clusters: what is clicked there is done, with
+    who and why; what others do is seen; what cannot be done says why."""
+    one, other, to = prefix + "one", prefix + "other", f"{pair.origin}d"
+    for topic in (one, other):
+        pair.source.create_topic(topic, 2)
+        pair.fill(topic, 100)
+    destinations.add(pair.link)
+    all_settings = Settings(
+        links=(pair.link,), run=RunSettings(http=HttpSettings(port=0)), spark={}
+    )
+    with (
+        chromium() as browser,
+        served(all_settings) as serving,
+        RunningDaemon(monkeypatch, pair.link, on_status=serving.take) as run,
+    ):
+        run.await_role(Role.LEADING)
+        seen = Watched(browser, str(serving.address))
+        page = seen.page
+        page.set_default_timeout(1000 * PATIENCE_S)
+        seen.open()
+        page.get_by_role("link", name="Geo", exact=True).click()
+        card = page.get_by_role("region", name=f"Add to {to}")
+        rows = page.get_by_role("row")
+
+        def add(topic: str) -> None:
+            card.get_by_label(f"Topic of {pair.origin}").fill(topic)
+            card.get_by_role("button", name=f"Copy it to {to}").click()
+
+        def act(action: str, topic: str) -> None:
+            page.get_by_role("button", name=f"{action} topic {topic}", exact=True).click()
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_role("button", name=action, exact=True).click()
+            dialog.wait_for(state="detached")
+
+        card.get_by_label("Who you are").fill("anna")
+        add(one + "x")
+        card.get_by_text(f"like it: {one}").wait_for()
+        card.get_by_label("Why").fill("Lyon")
+        add(one)
+        card.get_by_text(f"{one} is copied to {to}.").wait_for()
+        pair.await_same(one)
+        by = pair.standing()[one].by
+        assert (by.who.partition("@")[0], by.why) == ("anna", "Lyon")
+        row = rows.filter(has_text=f"{pair.origin}.{one} on {to}")
+        row.get_by_text("running", exact=True).wait_for()
+
+        topics.add(pair.link, [other], who="ben@ops", wait_s=PATIENCE_S)
+        rows.filter(has_text=other).get_by_text("ben@ops").wait_for()
+        act("pause", one)
+        run.await_state(one, State.PAUSED, 2)
+        pair.fill(one, 50, first=100)
+        row.get_by_text("paused", exact=True).wait_for()
+        row.get_by_text("50", exact=True).wait_for()
+        assert pair.arrived(one) == 100
+        act("resume", one)
+        pair.await_same(one)
+
+        act("remove", one)
+        row.wait_for(state="detached")
+        assert pair.standing().keys() == {other}
+        pair.fill(one, 50, first=150)
+        pair.fill(other, 50, first=100)
+        pair.await_same(other)
+        assert pair.arrived(one) == 150, "it stays, and nothing comes"
+        # A browser says of its own accord that something was refused.
+        assert [each for each in seen.complaints if "status of 400" not in each] == []
+    assert run.result == 0
 
 
 def in_process(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ended:
