@@ -352,7 +352,7 @@ def _policy(
         text = entry.told(error) if entry else str(error)
         if said == POLICY and named is not None and named.secret:
             text = f"{POLICY}: what it names cannot be used"  # the cause quotes it
-        problems.add(f"line {entry.line}: {text}" if entry and entry.line else text)
+        problems.add(f"{entry.spot}: {text}" if entry and entry.spot else text)
         return None
     return policy
 

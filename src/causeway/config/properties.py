@@ -65,6 +65,11 @@ class Entry:
     def place(self) -> str:
         return f"{self.key} (line {self.line})" if self.line else self.key
 
+    @property
+    def spot(self) -> str:
+        """`place` for what names the key by itself; empty where there is none."""
+        return f"line {self.line}" if self.line else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyFile:

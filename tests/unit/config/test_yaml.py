@@ -316,7 +316,7 @@ def test_all_problems_are_told_together(tmp_path: Path) -> None:
         ("", "the file says nothing"),
         (
             "a: 1\n---\nb: 1\n",
-            "a second document begins in line 2: a file holds one; write what is to be run to a"
+            "a second document begins in line 3: a file holds one; write what is to be run to a"
             " file of its own",
         ),
     ],

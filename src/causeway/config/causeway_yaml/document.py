@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from yaml.composer import ComposerError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from causeway.config.problems import Problems
@@ -83,14 +82,23 @@ def read_document(path: Path, problems: Problems) -> Fields:
 def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
     """The same of a file's content."""
     try:
-        root = yaml.compose(data, Loader=yaml.SafeLoader)
+        # What stands between two `---`, or behind the last one, may be nothing.
+        roots = [
+            root for root in yaml.compose_all(data, Loader=yaml.SafeLoader) if not _is_nothing(root)
+        ]
     except yaml.YAMLError as error:
         raise ConfigError("read", subject, _told(error)) from None
     except RecursionError:
         raise ConfigError("read", subject, "it is nested too deeply") from None
-    if root is None:
+    if not roots:
         raise ConfigError("read", subject, "the file says nothing")
-    value = _Builder(problems).value(root)
+    if len(roots) > 1:
+        cause = (
+            f"a second document begins in line {roots[1].start_mark.line + 1}: a file holds one;"
+            " write what is to be run to a file of its own"
+        )
+        raise ConfigError("read", subject, cause)
+    value = _Builder(problems).value(roots[0])
     if not isinstance(value, Fields):
         raise ConfigError(
             "read",
@@ -105,13 +113,12 @@ def _told(error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "it is not UTF-8 text that YAML allows"
     mark = error.problem_mark
-    if isinstance(error, ComposerError) and "another document" in (error.problem or ""):
-        return (
-            f"a second document begins in line {mark.line + 1}: a file holds one; write what is to"
-            " be run to a file of its own"
-        )
     cause = _QUOTED.sub("...", error.problem or "not YAML")
     return f"line {mark.line + 1}, column {mark.column + 1}: {cause}"
+
+
+def _is_nothing(root: Node) -> bool:
+    return isinstance(root, ScalarNode) and root.value == "" and root.style is None
 
 
 class _Builder:

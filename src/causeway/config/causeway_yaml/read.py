@@ -39,6 +39,10 @@ class YamlEntry(Entry):
     def place(self) -> str:
         return f"{self.path} (line {self.line}, column {self.column})"
 
+    @property
+    def spot(self) -> str:
+        return self.place
+
 
 def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
     """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without

@@ -493,12 +493,29 @@ def test_what_is_wrong_in_a_mirror_is_told_with_its_path(
         ("apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\nspce: {}\n", "mean spec?"),
         ("kind: KafkaMirrorMaker2\nspec: {}\n", "must be a KafkaMirrorMaker2 of"),
         ("- apiVersion: kafka.strimzi.io/v1\n", "it must be a map"),
-        ("a: 1\n---\nb: 2\n", "a second document begins in line 2"),
+        ("---\na: 1\n---\n...\n---\nb: 2\n", "a second document begins in line 6"),
         ("\n", "the file says nothing"),
     ],
 )
 def test_a_yaml_file_that_is_something_else(text: str, told: str, tmp_path: Path) -> None:
     assert told in refused(text, tmp_path)
+
+
+def test_documents_that_say_nothing_are_none(tmp_path: Path, secrets: Path) -> None:
+    """As templates leave them behind."""
+    text = (RESOURCES / "v1-plain.yaml").read_text()
+    found = link(f"---\n# nothing\n---\n{text}---\n", tmp_path, secrets)
+    assert found.name == "cluster-a->cluster-b"
+
+
+def test_a_policy_that_cannot_be_had_is_told_with_its_path(tmp_path: Path) -> None:
+    resource = example("v1-plain")
+    key = "replication.policy.class"
+    for connector in ("sourceConnector", "checkpointConnector"):
+        mirror(resource)[connector]["config"][key] = "com.example.Policy"
+    text = refused(resource, tmp_path)
+    assert f"spec.mirrors[0].sourceConnector.config.{key} (line" in text
+    assert "a Java class cannot run here" in text
 
 
 def test_a_target_for_all_mirrors(tmp_path: Path) -> None:
