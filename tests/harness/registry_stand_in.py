@@ -69,6 +69,7 @@ class RegistryStandIn:
         self.asked: list[str] = []
         self.incompatible: set[str] = set()  # texts
         self.gives_ids = False  # as Apicurio: also in the mode IMPORT
+        self.says_null = False  # as AxonOps': of no subjects
         handler = type("Handler", (_Handler,), {"registry": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
@@ -154,12 +155,13 @@ class RegistryStandIn:
         deleted = query.get("deleted") == "true"
         match [method, *words]:
             case ["GET", "subjects"]:
-                return [
+                names = [
                     name
                     for name, versions in self._state.subjects.items()
                     if _context(name) == context
                     and any(deleted or not one.deleted for one in versions.values())
                 ]
+                return None if self.says_null and not names else names
             case ["POST", "subjects", subject]:
                 return self._find(context + subject, body, deleted)
             case ["GET", "subjects", subject, "versions"]:

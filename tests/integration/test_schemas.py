@@ -4,18 +4,20 @@ modes which a real one with Confluent's API would need to keep ids."""
 from __future__ import annotations
 
 import json
+import os
+import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import SchemaSettings
+from causeway.config.settings import RegistrySettings, SchemaSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.filters import compile_patterns
-from causeway.schemas.copier import Copier
+from causeway.schemas.copier import Copier, Round
 from causeway.schemas.link import LinkSchemas
-from causeway.schemas.registry import Reference, Registry
+from causeway.schemas.registry import Reference, RefusedError, Registry, Schema
 from causeway.schemas.selection import Pair
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
@@ -64,6 +66,128 @@ def test_what_a_real_registry_has_is_copied_with_its_ids(
     assert (done.copied, dict(done.items)) == (1, {})
     assert list(other.ids(pair.target).values()) == ids
     assert other.deleted(pair.target) == [2]
+
+
+@pytest.fixture(params=["stand-in", "named"])
+def keeper(request: pytest.FixtureRequest) -> Iterator[RegistrySettings]:
+    """A registry with the mode IMPORT: the stand-in, and the real one that CAUSEWAY_SCHEMA_REGISTRY
+    names, since none can be had from package registries."""
+    url = os.environ.get("CAUSEWAY_SCHEMA_REGISTRY")
+    if request.param == "stand-in":
+        with registry_stand_in() as registry:
+            yield registry.settings
+    elif url:
+        yield RegistrySettings(url=url, timeout_ms=5000)
+    else:
+        pytest.skip("CAUSEWAY_SCHEMA_REGISTRY names no registry that has the mode IMPORT")
+
+
+@pytest.mark.parametrize("context", ["", "elsewhere"])
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_what_is_copied_keeps_ids_numbers_references_and_what_is_deleted(
+    keeper: RegistrySettings, prefix: str, kind: str, context: str
+) -> None:
+    """By all registries that keep ids alike; after a failover the copy leaves the subject alone."""
+    mark = random.randrange(10**6, 10**9)  # for ids and names that a real one has not met yet
+    order, money = f"Order{mark}", f"Money{mark}"
+    subject, needed = f"{prefix}{mark}-value", f"{prefix}{mark}-money"
+    texts, money_text = schemas_of(kind, order, money)
+    target = Registry(keeper, context)
+    with registry_stand_in(first_id=mark) as own:
+        source = Registry(own.settings)
+        copier = Copier(source, target)
+        references = (Reference(name=money_name(kind, money), subject=needed, version=1),)
+        as_json = [each.as_json() for each in references]
+        base = own.register(needed, money_text, kind)
+        ids = [own.register(subject, text, kind, as_json) for text in texts[:3]]
+        own.levels[subject] = "FULL"
+        own.delete(subject, 2)
+        pair = Pair(source=subject, target=f"A.{subject}")
+        for _ in range(2):
+            assert copier.run([pair]) == Round(copied=2)
+            copier.forget()
+        assert target.versions(pair.target) == [1, 3]
+        assert target.versions(pair.target, deleted=True) == [1, 2, 3]
+        for number, id in enumerate(ids, start=1):
+            found, by_id = target.version(pair.target, number), target.by_id(id)
+            assert found is not None
+            assert by_id is not None
+            assert found.id == id
+            wanted = Schema(text=texts[number - 1], kind=kind, references=references)
+            assert found.schema.same_as(wanted)
+            assert by_id.same_as(wanted)
+        there = target.version(needed, 1)
+        assert there is not None
+        assert there.id == base
+        assert (target.level(pair.target), target.mode(pair.target)) == ("FULL", "IMPORT")
+        with pytest.raises(RefusedError):
+            target.register(pair.target, Schema(text=texts[3], kind=kind))
+
+        target.set_mode(pair.target, "READWRITE", force=True)
+        own.register(subject, texts[3], kind, as_json)
+        told = copier.run([pair])
+        assert "it is in mode READWRITE there" in told.items[pair.target]
+        assert target.versions(pair.target) == [1, 3]
+
+
+def test_an_id_that_is_another_schemas_there_is_left_alone(
+    keeper: RegistrySettings, prefix: str
+) -> None:
+    mark = random.randrange(10**6, 10**9)
+    target, theirs = Registry(keeper), f"{prefix}{mark}-theirs"
+    with registry_stand_in(first_id=mark) as own:
+        id = own.register(f"{prefix}{mark}-value", avro(f"Ours{mark}"))
+        target.set_mode(theirs, "IMPORT")
+        text = json.dumps(avro(f"Theirs{mark}"))
+        target.register(theirs, Schema(text=text), id=id, number=1)
+        pair = Pair(source=f"{prefix}{mark}-value", target=f"A.{prefix}{mark}-value")
+        told = Copier(Registry(own.settings), target).run([pair])
+        assert f"the id {id} of version 1 is another schema's there" in told.items[pair.target]
+        assert target.versions(pair.target, deleted=True) == []
+        found = target.by_id(id)
+        assert found is not None
+        assert found.same_as(Schema(text=text))
+
+
+def schemas_of(kind: str, order: str, money: str) -> tuple[list[str], str]:
+    """Four versions of `order`, that refer to the other, which comes last."""
+    if kind == "AVRO":
+        fields = [{"name": "m", "type": money}]
+        return [
+            json.dumps(
+                {
+                    "type": "record",
+                    "name": order,
+                    "fields": [
+                        *fields,
+                        *({"name": f"f{n}", "type": "string", "default": ""} for n in range(count)),
+                    ],
+                }
+            )
+            for count in range(4)
+        ], json.dumps(avro(money))
+    if kind == "JSON":
+        return [
+            json.dumps(
+                {
+                    "$schema": DRAFT,
+                    "title": order,
+                    "type": "object",
+                    "properties": {"m": {"$ref": f"{money}.json"}, f"f{n}": {"type": "string"}},
+                }
+            )
+            for n in range(4)
+        ], json.dumps({"$schema": DRAFT, "title": money, "type": "object"})
+    return [
+        f'syntax = "proto3";\nimport "{money}.proto";\n\n'
+        f"message {order} {{\n  {money} m = 1;\n  int32 x = {n + 2};\n}}\n"
+        for n in range(4)
+    ], f'syntax = "proto3";\n\nmessage {money} {{\n  int64 cents = 1;\n}}\n'
+
+
+def money_name(kind: str, money: str) -> str:
+    """By which a schema of `kind` refers to it."""
+    return {"AVRO": money, "JSON": f"{money}.json", "PROTOBUF": f"{money}.proto"}[kind]
 
 
 def test_a_real_registry_that_keeps_no_ids_is_told_as_such(

@@ -162,6 +162,7 @@ def check(settings: RegistrySettings) -> None:
         remedy = "see registry.username and registry.password" if error.denied else ""
         cause = f"the schema registry {settings.url}: {error.reason}"
         raise ConfigError("use", subject, cause, remedy=remedy, retriable=error.passing) from None
-    if not isinstance(answer, list):
+    # Some say null of nothing.
+    if answer is not None and not isinstance(answer, list):
         cause = f"there is no schema registry at {settings.url}: it does not know /subjects"
         raise ConfigError("use", subject, cause)

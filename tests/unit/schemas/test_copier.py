@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from causeway.schemas.client import check
 from causeway.schemas.copier import Copier, Round
 from causeway.schemas.registry import Registry, UnansweredError
 from causeway.schemas.selection import Pair
@@ -283,6 +284,17 @@ def test_a_registry_that_is_down_is_told_as_such(
             copier.run([ORDERS])
         registry.down = False
     assert copier.run([ORDERS]) == Round(copied=1)
+
+
+def test_a_registry_that_says_null_of_nothing_is_one(
+    source: RegistryStandIn, target: RegistryStandIn, copier: Copier
+) -> None:
+    target.says_null = True
+    check(target.settings)
+    assert Registry(target.settings).subjects() == []
+    source.register("orders-value", record("a"))
+    assert copier.run([ORDERS]) == Round(copied=1)
+    assert Registry(target.settings).subjects() == ["A.orders-value"]
 
 
 @pytest.mark.parametrize("login", [{"login": ("ann", "hunter22")}, {"token": "a" * 20}])
