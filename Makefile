@@ -36,8 +36,8 @@ test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name"
 test-versions: $(STAMP) ## Mirror between the newest Kafka and each older one that is promised
 	@$(BIN)/python -m pytest tests/integration/test_versions.py -v -rs $(ARGS)
 
-slow: $(STAMP) ## Run the tests that take minutes each
-	@$(PYTEST) -m slow $(ARGS)
+slow: $(STAMP) ## Run the tests that take minutes each, and all examples of those made of many
+	@CAUSEWAY_EXAMPLES=1 $(PYTEST) -m "slow or hypothesis" $(ARGS)
 
 again: $(STAMP) ## Run what failed last once more, one test at a time
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rs $(ARGS)

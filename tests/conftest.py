@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.ports import Ports
+from tests.harness.examples import examples
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.schema_registry import SchemaRegistry
 
@@ -21,7 +22,8 @@ os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", f"-XX:+UseSerialGC {_SHORT_L
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"-XX:+UseSerialGC {_SHORT_LIVED}")
 
-settings.register_profile("causeway", deadline=None)  # no test fails because a machine is slow
+# No test fails because a machine is slow.
+settings.register_profile("causeway", deadline=None, max_examples=examples(100))
 settings.load_profile("causeway")
 
 _numbers = count(1)

@@ -10,6 +10,7 @@ from causeway.errors import ConfigError
 from causeway.filters import Renaming, Verdict, compile_patterns, cycle_source, decide_topic
 from causeway.naming import ReplicationPolicy
 from causeway.renames import Rename, parse
+from tests.harness.examples import examples
 
 names = st.text("ab.-1", min_size=1, max_size=12)
 PATTERNS = (
@@ -156,7 +157,7 @@ def flow(source: str, target: str, text: str, topics: str = ".*") -> Renaming:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     chosen=st.dictionaries(
         st.sampled_from(["AB", "BA", "BC", "CB"]), st.sampled_from(FLOW_RULES), min_size=2

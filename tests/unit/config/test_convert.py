@@ -21,6 +21,7 @@ from causeway.config.load import load
 from causeway.config.properties import read_properties
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
+from tests.harness.examples import examples
 from tests.unit.config.pems import make_pem
 
 ROOT = Path(__file__).parents[3]
@@ -170,7 +171,7 @@ def there_and_back(file: Path) -> None:
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=QUICKLY,
@@ -201,7 +202,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 @settings(
-    max_examples=50,
+    max_examples=examples(50),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=QUICKLY,

@@ -22,6 +22,7 @@ from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Settings
 from causeway.config.transform_keys import NAMES
 from causeway.errors import CausewayError
+from tests.harness.examples import examples
 
 PIECE = 6
 # What people's and machines' passwords are made of, and what files, JAAS, PEM and URLs trip over.
@@ -105,7 +106,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("secrets")
 
 
-MANY = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -128,7 +131,7 @@ KEYS = sorted(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(key=st.sampled_from(KEYS), secret=SECRETS, protocol=st.sampled_from(["SSL", "SASL_SSL"]))
 def test_what_a_provider_resolved(folder: Path, key: str, secret: str, protocol: str) -> None:
     def said(value: str) -> str:
@@ -140,7 +143,7 @@ def test_what_a_provider_resolved(folder: Path, key: str, secret: str, protocol:
     assert_hidden(secret, said(secret), said("m" * 8))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(key=st.sampled_from(sorted(NAMES | {"secret.k"})), secret=SECRETS)
 def test_what_a_transform_is_given(folder: Path, key: str, secret: str) -> None:
     def said(value: str) -> str:
@@ -160,7 +163,7 @@ def test_what_a_transform_is_given(folder: Path, key: str, secret: str) -> None:
     assert_hidden(secret, said(secret), said("m" * 8))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     place=st.sampled_from([p for p in PLACES if p not in ("for Spark", "an unknown key's value")]),
     secret=SECRETS,

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from causeway.config import stores
 from causeway.errors import ConfigError, PrerequisiteError
+from tests.harness.examples import examples
 from tests.unit.config.pems import make_certificate, make_pem
 
 PASSWORD = "store-pass"
@@ -181,7 +182,7 @@ def test_a_pem_store_declared_as_another(tmp_path: Path) -> None:
         stores.trusted_from_store(str(tmp_path / "ca.pem"), "JKS", None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_whatever_a_damaged_java_store_holds_the_error_is_ours(
     made: Path, data: st.DataObject

@@ -17,6 +17,7 @@ from causeway.operate.translate.courses import Course, Doubt, Side
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import OffsetMap
 from causeway.wire.cluster import Cluster
+from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (
     OURS,
@@ -33,7 +34,7 @@ from tests.harness.world import (
     worlds,
 )
 
-MANY = settings(max_examples=400)
+MANY = settings(max_examples=examples(400))
 THERE = TopicPartition(TARGET, 0)
 GONE = UnreachableError("reach", "A", "no broker answers")
 

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from causeway.errors import ConfigError, ConflictError
 from causeway.producer import ID_HEADER, AsyncDualProducer, DualProducer
 from causeway.producer.metrics import Collector
+from tests.harness.examples import examples
 from tests.harness.two_sides import Cluster, TwoSides, two_sides
 from tests.harness.waiting import await_until
 
@@ -502,7 +503,7 @@ ACTION = some.one_of(
 
 @pytest.mark.parametrize("policy", ["both", "primary", "any"])
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,

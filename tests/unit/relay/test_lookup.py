@@ -16,6 +16,7 @@ from causeway.relay import lookup
 from causeway.relay.lookup import Sought
 from causeway.relay.offset_map import Span
 from causeway.wire.cluster import Cluster
+from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import (
     OURS,
@@ -32,7 +33,7 @@ from tests.harness.world import (
     worlds,
 )
 
-MANY = settings(max_examples=300)
+MANY = settings(max_examples=examples(300))
 
 
 def find(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from causeway.errors import DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
 from tests.harness import world as world_module
+from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (
     FOREIGN,
@@ -49,7 +50,7 @@ def _pairs(data: st.DataObject, world: World) -> dict[int, Pair]:
     return pairs
 
 
-MANY = settings(max_examples=150)
+MANY = settings(max_examples=examples(150))
 
 
 @MANY

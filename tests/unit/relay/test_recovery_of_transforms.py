@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from causeway.errors import DivergedError
 from causeway.model import Pair
 from causeway.relay.series import gone
+from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, START, Log, World, compact, refused, resumed, worlds
 
-MANY = settings(max_examples=150)
+MANY = settings(max_examples=examples(150))
 
 
 def drops_and_doubles(

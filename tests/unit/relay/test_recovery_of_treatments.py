@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from causeway.errors import DivergedError
 from causeway.model import Pair
+from tests.harness.examples import examples
 from tests.harness.world import World, compact, resumed, worlds
 
-MANY = settings(max_examples=150)
+MANY = settings(max_examples=examples(150))
 
 
 def leaves_out(

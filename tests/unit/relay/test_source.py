@@ -15,6 +15,7 @@ from causeway.relay.source import Kept, keep
 from causeway.wire.batches import Batch
 from causeway.wire.records import records_of
 from causeway.wire.unpack import unpacked_total
+from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker, raw_batch
 
 
@@ -116,7 +117,7 @@ def logs(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(), st.data())
 def test_exactly_the_committed_records_from_the_position_on(log: Log, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, log.end))
@@ -138,7 +139,7 @@ def test_a_marker_that_the_cleaner_has_emptied_ends_no_transaction() -> None:
     assert (kept.batches, kept.position) == ([], 6)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(logs())
 def test_readers_of_uncommitted_records_get_all_but_the_markers(log: Log) -> None:
     kept = _kept(log.fetched(0))
@@ -146,7 +147,7 @@ def test_readers_of_uncommitted_records_get_all_but_the_markers(log: Log) -> Non
     assert kept.position == log.end
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logs(), st.data())
 def test_the_series_does_not_depend_on_where_answers_were_cut(
     log: Log, data: st.DataObject

@@ -28,6 +28,7 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
 from causeway.wire.records import as_is, records_of
+from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
 
 VERSION = 12  # topics by name
@@ -296,7 +297,7 @@ def test_more_requests_may_be_under_way_where_they_are_small() -> None:
     assert len(bench.send()) == 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(1, 12),
     st.lists(

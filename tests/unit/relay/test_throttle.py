@@ -11,6 +11,7 @@ from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.throttle import BURST_S, LEAST_BYTES, Throttles, TokenBucket, whole
 from causeway.relay.messages import Assignment, Outlet, Rate
+from tests.harness.examples import examples
 
 
 def flow(partition: int = 0, *, topic: str = "orders", lag: bool = True) -> Flow:
@@ -69,7 +70,7 @@ def test_a_bucket_never_gives_more_than_its_rate_and_a_burst(
     assert bucket.level(now) <= rate * BURST_S
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.floats(10_000, 1e8), st.integers(1, 5), st.integers(100, 1_000_000))
 def test_who_always_has_something_to_read_reads_at_the_rate(
     rate: float, partitions: int, batch: int

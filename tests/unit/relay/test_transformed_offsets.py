@@ -21,11 +21,12 @@ from causeway.wire.batches import Batch, advance
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import build, records_of
 from causeway.wire.records import decode as records_in
+from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import FOREIGN, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 
 OURS = 1000
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=examples(150), deadline=None)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire import frames
 from causeway.wire.frames import FrameReader, Outbox, wait
 from causeway.wire.security import ssl_context
+from tests.harness.examples import examples
 
 SIZES = [4, 5, 100, frames.SCRATCH_BYTES - 4, frames.SCRATCH_BYTES, frames.SCRATCH_BYTES + 1]
 
@@ -73,7 +74,7 @@ def send_in_pieces(sock: socket.socket, data: bytes, cuts: list[int]) -> None:
         at = cut
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     sizes=st.lists(st.sampled_from(SIZES) | st.integers(4, 300), min_size=1, max_size=12),
     cuts=st.lists(st.integers(0, 1 << 20), max_size=8),

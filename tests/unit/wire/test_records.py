@@ -28,6 +28,7 @@ from causeway.wire.records import (
     split,
 )
 from causeway.wire.unpack import unpacked_total
+from tests.harness.examples import examples
 from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch
 
 ODD = [
@@ -170,7 +171,7 @@ def test_as_is_is_the_same_payload() -> None:
     assert _contents(batch) == [r.content for r in ODD[:2]]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(_records(), min_size=1, max_size=4))
 def test_join_is_one_batch_of_all(runs: list[list[Rec]]) -> None:
     raws, records, base = [], [], 0

@@ -20,6 +20,7 @@ from causeway.config.convert import Converted, convert
 from causeway.config.load import Form, load
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from tests.harness.examples import examples
 from tests.unit.config.pems import make_pem
 from tests.unit.config.strimzi.test_read import EXAMPLES, RESOURCES, mount
 from tests.unit.config.test_convert import ENVIRONMENT, PROVIDERS, TEXTS, values
@@ -141,7 +142,7 @@ _JUDGED = {True: 0, False: 0}
 
 @given(FILES)
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
