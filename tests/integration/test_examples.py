@@ -160,7 +160,14 @@ def empty(clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clust
         delete_all(tools)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+# All that these show, others do too: each way of theirs is one of "three-clusters".
+_WHEN_SLOW = ("one-way", "two-way", "fan-out")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n in _WHEN_SLOW else []) for n in EXPECTED],
+)
 def test_an_example_mirrors_what_its_page_says(name: str, empty: Clusters, tmp_path: Path) -> None:
     """Its own file, but for QUICK. Twice a topic grows once its copies are whole: when the copies
     have grown as well, each flow has looked at the clusters again, and had its chance to mirror a

@@ -399,6 +399,7 @@ def all_well(file: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_without_any_one_of_them_something_fails_and_says_so(sides: Sides, tmp_path: Path) -> None:
     """A flow for each line of the table, which has the records' lines and those of its own feature,

@@ -36,9 +36,18 @@ from tests.harness.writers import YEARS_AGO, Writer
 
 pytestmark = pytest.mark.integration
 
-FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "10"))
+FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "6"))
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
-TIMES = pytest.mark.parametrize("timestamp", [None, YEARS_AGO], ids=["now", "years-ago"])
+
+
+def only_when_slow(*values: object, id: str) -> Any:
+    """What `make slow` tries beside what `make test` does: the same, of other records."""
+    return pytest.param(*values, id=id, marks=pytest.mark.slow)
+
+
+OLD_TIMES_WHEN_SLOW = pytest.mark.parametrize(
+    "timestamp", [pytest.param(None, id="now"), only_when_slow(YEARS_AGO, id="years-ago")]
+)
 
 
 # -- the ground ------------------------------------------------------------------------------------
@@ -237,8 +246,11 @@ def torment(battle: Battle, *, live: int = 3, brokers: bool = False) -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "read_committed"),
-    [(None, True), (YEARS_AGO, True), (None, False)],
-    ids=["now", "years-ago", "uncommitted"],
+    [
+        pytest.param(None, True, id="now"),
+        pytest.param(YEARS_AGO, True, id="years-ago"),
+        only_when_slow(None, False, id="uncommitted"),
+    ],
 )
 def test_lanes_killed_frozen_and_doubled(
     ground: Ground, prefix: str, timestamp: int | None, read_committed: bool
@@ -257,7 +269,7 @@ def test_lanes_killed_frozen_and_doubled(
         it.assert_same(read_committed=read_committed, why=f"seed {SEED}")
 
 
-@TIMES
+@OLD_TIMES_WHEN_SLOW
 def test_brokers_killed_as_well(ground: Ground, prefix: str, timestamp: int | None) -> None:
     """A broker that starts again has forgotten the producers of old records: lanes of those come
     one after the other, as leases have it, for this driver renews the lease of each that lives."""
@@ -336,8 +348,15 @@ def test_a_broker_that_forgets_at_once(ground: Ground, prefix: str) -> None:
 # -- one thing at a time ---------------------------------------------------------------------------
 
 
-@TIMES
-@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.parametrize(
+    ("end", "timestamp"),
+    [
+        pytest.param("killed", None, id="killed-now"),
+        pytest.param("stopped", YEARS_AGO, id="stopped-years-ago"),
+        only_when_slow("killed", YEARS_AGO, id="killed-years-ago"),
+        only_when_slow("stopped", None, id="stopped-now"),
+    ],
+)
 def test_target_broker_ends_with_batches_unanswered(
     ground: Ground, prefix: str, end: str, timestamp: int | None
 ) -> None:
@@ -364,7 +383,7 @@ def test_target_broker_ends_with_batches_unanswered(
         it.assert_same()
 
 
-@TIMES
+@OLD_TIMES_WHEN_SLOW
 def test_a_target_broker_freezes_and_thaws(
     ground: Ground, prefix: str, timestamp: int | None
 ) -> None:
@@ -429,7 +448,7 @@ def test_an_idle_lane_does_not_trust_a_broker_that_came_back(ground: Ground, pre
     """Two lanes hold the lease (it is long). One sleeps while the other mirrors old records; then
     the broker is started again and forgets their producer. The sleeper must not send what it reads
     late."""
-    with battle(ground, prefix, lease_s=120, patience_s=30) as it:
+    with battle(ground, prefix, lease_s=120) as it:
         it.create()
         it.written(50, timestamp=YEARS_AGO)
         it.claim()
@@ -470,7 +489,7 @@ def test_a_drained_lane_claims_nothing_that_it_let_go_of(ground: Ground, prefix:
         it.assert_same()
 
 
-@TIMES
+@OLD_TIMES_WHEN_SLOW
 def test_a_zombie_wakes_after_its_successor_began(
     ground: Ground, prefix: str, timestamp: int | None
 ) -> None:
@@ -501,8 +520,15 @@ def test_a_zombie_wakes_after_its_successor_began(
         it.assert_same()
 
 
-@TIMES
-@pytest.mark.parametrize("fate", ["dead", "alive"])
+@pytest.mark.parametrize(
+    ("fate", "timestamp"),
+    [
+        pytest.param("dead", None, id="dead-now"),
+        pytest.param("alive", YEARS_AGO, id="alive-years-ago"),
+        only_when_slow("dead", YEARS_AGO, id="dead-years-ago"),
+        only_when_slow("alive", None, id="alive-now"),
+    ],
+)
 def test_a_zombies_batches_arrive_late(
     ground: Ground, prefix: str, fate: str, timestamp: int | None
 ) -> None:
@@ -762,7 +788,7 @@ def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: s
         it.assert_same()
 
 
-@TIMES
+@OLD_TIMES_WHEN_SLOW
 def test_a_shared_target_that_lost_records_and_was_filled_up_by_others(
     ground: Ground, prefix: str, timestamp: int | None
 ) -> None:
@@ -852,7 +878,9 @@ def test_a_dead_lanes_request_arrives_late_and_the_broker_has_forgotten(
         it.assert_same()
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "shared"])
+@pytest.mark.parametrize(
+    "shared", [pytest.param(False, id="exclusive"), only_when_slow(True, id="shared")]
+)
 def test_what_a_leader_holds_alone_is_not_taken_for_lost(
     three: Ground, prefix: str, shared: bool
 ) -> None:
@@ -881,7 +909,7 @@ def test_what_a_leader_holds_alone_is_not_taken_for_lost(
         assert "followers" in reason
 
 
-@TIMES
+@OLD_TIMES_WHEN_SLOW
 def test_leaders_move(three: Ground, prefix: str, timestamp: int | None) -> None:
     """Three brokers, one killed, then another: what was acknowledged stays, and nothing doubles."""
     with battle(three, prefix) as it:

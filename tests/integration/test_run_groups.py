@@ -68,7 +68,7 @@ def test_every_offset_of_every_group_is_translated_exactly_across_restarts(
         f"groups = {prefix}.*",
         *QUICK,
     )
-    for round_ in range(3):
+    for round_ in range(2):
         source.produce(plain, [b"%d" % n for n in range(3_000)], codec="zstd")
         write_transactions(source, torn, 120, seed=round_)
         groups = spread_groups(source, [plain, torn], prefix, seed=round_)
@@ -77,11 +77,10 @@ def test_every_offset_of_every_group_is_translated_exactly_across_restarts(
                 await_copied(source, topic, target, f"A.{topic}")
             truth = {t: Truth.of(source, t, target, f"A.{t}") for t in (plain, torn)}
             await_exact(target, groups, truth)
-            if round_ == 2:
-                await_one_that_goes_back(source, target, f"{prefix}g5", plain, truth[plain])
-            if round_ == 1:
+            if round_ == 0:
                 run.kill()  # what it had not written down is looked up
             else:
+                await_one_that_goes_back(source, target, f"{prefix}g5", plain, truth[plain])
                 assert run.stop() == 0
     assert_readers_made_for_mirror_maker_skip_nothing(source, truth)
     tasks = {task["task"]: task for task in status_of(file)["A->B"]["tasks"]}
