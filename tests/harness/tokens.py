@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs
 
 
@@ -45,7 +47,8 @@ class TokenEndpoint:
 
 
 @contextmanager
-def token_endpoint() -> Iterator[TokenEndpoint]:
+def token_endpoint(certificate: Path | None = None) -> Iterator[TokenEndpoint]:
+    """`certificate`: a PEM file with its key, to be https."""
     endpoint = TokenEndpoint()
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,9 +65,14 @@ def token_endpoint() -> Iterator[TokenEndpoint]:
             """Nothing on standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    endpoint.url = f"http://127.0.0.1:{server.server_port}/token"
+    scheme = "http" if certificate is None else "https"
+    endpoint.url = f"{scheme}://127.0.0.1:{server.server_port}/token"
     try:
         yield endpoint
     finally:

@@ -1,6 +1,8 @@
 """`sasl.jaas.config`: one login module and its options, as Java's clients read it.
 
 org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"c";
+
+Other than in Java a quoted value may have several lines, as certificates do.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from causeway.errors import ConfigError
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
-    | (?P<quoted>"(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
+    | (?P<quoted>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
     | (?P<mark>[=;])
     | (?P<word>[^\s=;"']+)""",
     re.VERBOSE | re.DOTALL,

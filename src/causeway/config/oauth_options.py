@@ -19,12 +19,21 @@ _FIELDS = {
     "oauth.client.assertion.type": "client_assertion_type",
     "oauth.audience": "audience",
 }
+TRUST = {
+    f"{start}ssl.truststore.{name}": name
+    for start in ("", "oauth.")
+    for name in ("certificates", "location", "password", "type")
+}
+"""Options that say what is trusted at the token endpoint: Kafka's handler's, and Strimzi's, whose
+later ones win."""
+
 PROOFS = frozenset({"refresh_token", "password", "client_assertion"})
 """Fields that stand in for a client's secret."""
 
 _KNOWN = frozenset(
     (
         *_FIELDS,
+        *TRUST,
         *("clientId", "clientSecret", "scope"),
         *("oauth.client.id", "oauth.client.secret", "oauth.scope", "oauth.token.endpoint.uri"),
         # How tokens are checked here, waited for or counted: ours to decide.

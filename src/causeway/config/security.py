@@ -353,7 +353,22 @@ class _Reader:
                 for name, value in options.items()
                 if name.startswith("extension_")
             },
+            ca_pem=self._trusted_at_endpoint(options),
         )
+
+    def _trusted_at_endpoint(self, options: Mapping[str, str]) -> str | None:
+        own = {name: options[key] for key, name in oauth_options.TRUST.items() if options.get(key)}
+        kind = own.get("type", "JKS").upper()
+        try:
+            if "certificates" in own:
+                return stores.trusted_from_pem(own["certificates"], "the certificates")
+            if kind not in _STORE_TYPES:
+                raise ConfigError("use", "ssl.truststore.type", f"one of {', '.join(_STORE_TYPES)}")
+            if "location" in own:
+                return stores.trusted_from_store(own["location"], kind, own.get("password"))
+        except ConfigError as error:
+            self._store_problem("sasl.jaas.config", error)
+        return None
 
 
 def is_endpoint(url: str) -> bool:

@@ -59,7 +59,8 @@ class TlsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
     """A grant of RFC 6749 at `token_endpoint`; `fields`: what is asked with besides, such as a
-    refresh token. Without a secret (an empty one) the client only says its name."""
+    refresh token. Without a secret (an empty one) the client only says its name. `ca_pem`: all that
+    is trusted there; None: what the system trusts, and the cluster's connections."""
 
     token_endpoint: str
     client_id: str
@@ -68,6 +69,7 @@ class OAuthSettings:
     fields: Mapping[str, Secret] = field(default_factory=dict, repr=False)
     scope: str | None = None
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_pem: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

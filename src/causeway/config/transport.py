@@ -75,6 +75,7 @@ def _sasl_to_wire(sasl: SaslSettings) -> dict[str, Any]:
             "fields": {name: value.reveal() for name, value in oauth.fields.items()},
             "scope": oauth.scope,
             "extensions": dict(oauth.extensions),
+            "ca_pem": oauth.ca_pem,
         },
     }
 

@@ -72,7 +72,7 @@ class TokenSource:
 
     def _ask(self, timeout_s: float) -> dict[str, Any]:
         opener = urllib.request.build_opener(
-            _NoRedirect(), urllib.request.HTTPSHandler(context=_context(self._ca_pem))
+            _NoRedirect(), urllib.request.HTTPSHandler(context=self._context())
         )
         try:
             request = self._request()
@@ -94,6 +94,16 @@ class TokenSource:
         if not isinstance(answer, dict):
             raise self._error(UnreachableError, "its answer is not a JSON object")
         return answer
+
+    def _context(self) -> ssl.SSLContext:
+        """Trusts what the settings name, else the system's certificates, and the cluster's trust
+        store beside them."""
+        if self._settings.ca_pem is not None:
+            return ssl.create_default_context(cadata=self._settings.ca_pem)
+        context = ssl.create_default_context()
+        if self._ca_pem is not None:
+            context.load_verify_locations(cadata=self._ca_pem)
+        return context
 
     def _request(self) -> urllib.request.Request:
         settings = self._settings
@@ -155,14 +165,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _context(ca_pem: str | None) -> ssl.SSLContext:
-    """Trusts the system's certificates, and the cluster's trust store beside them."""
-    context = ssl.create_default_context()
-    if ca_pem is not None:
-        context.load_verify_locations(cadata=ca_pem)
-    return context
-
-
 _sources: dict[tuple[object, ...], TokenSource] = {}
 _sources_lock = threading.Lock()
 
@@ -176,7 +178,7 @@ def token_source(settings: OAuthSettings, ca_pem: str | None) -> TokenSource:
         settings.grant,
         tuple(sorted((name, value.reveal()) for name, value in settings.fields.items())),
         settings.scope,
-        ca_pem,
+        settings.ca_pem or ca_pem,
     )
     with _sources_lock:
         return _sources.setdefault(key, TokenSource(settings, ca_pem))

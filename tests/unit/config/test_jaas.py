@@ -19,6 +19,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f'{PLAIN} required /* no */ password="a"; // end', {"password": "a"}),
         (f'{PLAIN} required password="\\101\\t";', {"password": "A\t"}),
         (f"{PLAIN} required username = 12345;", {"username": "12345"}),
+        (f"{PLAIN} required password=\"one\ntwo\" username='\n';", {"password": "one\ntwo"}),
         (f"{PLAIN} required;", {}),
     ],
 )

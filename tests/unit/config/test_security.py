@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -162,6 +163,35 @@ def test_options_of_a_login_module_are_not_dropped_without_a_word() -> None:
     )
     assert "not supported: oauth.access.token" in str(problems)
     assert "hunter2" not in str(problems)
+
+
+def test_what_is_trusted_of_the_token_endpoint(tmp_path: Path) -> None:
+    """By the options of Kafka's handler, or of Strimzi's."""
+    _, certificate = make_pem()
+    (tmp_path / "idp.pem").write_text(certificate)
+    (tmp_path / "none.pem").write_text("")
+    for start in ("", "oauth."):
+        for option, told in {
+            f'certificates="{certificate}"': None,
+            f'location="{tmp_path}/idp.pem" {start}ssl.truststore.type=PEM': None,
+            f'location="{tmp_path}/none.pem" {start}ssl.truststore.type=PEM': "no PEM text",
+            f'location="{tmp_path}/idp.pem" {start}ssl.truststore.type=DER': "one of JKS",
+            'certificates="none"': "no certificate",
+        }.items():
+            settings, problems = read(
+                security_protocol="SASL_SSL",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauthbearer_token_endpoint_url="https://idp/token",
+                sasl_jaas_config=f'{OAUTH} clientId="me" clientSecret="s"'
+                f" {start}ssl.truststore.{option};",
+            )
+            if told is None:
+                assert settings is not None
+                assert settings.sasl is not None
+                assert settings.sasl.oauth is not None
+                assert (settings.sasl.oauth.ca_pem or "").strip() == certificate.strip()
+            else:
+                assert told in str(problems)
 
 
 def test_strimzis_names_of_the_oauth_options() -> None:

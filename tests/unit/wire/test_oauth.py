@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from causeway.config.settings import OAuthSettings, Secret
+from causeway.dev.certificates import create_certificates
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.wire.oauth import TokenSource, token_source
 from tests.harness.tokens import TokenEndpoint, token_endpoint
@@ -186,3 +188,22 @@ def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpo
     source.token(5)
     source.token(5)
     assert not any("refresh_token" in form for _, form in endpoint.requests)
+
+
+def test_what_is_trusted_of_an_endpoint(tmp_path: Path) -> None:
+    """The cluster's certificates beside the system's; where the login has its own, these alone."""
+    files = create_certificates(tmp_path)
+    authority, stranger = files.ca.read_text(), files.stranger.read_text()
+    with token_endpoint(files.broker) as endpoint:
+        plain = oauth(endpoint.url)
+        assert TokenSource(plain, authority).token(5) == "token-1"
+        own = replace(plain, ca_pem=authority)
+        assert TokenSource(own, stranger).token(5) == "token-2"
+        for settings, cluster in (
+            (plain, None),
+            (plain, stranger),
+            (replace(plain, ca_pem=stranger), authority),
+        ):
+            with pytest.raises(AuthenticationError, match="its certificate is not trusted"):
+                TokenSource(settings, cluster).token(5)
+    assert token_source(own, None) is not token_source(plain, None)

@@ -5,7 +5,7 @@ A cluster's `config` comes last, and wins, as with Strimzi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from causeway.config.causeway_yaml.read import YamlEntry
@@ -22,10 +22,7 @@ _MECHANISMS = {
 }
 # Strimzi passes on no others of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
-_NEEDS_MORE = (
-    *("accessToken", "accessTokenLocation", "clientAssertionLocation", "grantType"),
-    "tlsTrustedCertificates",
-)
+_NEEDS_MORE = (*("accessToken", "accessTokenLocation", "clientAssertionLocation", "grantType"),)
 # Of a client without a secret, or beside it: options as Strimzi's own handler calls them.
 _OAUTH_SECRETS = {
     "refreshToken": "oauth.refresh.token",
@@ -80,12 +77,12 @@ class Reader:
 
     def _trust(self, alias: str, tls: Tree) -> None:
         """An empty list stands for the system's."""
-        found = [
-            text for each in tls.items.get("trustedCertificates", ()) for text in self._pem(each)
-        ]
-        if found:
-            self.add(f"{alias}.ssl.truststore.certificates", tls.given, "\n".join(found))
+        if found := self._pems(tls.items.get("trustedCertificates", ())):
+            self.add(f"{alias}.ssl.truststore.certificates", tls.given, found)
             self.add(f"{alias}.ssl.truststore.type", tls.given, "PEM")
+
+    def _pems(self, items: Iterable[Tree]) -> str:
+        return "\n".join(text for each in items for text in self._pem(each))
 
     def _pem(self, tree: Tree) -> Iterator[str]:
         name, certificate = tree.texts.get("secretName"), tree.texts.get("certificate")
@@ -187,6 +184,11 @@ class Reader:
         if word is not None:
             option, key = "oauth.password.grant.password", word.texts["password"]
             self._option(alias, logins.OAUTH, option, word.texts["secretName"], key)
+        trusted = self._pems(who.items.get("tlsTrustedCertificates", ()))
+        if trusted:
+            for name, text in (("certificates", trusted), ("type", "PEM")):
+                key = logins.option(alias, logins.OAUTH, f"oauth.ssl.truststore.{name}")
+                self.add(key, who.given, text)
         if "scope" in who.texts:
             self.add(logins.option(alias, logins.OAUTH, "scope"), who.texts["scope"])
         for name, given in who.keys.get("saslExtensions", {}).items():

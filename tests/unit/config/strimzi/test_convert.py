@@ -201,6 +201,37 @@ def test_each_published_example_becomes_a_property_file_and_back(
         assert ("scram" in name or "tls" in name) == (text in found.text)
 
 
+def test_oauth_with_certificates_of_its_own_becomes_a_property_file_and_back(
+    secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_SECRETS", str(secrets))
+    resource = yaml.safe_load((RESOURCES / "v1beta2-plain.yaml").read_text())
+    name = "cluster-a-cluster-ca-cert"
+    for certificates in (["ca.crt"], ["ca.crt", "old.crt"]):
+        resource["spec"]["clusters"][0]["authentication"] = {
+            "type": "oauth",
+            "clientId": "me",
+            "clientSecret": {"secretName": "cluster-a-user", "key": "password"},
+            "tokenEndpointUri": "https://idp/token",
+            "tlsTrustedCertificates": [
+                {"secretName": name, "certificate": each} for each in certificates
+            ],
+        }
+        file = tmp_path / "oauth.yaml"
+        file.write_text(yaml.safe_dump(resource))
+        before = judged(file, secrets)
+        assert before is not None
+        sasl = before.links[0].source.sasl
+        assert sasl is not None
+        assert sasl.oauth is not None
+        assert (sasl.oauth.ca_pem or "").count("BEGIN") == len(certificates)
+        back = other(tmp_path, convert(file), "oauth.properties")
+        assert "BEGIN" not in back.read_text()
+        assert judged(back) == before
+        for form in (Form.STRIMZI, Form.CAUSEWAY):
+            assert judged(other(tmp_path, convert(back, form), "again.yaml"), secrets) == before
+
+
 def test_what_is_a_secret_is_named_and_not_written(tmp_path: Path) -> None:
     key, certificate = make_pem()
     (tmp_path / "ca.pem").write_text(certificate)

@@ -335,7 +335,17 @@ def test_oauth_of_the_older_version(tmp_path: Path, secrets: Path) -> None:
     assert (sasl.oauth.client_id, sasl.oauth.scope) == ("me", "kafka")
     assert sasl.oauth.client_secret.reveal() == PASSWORD
     assert sasl.oauth.extensions == {"tenant": "x"}
+    assert sasl.oauth.ca_pem is None
     assert "authentication.connectTimeoutSeconds" in settings.warnings[0]
+    trusted = {"secretName": "cluster-a-cluster-ca-cert", "pattern": "*.crt"}
+    login["tlsTrustedCertificates"] = [trusted]
+    sasl = of(resource, tmp_path, secrets).links[0].source.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert (sasl.oauth.ca_pem or "").count("BEGIN") == 2
+    trusted["pattern"] = "*.pem"
+    assert "no key of the Secret cluster-a-cluster" in refused(resource, tmp_path, secrets)
+    del login["tlsTrustedCertificates"]
     login["accessTokenLocation"] = "/token"
     told = refused(resource, tmp_path, secrets)
     assert "spec.clusters[0].authentication.accessTokenLocation" in told
