@@ -359,11 +359,15 @@ class _Reader:
     def _trusted_at_endpoint(self, options: Mapping[str, str]) -> str | None:
         own = {name: options[key] for key, name in oauth_options.TRUST.items() if options.get(key)}
         kind = own.get("type", "JKS").upper()
+        if kind not in _STORE_TYPES:
+            self.problems.add(
+                f"{self._place('sasl.jaas.config')}: its ssl.truststore.type must be one of"
+                f" {', '.join(_STORE_TYPES)}"
+            )
+            return None
         try:
             if "certificates" in own:
                 return stores.trusted_from_pem(own["certificates"], "the certificates")
-            if kind not in _STORE_TYPES:
-                raise ConfigError("use", "ssl.truststore.type", f"one of {', '.join(_STORE_TYPES)}")
             if "location" in own:
                 return stores.trusted_from_store(own["location"], kind, own.get("password"))
         except ConfigError as error:
