@@ -186,9 +186,9 @@ class Reader:
             self._option(alias, logins.OAUTH, option, word.texts["secretName"], key)
         trusted = self._pems(who.items.get("tlsTrustedCertificates", ()))
         if trusted:
-            for name, text in (("certificates", trusted), ("type", "PEM")):
-                key = logins.option(alias, logins.OAUTH, f"oauth.ssl.truststore.{name}")
-                self.add(key, who.given, text)
+            store = logins.option(alias, logins.OAUTH, "oauth.ssl.truststore")
+            self.add(f"{store}.certificates", who.given, trusted)
+            self.add(f"{store}.type", who.given, "PEM")
         if "scope" in who.texts:
             self.add(logins.option(alias, logins.OAUTH, "scope"), who.texts["scope"])
         for name, given in who.keys.get("saslExtensions", {}).items():
