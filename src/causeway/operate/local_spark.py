@@ -25,6 +25,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
     what a query means or may use, not where it would run; what Spark puts on disk, as it does with
     a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
     neither logged nor shown. Raises PrerequisiteError."""
+    from causeway.daemon.spark import archive
     from causeway.daemon.spark.context import Spark, is_local
 
     local = is_local({key: str(value) for key, value in conf.items() if key == "spark.master"})
@@ -38,6 +39,8 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         None,
         new_secret(),
         on_lane_ended=lambda *_: None,
+        # What a stage's JVM compiles well, for weeks, is over here before it is compiled.
+        java_options=f" -XX:TieredStopAtLevel=1{archive.option()}",
         staged=1,
     )
     spark.start()

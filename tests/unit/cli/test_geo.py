@@ -229,7 +229,7 @@ def test_a_run_begins_anew_where_its_destinations_change(
             path.write_text("{")  # somebody is at it
             memory.write(found.without_destination("dc2"))
             threading.Timer(0.1, memory.write, [dc3]).start()
-            assert stop.wait(10)
+            assert stop.wait(60)
             return 0
         return 5
 

@@ -143,7 +143,7 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for(begin: Begin) -> 
     log.await_looks(3)
     assert not found.known.is_set()  # or what is paused would be mirrored meanwhile
     log.comes(3, Kind.STEP_DOWN)
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     log.await_looks(2)
     assert found.step_down is None  # done before we led
 
@@ -152,10 +152,10 @@ def test_without_such_a_topic_nothing_is_waited_for_long(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, _ = begin(None)
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     monkeypatch.setattr(directing, "_PATIENCE_S", 0.02)
     found, _ = begin(BEFORE)  # somebody has deleted it
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     assert found.take_dirty() == []
 
 
@@ -169,7 +169,7 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
     assert "TOPIC_AUTHORIZATION_FAILED" in trouble.reason
     log.refused = None
     log.comes(5, Kind.RESTART)
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     log.await_looks(2)
     assert found.troubles == ()
     assert found.unheard is None
@@ -178,7 +178,7 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
 def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: Begin) -> None:
     found, log = begin(None)
     log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     log.await_looks(2)
     assert found.unheard is not None
     assert "TOPIC_AUTHORIZATION_FAILED" in found.unheard
@@ -188,7 +188,7 @@ def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin)
     found, log = begin(None)
     assert not found.restarting(60)
     log.comes(0, Kind.RESTART)
-    assert found.wanted.wait(10)
+    assert found.wanted.wait(60)
     assert found.restarting(60)
     assert found.carry_out()
     assert found.restarting(60)
@@ -203,7 +203,7 @@ def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
     found, log = begin(None)
     log.comes(0, Kind.RESTART)
     log.comes(2, Kind.STEP_DOWN)
-    assert found.wanted.wait(10)
+    assert found.wanted.wait(60)
     assert found.step_down is None
     monkeypatch.setattr(directing, "_FIRST_S", 0.0)
     assert found.step_down is not None  # the source may be out of reach, from here alone
@@ -231,7 +231,7 @@ def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
     )
     log.comes(0, Kind.FENCE)
     log.standing = Standing({over.key: over, later.key: later})
-    assert tried.wait(10)
+    assert tried.wait(60)
     log.await_looks(2)
     assert set(lifted) == {"orders"}
     log.standing = Standing({later.key: later})
@@ -260,9 +260,9 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     link = replace(LINK, geo=True, chosen=Chosen())
     monkeypatch.setattr(sys.modules[__name__], "LINK", link)
     found, log = begin(None)
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     log.comes(0, Kind.MIRROR, Scope("orders"))
-    assert found.wanted.wait(10)
+    assert found.wanted.wait(60)
     assert link.chosen.names == {"orders"}
     assert link.decide_topic("orders").target_name == "A.orders"
     assert found.carry_out()
@@ -291,7 +291,7 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
 
     monkeypatch.setattr(Pauses, "stand", stand)
     found, log = begin(None)
-    assert found.known.wait(10)
+    assert found.known.wait(60)
     log.comes(0, Kind.MIRROR, Scope("orders"))
     log.comes(2, Kind.PAUSE, Scope("orders"))
     log.await_looks(2)
@@ -339,8 +339,8 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
     found, log = begin(None)
     log.comes(0, Kind.MIRROR, Scope("orders"))
     log.comes(2, Kind.RESTART)
-    assert found.wanted.wait(10)
-    assert found.known.wait(10)
+    assert found.wanted.wait(60)
+    assert found.known.wait(60)
     told = [each.reason for each in found.take_dirty()]
     assert "no broker answered" in str(told[-1])
     assert link.chosen.names == frozenset()

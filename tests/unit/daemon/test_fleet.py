@@ -217,7 +217,7 @@ def test_a_lost_lanes_partitions_wait_for_the_end_of_its_lease(fleet: Fleet) -> 
     while not two.has():
         two.reports()
         fleet.tick()
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 60
         time.sleep(0.01)
     assert time.monotonic() - since >= LEASE_S
 
@@ -249,7 +249,7 @@ def test_a_silent_lane_loses_its_partitions_and_its_process(fleet: Fleet) -> Non
     fleet.add([assignment(0)])
     one = Lane(fleet, 0, pid=process.pid, host=socket.gethostname()).connect()
     two = Lane(fleet, 1).connect()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not two.has():
         two.reports()
         fleet.tick()

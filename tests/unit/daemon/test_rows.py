@@ -214,7 +214,7 @@ def test_who_looks_at_all_rows_keeps_no_report_waiting(monkeypatch: pytest.Monke
         report = threading.Thread(target=registry.hear, args=([says(State.RUNNING, 20)],))
         report.daemon = True
         report.start()
-        report.join(10)
+        report.join(60)
         return it.progress.position
 
     monkeypatch.setattr(Row, "status", amid_a_report)

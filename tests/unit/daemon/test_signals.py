@@ -16,4 +16,4 @@ def test_a_signal_amid_the_wait_for_it_does_not_hang() -> None:
         with stop._cond:  # type: ignore[attr-defined]
             os.kill(os.getpid(), signal.SIGTERM)
             assert not stop._flag  # type: ignore[attr-defined]
-        assert stop.wait(10)
+        assert stop.wait(60)

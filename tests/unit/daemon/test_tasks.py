@@ -94,7 +94,7 @@ def test_a_task_that_is_not_ready_holds_up_no_end() -> None:
     begun = time.monotonic()
     task.run()  # as at an orderly end
     tasks.join(60)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 9
     ran.clear()
     tasks.start()
     assert not ran.wait(0.3)

@@ -150,9 +150,9 @@ def test_a_receiver_that_hangs_costs_the_driver_nothing(monkeypatch: pytest.Monk
             stop(f"orders-{number}")
         took_s = time.monotonic() - began
         receiver.gate.set()
-        await_until(lambda: any(b["left_out"] for b in receiver.bodies()), 10, "what was left out")
-        await_until(lambda: _all_told(receiver.bodies()), 10, "all of them, or their number")
-    assert took_s < 5, "it was never waited for"
+        await_until(lambda: any(b["left_out"] for b in receiver.bodies()), 60, "what was left out")
+        await_until(lambda: _all_told(receiver.bodies()), 60, "all of them, or their number")
+    assert took_s < 9, "it was never waited for"
 
 
 def _all_told(bodies: Sequence[dict[str, Any]]) -> bool:
@@ -163,6 +163,7 @@ def test_the_end_of_a_run_is_told_and_waits_for_nobody(
     monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
     monkeypatch.setattr(webhook, "_TOGETHER_S", 60)
+    monkeypatch.setattr(webhook, "_END_S", 60)
     with receiving() as receiver:
         with posting(receiver.settings):
             stop("orders-0")
@@ -170,7 +171,7 @@ def test_the_end_of_a_run_is_told_and_waits_for_nobody(
     began = time.monotonic()
     with posting(WebhookSettings(url=Secret(f"http://127.0.0.1:{port}/"))):
         stop("orders-0")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_without_a_webhook_nothing_listens() -> None:

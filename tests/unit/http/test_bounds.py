@@ -110,7 +110,7 @@ def test_more_connections_than_the_driver_spares_are_closed(
             held.append(one)
             return not answers(place)
 
-        await_until(enough, 30, "it takes no more")
+        await_until(enough, 60, "it takes no more")
         assert len(held) <= 4
         held[0].sendall(HEAD + b"Connection: close\r\n\r\n")
         assert b" 200 " in all_of(held[0])

@@ -161,7 +161,7 @@ def test_a_server_that_cannot_go_on_says_so_and_leaves_nobody_waiting(
         for _ in range(2):
             with pytest.raises((URLError, ConnectionError)):
                 get(f"{address_of(serving)}/healthz")
-        await_until(lambda: "serves no more" in caplog.messages, 30, "it is told")
+        await_until(lambda: "serves no more" in caplog.messages, 60, "it is told")
     assert caplog.messages == ["serves no more"]
 
 
@@ -233,7 +233,7 @@ def test_a_port_that_is_taken_is_told_of_and_had_later(
         assert "\n" not in str(serving.trouble)
         serving.take(full)
         other.close()
-        await_until(lambda: "served" in caplog.messages, 30, "the address is ours")
+        await_until(lambda: "served" in caplog.messages, 60, "the address is ours")
         assert get(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
 
 

@@ -27,7 +27,7 @@ def test_admin_timeout_bounds_the_first_contact_too(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"no broker answered in 0\.3 s"):
             command(load_mm2(file))
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20
 
 
 def test_a_shorter_time_of_one_client_counts(tmp_path: Path) -> None:

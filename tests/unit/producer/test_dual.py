@@ -78,7 +78,7 @@ def until(producer: DualProducer, condition: Callable[[], object]) -> None:
         producer.poll(0.001)
         return condition()
 
-    await_until(so, 30, poll_s=0)
+    await_until(so, 60, poll_s=0)
 
 
 def settled(producer: DualProducer) -> None:
