@@ -26,12 +26,14 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"-XX:+UseSerialGC {_SHORT_LIVED}")
 settings.register_profile("causeway", deadline=None, max_examples=examples(100))
 settings.load_profile("causeway")
 
+# Nobody misses brokers that nobody kills: these are Kafka's own times.
+_UNHURRIED = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000"}
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def _clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    pair = (LocalCluster("A"), LocalCluster("B"))
+    pair = (LocalCluster("A", properties=_UNHURRIED), LocalCluster("B", properties=_UNHURRIED))
     try:
         start_all(pair)
         yield pair
