@@ -103,7 +103,7 @@ class _Relay:
                 batch = held.popleft()
                 size += len(batch)
                 header = bytes(_LENGTH_AT) + batch[_LENGTH_AT:_HEADER]  # base offset 0
-                batches.append(Stamped(self.mirrored, partition, header, batch[_HEADER:]))  # type: ignore[arg-type]
+                batches.append(Stamped(self.mirrored, partition, header, batch[_HEADER:]))
         self.held_bytes -= size
         self.in_flight += 1
         number = self.target.next_correlation_id()

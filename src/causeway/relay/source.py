@@ -3,6 +3,9 @@
 Lanes and recovery both read the source through `keep`, so they number the same records alike.
 A record is relayed if its batch is not a control batch and, when reading committed data, not part
 of an aborted transaction.
+
+Whatever is looked into, left out or passed over had its CRC checked before. A lane alone has dense
+batches passed on unread (`Unread`): its target checks them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import NamedTuple
 
 from google_crc32c import extend
 from google_crc32c import value as crc32c
@@ -29,6 +33,7 @@ from causeway.wire.batches import (
     TRANSACTIONAL,
     Batch,
     plainly,
+    wrong_crc,
 )
 from causeway.wire.records import (
     MERGED_BYTES,
@@ -49,6 +54,8 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, records count.
 _SMALL_HEADER = Struct(">qiibIhi30xi")
 _PLAIN = CODEC_MASK | TRANSACTIONAL
+_LEAST, _LEAST_BATCH = 14, HEADER_SIZE - LENGTH_OVERHEAD  # lengths of an old message and of a batch
+_OTHERWISE = CONTROL | LOG_APPEND_TIME
 _batch = plainly(Batch)
 _CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the header's bytes that the CRC is of
 
@@ -63,8 +70,27 @@ class Kept:
     leader_epoch: int = -1
 
 
+class Unread(NamedTuple):
+    """What may be passed on unread: dense batches of up to `most_bytes` for the one outlet of a
+    flow, where the target is sure to refuse all that follows one that it refuses as damaged. It is
+    where it knows our producer, which it may forget by the time of the newest batch: so where the
+    batch before it is not older than `since`, in ms. `before`: that of the last one, -1: of none.
+    """
+
+    most_bytes: int
+    since: int
+    before: int
+
+
+NOTHING = Unread(0, 0, -1)
+
+
 def keep(
-    data: memoryview, position: int, aborted: Sequence[tuple[int, int]], subject: str = ""
+    data: memoryview,
+    position: int,
+    aborted: Sequence[tuple[int, int]],
+    subject: str = "",
+    unread: Unread = NOTHING,
 ) -> Kept:
     """Walk a Fetch response's records from source offset `position` on.
 
@@ -72,12 +98,15 @@ def keep(
     is wanted. A partial batch at the end is ignored, and what follows once UNPACKED_BYTES have been
     unpacked is left to the next fetch: no log takes the lane from the others for long. So is what
     cannot be kept, where something before it could. Else raises, naming `subject` and the offset,
-    ProtocolError for a wrong CRC: a corrupt batch is never passed on; TooLargeError for a batch
-    that must be unpacked and takes too much room.
+    ProtocolError for a wrong CRC: a corrupt batch is never passed on, but for what may be `unread`;
+    TooLargeError for a batch that must be unpacked and takes too much room.
+
+    With what is passed on unread nothing is certain that follows from it, as `position`, until its
+    target has taken it; where that names aborted transactions, all is read.
     """
     kept = Kept(position)
     try:
-        _keep_all(data, kept, aborted, subject)
+        _keep_all(data, kept, aborted, subject, NOTHING if aborted else unread)
     except CausewayError:
         if kept.position == position:
             raise
@@ -85,9 +114,15 @@ def keep(
 
 
 def _keep_all(
-    data: memoryview, kept: Kept, aborted: Sequence[tuple[int, int]], subject: str
+    data: memoryview,
+    kept: Kept,
+    aborted: Sequence[tuple[int, int]],
+    subject: str,
+    unread: Unread,
 ) -> None:
     batches = kept.batches
+    most_bytes, since, before = unread
+    most_unread = most_bytes - LENGTH_OVERHEAD
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
     unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
@@ -97,14 +132,18 @@ def _keep_all(
     while end - at >= LENGTH_OVERHEAD:
         if unpacked and unpacked_total() >= most_unpacked:
             break
-        length = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
+        offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
         stop = at + LENGTH_OVERHEAD + length
         if stop > end:
             break
+        if length < _LEAST or (data[at + MAGIC_AT] == MAGIC and length < _LEAST_BATCH):
+            what = f"the batch at offset {offset} says that it has {length} bytes"
+            raise ProtocolError("read", subject, what)
         if length <= SMALL_BATCH and not aborted:
             unpacked = True
             after = _keep_small(data, at, kept, subject)
             if after > at:
+                before = batches[-1].max_timestamp
                 at = after
                 continue
         if data[at + MAGIC_AT] != MAGIC:
@@ -128,12 +167,42 @@ def _keep_all(
             count,
         ) = unpack(data, at)
         last = base + last_delta
-        if last < kept.position:
+        of_header = crc32c(checked(data, at + CRC_START)[0])
+        if (
+            SMALL_BATCH < length <= most_unread
+            and before >= since
+            and count == last_delta + 1
+            and 0 < count < length  # so that the sequences of what is under way stay below 2**31
+            and base >= kept.position
+            and not attributes & _OTHERWISE
+        ):
+            batches.append(
+                _batch(
+                    (
+                        data[at + HEADER_SIZE : stop],
+                        attributes & CODEC_MASK,
+                        base_timestamp,
+                        max_timestamp,
+                        count,
+                        base,
+                        last + 1,
+                        leader_epoch,
+                        None,
+                        (crc, of_header),
+                    )
+                )
+            )
+            before = max_timestamp
+            kept.position = last + 1
+            kept.leader_epoch = leader_epoch
             at = stop
             continue
         payload = bytes(data[at + HEADER_SIZE : stop])
-        if extend(crc32c(checked(data, at + CRC_START)[0]), payload) != crc:
-            raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
+        if extend(of_header, payload) != crc:
+            raise wrong_crc(subject, base)
+        if last < kept.position:
+            at = stop
+            continue
         while upcoming and upcoming[0][1] <= last:
             aborting.add(upcoming.popleft()[0])
         if attributes & CONTROL:
@@ -166,9 +235,12 @@ def _keep_all(
                         last + 1,
                         leader_epoch,
                         None,
+                        None,
                     )
                 )
             )
+        if batches:
+            before = batches[-1].max_timestamp
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
@@ -204,7 +276,7 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
         if crc32c(bytes(data[at + CRC_START : stop])) != crc:
             if raws:
                 break
-            raise ProtocolError("read", subject, f"the batch at offset {base} has a wrong CRC")
+            raise wrong_crc(subject, base)
         keep_raw(data[at:stop])
         following = base + count
         records += count

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Literal, NamedTuple
 
-from causeway.wire.batches import Batch
+from causeway.wire.batches import Batch, read
 
 _LENGTHS = Struct(">II")
 FRAME_LIMIT = 1 << 30
@@ -213,8 +213,9 @@ def _decode(head: dict[str, Any], body: memoryview) -> Frame:
 def _batch_head(batch: Batch, body: list[bytes]) -> list[int]:
     """The batch's fields; its payload and offsets go to `body`."""
     offsets = b"" if batch.offsets is None else array("q", batch.offsets).tobytes()
-    body += (batch.payload, offsets)
-    return [len(batch.payload), len(offsets), *batch[1:8]]
+    payload = read(batch)
+    body += (payload, offsets)
+    return [len(payload), len(offsets), *batch[1:8]]
 
 
 def _batches(heads: Sequence[list[int]], body: memoryview) -> tuple[Batch, ...]:
@@ -226,6 +227,6 @@ def _batches(heads: Sequence[list[int]], body: memoryview) -> tuple[Batch, ...]:
         if offsets_size:
             offsets = array("q")
             offsets.frombytes(body[middle:end])
-        found.append(Batch._make((bytes(body[at:middle]), *fields, offsets)))
+        found.append(Batch._make((bytes(body[at:middle]), *fields, offsets, None)))
         at = end
     return tuple(found)

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from google_crc32c import extend, value
 
+from causeway.errors import ProtocolError
+from causeway.wire.crc import carried
+
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 MAGIC_AT = 16
@@ -42,9 +45,13 @@ class Batch(NamedTuple):
     `records` - 1. `first` is the source offset of its first record; every source offset from there
     up to, not including, `next` is in it or was rightly dropped. `offsets` lists the source
     offset of each record where they are not `first`, `first` + 1, …
+
+    `unread`: set where nobody has looked at the payload, a view of what was fetched: the CRC that
+    came with it, and the CRC of the 40 checked bytes of the header that it came with. All that is
+    said of such a batch may be damaged, and then its target refuses it.
     """
 
-    payload: bytes
+    payload: bytes | memoryview
     codec: int
     base_timestamp: int
     max_timestamp: int
@@ -53,6 +60,7 @@ class Batch(NamedTuple):
     next: int
     leader_epoch: int
     offsets: Sequence[int] | None = None
+    unread: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -89,7 +97,7 @@ def header(
 ) -> bytes:
     """The 61 bytes that make `batch` a Produce request's batch: base offset 0, no leader epoch,
     CreateTime, no control batch, the given producer state, and the right CRC."""
-    payload, codec, base_timestamp, max_timestamp, records, _, _, _, _ = batch
+    payload, codec, base_timestamp, max_timestamp, records, _, _, _, _, unread = batch
     checked = _CHECKED.pack(
         codec | TRANSACTIONAL if transactional else codec,
         records - 1,
@@ -100,8 +108,27 @@ def header(
         sequence,
         records,
     )
-    length = HEADER_SIZE - LENGTH_OVERHEAD + len(payload)
-    return _UNCHECKED.pack(0, length, -1, MAGIC, checksum(checked, payload)) + checked
+    size = len(payload)
+    if unread is None:
+        crc = extend(value(checked), payload)
+    else:
+        crc = unread[0] ^ carried(unread[1] ^ value(checked), size)
+    return _UNCHECKED.pack(0, HEADER_SIZE - LENGTH_OVERHEAD + size, -1, MAGIC, crc) + checked
+
+
+def read(batch: Batch) -> bytes:
+    """The payload, to be looked into. Raises ProtocolError for one that came damaged."""
+    if batch.unread is None:
+        return bytes(batch.payload)
+    payload = bytes(batch.payload)
+    crc, of_header = batch.unread
+    if extend(of_header, payload) != crc:
+        raise wrong_crc("", batch.first)
+    return payload
+
+
+def wrong_crc(subject: str, offset: int) -> ProtocolError:
+    return ProtocolError("read", subject, f"the batch at offset {offset} has a wrong CRC")
 
 
 def advance(sequence: int, count: int) -> int:

@@ -23,6 +23,7 @@ from causeway import __version__
 from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError, BrokerError, ProtocolError, UnreachableError
 from causeway.wire import codes
+from causeway.wire.buffers import Buffers
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import (
     MAX_FRAME_BYTES,
@@ -220,6 +221,15 @@ class Connection:
     def set_nonblocking(self) -> None:
         """Says that a poll loop takes over. The socket is non-blocking already."""
         self.socket.setblocking(False)
+
+    def share(self, buffers: Buffers) -> None:
+        """Has big answers lie in `buffers` from the next one on."""
+        self._reader.buffers = buffers
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is queued."""
+        return self._outbox
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
         """Appends to what `flush` sends, uncopied: don't change the buffers until it is sent."""

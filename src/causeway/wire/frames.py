@@ -5,9 +5,9 @@
 
 A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
 scratch buffer, and are copied out of it; a frame that does not fit is given a buffer of its full
-size as soon as its length is known, and the kernel writes the rest straight into that. The buffer
-serves again once nobody looks at the frame any more. Over TLS the same, with one buffer a read,
-and small buffers joined to full TLS records before they are sent.
+size (buffers.py) as soon as its length is known, and the kernel writes the rest straight into that.
+Over TLS the same, with one buffer a read, and small buffers joined to full TLS records before they
+are sent.
 
 A length is only a claim: what one read takes, and what a frame may have, are small until the reader
 is told to trust its peer, and pages of a very big frame are taken as they are written.
@@ -15,22 +15,21 @@ is told to trust its peer, and pages of a very big frame are taken as they are w
 
 from __future__ import annotations
 
-import mmap
 import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate, islice
 
 from causeway.errors import AuthenticationError, ProtocolError
+from causeway.wire.buffers import Buffers
 
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
 # Of a peer that has not said who it is: ApiVersions and SASL need about one.
 STRANGERS_FRAME_BYTES = 16 * 1024
-SPARE_BYTES = 20 * 1024 * 1024  # the largest buffer that is kept for a next frame
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 8 * 1024 * 1024
 AWAITED_BYTES = 1024 * 1024
@@ -71,6 +70,18 @@ class Outbox:
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
         self._queue.extend(filter(len, buffers))
+
+    def waiting(self) -> Iterator[Buffer]:
+        """What is queued, but for the first, of which a part may be sent."""
+        return islice(self._queue, 1, None)
+
+    def copy_out(self, lies_in: Container[int]) -> None:
+        """Copies of what is queued (but for the first) and lies in one of these, by `id`."""
+        queue = self._queue
+        for at in range(1, len(queue)):
+            part = queue[at]
+            if isinstance(part, memoryview) and id(part.obj) in lies_in:
+                queue[at] = bytes(part)
 
     def flush(self) -> bool:
         """Sends what the socket takes. True when nothing is left. Raises ConnectionError."""
@@ -136,30 +147,21 @@ class Outbox:
             queue.popleft()
 
 
-def _is_free(buffer: bytearray) -> bool:
-    """Whether no memoryview of it is left: Python resizes nothing that somebody looks at."""
-    try:
-        buffer.append(0)
-    except BufferError:
-        return False
-    buffer.pop()
-    return True
-
-
 class FrameReader:
-    """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held."""
+    """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held.
+    Small ones are read-only, each in memory of its own; big ones lie in `buffers`."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         """`peer`: for errors."""
         self._peer = peer
         self._sock = sock
         self._ssl = sock if isinstance(sock, ssl.SSLSocket) else None
+        self.buffers = Buffers()  # for big frames
         self.limit = MAX_FRAME_BYTES  # of one frame, and of one read where that is less
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._kept = 0  # bytes of an unfinished length at the scratch's start
         self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
         self._frame = memoryview(b"")
-        self._spare = bytearray()
         self._awaited = 1
         self._first = True
 
@@ -225,16 +227,6 @@ class FrameReader:
             return self._sock.recvmsg_into([self._rest, self._scratch])[0]
         return self._sock.recv_into(self._rest)
 
-    def _room(self, size: int) -> memoryview:
-        """For a big frame. New memory costs as much as a copy: its pages are found, and cleared
-        twice. Where it is not kept, the kernel finds them as they are written."""
-        if size > SPARE_BYTES:
-            return memoryview(mmap.mmap(-1, size))
-        if size > len(self._spare) or not _is_free(self._spare):
-            # The next one may be somewhat larger.
-            self._spare = bytearray(max(size, min(SPARE_BYTES, size + size // 8)))
-        return memoryview(self._spare)[:size]
-
     def _cut(self, end: int, frames: list[memoryview]) -> None:
         """Takes the frames from scratch[:end], and keeps or moves over what is unfinished."""
         scratch = self._scratch
@@ -260,9 +252,9 @@ class FrameReader:
             at += 4
             have = min(size, end - at)
             if have == size:
-                frames.append(memoryview(bytearray(scratch[at : at + size])))
+                frames.append(memoryview(bytes(scratch[at : at + size])))
             else:
-                self._frame = self._room(size)
+                self._frame = self.buffers.room(size)
                 self._frame[:have] = scratch[at : at + have]
                 self._rest = self._frame[have:]
             at += have

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from causeway.wire.batches import plainly
+from causeway.wire.frames import Buffer
 from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
 
 API_KEY = 0
@@ -36,7 +37,7 @@ class Stamped(NamedTuple):
     topic: bytes
     partition: int
     header: bytes
-    payload: bytes
+    payload: bytes | memoryview
 
 
 class Produced(NamedTuple):
@@ -60,19 +61,19 @@ def build(
     version: int,
     client_id: bytes,
     timeout_ms: int,
-    batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes]],
-) -> list[bytes | bytearray]:
+    batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes | memoryview]],
+) -> list[Buffer]:
     """A framed request with acks=all, as buffers in order."""
     head = bytearray(_head(version, client_id, timeout_ms))
     _HEADER.pack_into(head, 4, API_KEY, version, correlation_id)
-    by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes]]] = {}
+    by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes | memoryview]]] = {}
     for batch in batches:
         if (topic := batch[0]) in by_topic:
             by_topic[topic].append(batch)
         else:
             by_topic[topic] = [batch]
     put_uvarint(head, len(by_topic) + 1)
-    buffers: list[bytes | bytearray] = [head]
+    buffers: list[Buffer] = [head]
     small = head
     for topic, partitions in by_topic.items():
         if version < WITH_IDS:

@@ -28,6 +28,7 @@ from causeway.wire.batches import (
     MAGIC,
     NO_PRODUCER,
     Batch,
+    read,
 )
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.unpack import count_work, unpack
@@ -148,7 +149,7 @@ def _raw_of(batch: Batch) -> bytes:
         -1,
         batch.records,
     )
-    return header + batch.payload
+    return header + read(batch)
 
 
 def build(

@@ -6,6 +6,7 @@ import random
 import selectors
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import Clusters, Rate, Throttle
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
+from causeway.wire.frames import Outbox
 from tests.unit.relay.test_reader import Wire
 from tests.unit.relay.test_throttle import flow
 
@@ -32,8 +34,12 @@ class Waiting:
         self._outlet = outlet
 
     @property
-    def pending_bytes(self) -> int:
-        return self._outlet.pending_bytes
+    def ready(self) -> list[OutletState]:
+        return [self._outlet]
+
+    @property
+    def connection(self) -> Any:
+        return SimpleNamespace(outbox=Outbox(cast(Any, None)))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.messages import Clusters
+from causeway.wire.buffers import Buffers
 from causeway.wire.fetch import HIGHEST_VERSION
 from tests.unit.relay.test_throttle import flow
 
@@ -65,6 +66,8 @@ class Broker:
     def api_version(self, *_: int) -> int:
         return HIGHEST_VERSION
 
+    def share(self, _: Buffers) -> None: ...
+
     def set_nonblocking(self) -> None: ...
 
     def close(self) -> None:
@@ -102,6 +105,7 @@ class Lane:
             clusters,
             cast(Helpers, self.helpers),
             selectors.DefaultSelector(),
+            Buffers(),
             on_source=lambda *_: None,
             on_target=lambda *_: None,
             on_failure=lambda failed, _: self.failed.append(failed),
@@ -263,7 +267,7 @@ def test_a_target_that_takes_no_more_connections_is_written_over_fewer(
     lane.helpers.finish()
     assert lane.connections.crowded == ("a -1",)
     (target,) = lane.connections.targets
-    assert target.pending_bytes == 4
+    assert len(target.ready) == len(lane.connections.waiting) == 4
     assert lane.connections.drop(target) == set(flows)
     assert not lane.connections.crowded
     assert lane.failed == []

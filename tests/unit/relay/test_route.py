@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -110,6 +113,53 @@ def test_with_one_outlet_batches_go_as_they_are() -> None:
     assert outlet.pending_bytes == len(b"".join(raws))
     assert [batch.payload for batch in kept.batches] == [raw[HEADER_SIZE:] for raw in raws]
     assert take(flow, _fetched(b""))[1] == []
+
+
+def _big(*offsets: int, timestamp: int) -> memoryview:
+    """Of a big answer."""
+    records = [Rec(offset=at, value=b"x" * 3000, timestamp=timestamp) for at in offsets]
+    return memoryview(bytearray(b"".join(raw_batch([record]) for record in records)))
+
+
+def _taken_unread(flow: Flow, records: memoryview) -> list[bool]:
+    kept, _ = take(flow, _fetched(b"")._replace(records=records))
+    return [batch.unread is not None for batch in kept.batches]
+
+
+def test_only_a_flow_that_looks_into_nothing_passes_on_what_it_has_not_read() -> None:
+    """From its second batch on, while records are young, also in the next answer."""
+    now = int(time.time() * 1000)
+    flow = _flow(0)
+    assert _taken_unread(flow, _big(0, 1, timestamp=now)) == [False, True]
+    assert _taken_unread(flow, _big(2, 3, timestamp=now)) == [True, True]
+    assert _taken_unread(flow, _big(4, timestamp=now - 13 * 3_600_000)) == [True]
+    assert _taken_unread(flow, _big(5, 6, timestamp=now)) == [False, True]
+    assert _taken_unread(flow, memoryview(bytes(_big(7, timestamp=now)))) == [False]
+
+    def second(flow: Flow) -> bool:
+        return _taken_unread(flow, _big(0, 1, timestamp=now))[1]
+
+    assert second(_flow(0))
+    assert not second(_flow(0, 0))
+    others = _flow(0), _flow(0), _flow(0), _flow(0)
+    others[0].treatment = cast(Any, SimpleNamespace(treat=lambda _, records: records))
+    others[1].on_the_way = cast(Any, object())
+    others[2].outlets[0].idempotent = False
+    others[3].assignment = others[3].assignment.model_copy(update={"max_message_bytes": 3000})
+    assert [second(other) for other in others] == [False] * 4
+
+
+def test_a_place_that_may_follow_from_damage_stops_nothing() -> None:
+    """What was fetched before is answered first: if it was damaged, it is refused."""
+    flow = _flow(0)
+    flow.state = State.RUNNING
+    take_in(flow, _fetched(bytes(_big(0, timestamp=int(time.time() * 1000)))))
+    truncated = _fetched(b"")._replace(diverging_offset=0)
+    assert take_in(flow, truncated)[0].batches == []
+    assert flow.unreadable_at == flow.position == 1
+    flow.outlets[0].take()
+    with pytest.raises(Halt, match="the source was truncated to offset 0"):
+        take_in(flow, truncated)
 
 
 def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:

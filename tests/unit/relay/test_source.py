@@ -358,6 +358,12 @@ def test_a_damaged_header_is_noticed() -> None:
         _kept(damaged(raw_batch(_large(0, 2)), at=25))
 
 
+def test_what_lies_below_the_position_by_a_damaged_header_is_not_passed_over() -> None:
+    raw = raw_batch(_large(5, 3))
+    with pytest.raises(ProtocolError, match="offset 5 has a wrong CRC"):
+        _kept(raw[:23] + (-4 & 0xFFFFFFFF).to_bytes(4, "big") + raw[27:], 5)
+
+
 @pytest.mark.parametrize("left", [0, 5, 11, 12, 40, 61, 70])
 def test_a_batch_cut_off_at_the_end_is_left_for_the_next_answer(left: int) -> None:
     whole = raw_batch(_recs(0, 2))

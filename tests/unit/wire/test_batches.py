@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
+from google_crc32c import value
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
+from causeway.errors import ProtocolError
 from causeway.wire.batches import (
+    CRC_START,
     HEADER,
     HEADER_SIZE,
     SEQUENCE_SPACE,
@@ -17,6 +20,7 @@ from causeway.wire.batches import (
     checksum,
     distance,
     header,
+    read,
 )
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -63,6 +67,43 @@ def test_checksum_is_that_of_the_whole_batch() -> None:
     crc = HEADER.unpack_from(raw)[4]
     assert checksum(raw[21:HEADER_SIZE], raw[HEADER_SIZE:]) == crc
     assert checksum(raw[21:HEADER_SIZE], raw[HEADER_SIZE:-1] + b"?") != crc
+
+
+def _unread(raw: bytes, records: int) -> Batch:
+    crc = HEADER.unpack_from(raw)[4]
+    batch = _batch(raw, records, codec=HEADER.unpack_from(raw)[5] & 7)
+    view = memoryview(raw)[HEADER_SIZE:]
+    return batch._replace(payload=view, unread=(crc, value(raw[CRC_START:HEADER_SIZE])))
+
+
+@given(st.integers(0, 100_000), st.booleans())
+def test_a_batch_that_nobody_read_is_stamped_as_one_that_was(
+    size: int, transactional: bool
+) -> None:
+    raw = raw_batch([Rec(offset=7, value=bytes(size))], producer_id=3, epoch=1, sequence=9)
+    unread = _unread(raw, 1)
+    read_one = unread._replace(payload=raw[HEADER_SIZE:], unread=None)
+
+    stamp = header(unread, 1234, 5, 678, transactional=transactional)
+
+    assert stamp == header(read_one, 1234, 5, 678, transactional=transactional)
+    assert read(unread) == raw[HEADER_SIZE:]
+
+
+@given(st.data())
+def test_damage_that_nobody_read_shows_in_the_new_crc(data: st.DataObject) -> None:
+    raw = raw_batch([Rec(offset=7, value=bytes(3000))], compressed=True)
+    bits = st.integers(17 * 8, len(raw) * 8 - 1)  # the CRC, and all that it is of
+    changed = bytearray(raw)
+    for bit in data.draw(st.lists(bits, min_size=1, max_size=3, unique=True)):
+        changed[bit // 8] ^= 1 << bit % 8
+
+    unread = _unread(bytes(changed), 1)
+    stamp = header(unread, 1234, 5, 678)
+
+    assert checksum(stamp[CRC_START:], bytes(unread.payload)) != HEADER.unpack(stamp)[4]
+    with pytest.raises(ProtocolError, match="the batch at offset 7 has a wrong CRC"):
+        read(unread)
 
 
 def test_sequences_wrap_after_the_largest_int() -> None:

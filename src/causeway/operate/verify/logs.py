@@ -27,6 +27,7 @@ from causeway.wire.batches import (
     MAGIC_AT,
     Batch,
     checksum,
+    read,
 )
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import decode, records_of
@@ -105,7 +106,7 @@ def of_source(
             range(batch.first, batch.first + batch.records)
             if batch.offsets is None
             else batch.offsets,
-            payload=batch.payload,
+            payload=read(batch),
             codec=batch.codec,
             base_timestamp=batch.base_timestamp,
         )

@@ -52,6 +52,9 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         place, needs = f"{at} at offset {flow.position}", f"READ on topic {at.topic}"
         raise Doubt(str(codes.broker_error(fetched.error, "fetch", place, needs=needs)))
     if fetched.diverging_offset is not None:
+        if not flow.idle:  # our place may follow from a batch that is damaged, and not refused yet
+            flow.unreadable_at = flow.position
+            return Kept(flow.position), []
         raise Halt(
             f"the source was truncated to offset {fetched.diverging_offset}, below "
             f"{flow.position}, which was read: start with --adopt or --from to go on"
@@ -104,7 +107,8 @@ def account(answer: Answer, now_ms: int) -> None:
     if produced.error:
         spec, message = outlet.spec, produced.message
         if produced.error == codes.CORRUPT_MESSAGE:
-            # The broker says no more than that, and what was read had the right CRC.
+            # The broker says no more than that. The first batch of a new try is read, so what its
+            # source has damaged is told of there.
             damaged = (
                 f"the batch at source offset {sent.first} came damaged, by its CRC or its form"
             )

@@ -21,6 +21,7 @@ from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Clusters
 from causeway.wire import fetch, produce
+from causeway.wire.buffers import Buffers
 from causeway.wire.cluster import Cluster
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import FetchSession
@@ -65,6 +66,7 @@ class Connections:
         clusters: Clusters,
         helpers: Helpers,
         selector: selectors.BaseSelector,
+        buffers: Buffers,
         *,
         on_source: Callable[[SourceConnection, int], None],
         on_target: Callable[[TargetConnection, int], None],
@@ -75,6 +77,7 @@ class Connections:
         self._per_broker = clusters.connections
         self._in_flight = clusters.in_flight
         self._buffer_bytes = clusters.buffer_bytes
+        self._buffers = buffers
         self._helpers = helpers
         self._selector = selector
         self._on_source, self._on_target, self._on_failure = on_source, on_target, on_failure
@@ -96,16 +99,18 @@ class Connections:
         return list(self._targets.values())
 
     @property
-    def pending_bytes(self) -> int:
-        """Fetched, not sent yet; also what waits for a connection."""
+    def waiting(self) -> list[OutletState]:
+        """The outlets that have something to send, also those that wait for a connection."""
         waiting = {
-            flow
+            outlet: None
             for key, flows in self._opening.items()
             if isinstance(key, TargetKey)
             for flow in flows
+            for outlet in flow.outlets
         }
-        offered = sum(target.pending_bytes for target in self._targets.values())
-        return offered + sum(flow.pending_bytes for flow in waiting)
+        for target in self._targets.values():
+            waiting |= dict.fromkeys(target.ready)
+        return list(waiting)
 
     @property
     def crowded(self) -> tuple[str, ...]:
@@ -228,6 +233,7 @@ class Connections:
             if not any((other.cluster, other.node) == broker for other in self._sources):
                 self._full.discard(broker)  # it may have been started anew, and take more
             self._sources[key] = source
+            source.connection.share(self._buffers)
             self._watch(source, partial(self._on_source, source))
             least = min(source.round_trip_s, self._round_trips.get(broker, source.round_trip_s))
             self._round_trips[broker] = source.round_trip_s = least

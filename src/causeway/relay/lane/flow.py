@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -134,13 +134,23 @@ class OutletState:
         self.pending_bytes -= batch.size
         return batch
 
+    def copy_out(self, lies_in: Container[int]) -> None:
+        """What is pending no longer lies in one of these buffers, by `id`."""
+        pending = self.pending
+        for _ in range(len(pending)):
+            batch = pending.popleft()
+            payload = batch.payload
+            if isinstance(payload, memoryview) and id(payload.obj) in lies_in:
+                batch = batch._replace(payload=bytes(payload))
+            pending.append(batch)
+
     def drop_pending(self) -> None:
         self.pending.clear()
         self.pending_bytes = 0
 
     def sent(self, batch: Batch) -> Sent:
         """Account for `batch` as sent with the current sequence."""
-        payload, _, _, max_timestamp, records, first, following, leader_epoch, offsets = batch
+        payload, _, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = batch
         last, of_last = first + records - 1, 1
         if offsets is not None:
             last = offsets[-1]
@@ -255,6 +265,8 @@ class Flow:
     source_end: int = UNKNOWN
     end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more
     high_watermark: int = UNKNOWN  # of the source
+    # The newest time in the last batch that was kept, since its place was found.
+    newest_kept: int = UNKNOWN
     unreadable_at: int = UNKNOWN  # what lies there cannot be kept: it is fetched again when idle
     last_timestamp: int = UNKNOWN
     records: int = 0

@@ -26,6 +26,11 @@ def is_young(timestamp_ms: int) -> bool:
     return timestamp_ms / 1000 > time.time() - YOUNG_S
 
 
+def young_since_ms() -> int:
+    """Records of that time are just young enough."""
+    return int((time.time() - YOUNG_S) * 1000)
+
+
 def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
     """Whether one of `batches` is old, and what was sent before it may still arrive. Then the flow
     waits until `late_by`, and looks at the target's log again before it sends. Where there is no

@@ -17,7 +17,7 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.flow import UNKNOWN, Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
 from causeway.relay.lane.transforming import series_of
@@ -197,6 +197,7 @@ class Places:
             outlet.remembered_until = 0.0
             outlet.append_times |= place.append_times
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
+        flow.newest_kept = UNKNOWN
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         flow.source_node = found.source_node
         flow.source_end = flow.end_before = found.source_end

@@ -23,6 +23,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
+from causeway.relay.lane.memory import Memory
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.stages import Stages
@@ -62,11 +63,13 @@ class Relay:
         self._stages = stages
         self._treatments = Treatments(clusters.treatments)
         self._buffer_bytes = clusters.buffer_bytes
+        self._memory = Memory(clusters.buffer_bytes)
         self._lease = lease
         self._connections = Connections(
             clusters,
             helpers,
             selector,
+            self._memory.buffers,
             on_source=self._on_source,
             on_target=self._on_target,
             on_failure=self._on_failure,
@@ -191,7 +194,8 @@ class Relay:
                 self._places.doubt(flow, Doubt("the lease ran out", failure=False))
 
     def _allowance(self, now: float) -> Allowance:
-        room = self._connections.pending_bytes + self._stages.size < self._buffer_bytes
+        outboxes = [target.connection.outbox for target in self._connections.targets]
+        room = self._memory.has_room(self._stages.size, self._connections.waiting, outboxes)
         share = self._buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
         full = False  # something waits for its target, which takes no time

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.late import young_since_ms
 from causeway.relay.shares import part_of, shares
-from causeway.relay.source import Kept, keep
+from causeway.relay.source import NOTHING, Kept, Unread, keep
 from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
@@ -21,7 +22,9 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     what a treatment does.
     """
     aborted = fetched.aborted if flow.assignment.read_committed else ()
-    kept = keep(fetched.records, flow.position, aborted, flow.subject)
+    kept = keep(fetched.records, flow.position, aborted, flow.subject, _unread(flow, fetched))
+    if kept.batches:
+        flow.newest_kept = kept.batches[-1].max_timestamp
     if flow.treatment is not None:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
@@ -41,6 +44,21 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         if unpacked_total() >= most_unpacked:
             return _first(kept, count + 1), touched
     return kept, touched
+
+
+def _unread(flow: Flow, fetched: Fetched) -> Unread:
+    """Of a flow that looks into nothing, and whose target takes what follows a batch after it only:
+    a producer's sequences see to that. Of big answers alone, whose memory is accounted for."""
+    outlets = flow.outlets
+    if (
+        fetched.records.readonly
+        or len(outlets) > 1
+        or flow.treatment is not None
+        or flow.on_the_way is not None
+        or not outlets[0].idempotent
+    ):
+        return NOTHING
+    return Unread(flow.assignment.max_message_bytes, young_since_ms(), flow.newest_kept)
 
 
 def _first(kept: Kept, count: int) -> Kept:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,8 +83,9 @@ class TargetConnection:
         self._ready.pop(outlet, None)
 
     @property
-    def pending_bytes(self) -> int:
-        return sum([outlet.pending_bytes for outlet in self._ready])
+    def ready(self) -> Collection[OutletState]:
+        """The outlets that have something to send."""
+        return self._ready.keys()
 
     @property
     def waiting(self) -> bool:
@@ -137,7 +138,7 @@ class TargetConnection:
 
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
-        stamped: list[tuple[bytes, int, bytes, bytes]] = []
+        stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
         parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
         size = 0
         ready = self._ready

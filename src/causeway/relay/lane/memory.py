@@ -1,0 +1,72 @@
+"""What a lane's buffer holds, and whether there is room in it for another answer.
+
+Batches that wait are views of the answers that they came with, or copies. An answer stays in memory
+as long as one view of it is left, and counts as a whole. Where that takes too much room, the few
+that stay behind of an answer are copied out of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from causeway.relay.lane.flow import OutletState
+from causeway.wire.buffers import Buffers
+from causeway.wire.frames import Outbox
+
+SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
+_LESS: Final = 16  # so much less of a full buffer must be held before it is looked at again
+
+
+class Memory:
+    """Not thread-safe; belongs to one lane's loop. `most_bytes`: what the buffer holds."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.buffers = Buffers()
+        self._most = most_bytes
+        self._full_at: int | None = None
+
+    def has_room(
+        self, besides: int, outlets: Collection[OutletState], outboxes: Collection[Outbox]
+    ) -> bool:
+        """Whether less is held than the buffer holds, `besides` bytes elsewhere included. What
+        `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
+        most = self._most - besides
+        pending = sum([outlet.pending_bytes for outlet in outlets])
+        held = self.buffers.held_bytes
+        if held + pending < most:  # though what lies in an answer counts twice
+            self._full_at = None
+            return True
+        if pending >= most or (
+            self._full_at is not None and held + pending > self._full_at - self._most // _LESS
+        ):
+            return False
+        queued, used = Counter[int](), Counter[int]()
+        sizes: dict[int, int] = {}
+        for view in _views(part for box in outboxes for part in box.waiting()):
+            sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
+            queued[id(view.obj)] += len(view)
+        for view in _views(batch.payload for outlet in outlets for batch in outlet.pending):
+            sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
+            used[id(view.obj)] += len(view)
+        copied = pending - used.total()
+        if copied + held >= most:
+            sparse = {
+                buffer
+                for buffer, size in sizes.items()
+                if SPARSE * (used[buffer] + queued[buffer]) < size
+            }
+            for outlet in outlets:
+                outlet.copy_out(sparse)
+            for box in outboxes:
+                box.copy_out(sparse)
+            copied += sum(used[buffer] for buffer in sparse)
+            held = self.buffers.held_bytes
+        has_room = copied + held < most
+        self._full_at = None if has_room else held + pending
+        return has_room
+
+
+def _views(parts: Iterable[bytes | bytearray | memoryview]) -> Iterable[memoryview]:
+    return (part for part in parts if isinstance(part, memoryview))

@@ -1,0 +1,59 @@
+"""Memory for what arrives, kept for the next frame once nobody looks at it any more.
+
+New memory costs as much as a copy: its pages are found, and cleared twice. Where it is not kept,
+the kernel finds them as they are written.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Final
+from weakref import WeakSet
+
+SPARE_BYTES: Final = 20 * 1024 * 1024  # the largest buffer that is kept
+KEPT_BYTES: Final = 40 * 1024 * 1024  # free ones beyond that are given back when one is needed
+_WASTE: Final = 4  # a buffer so many times too large waits for something larger
+
+
+class Buffers:
+    """Not thread-safe. Several connections of one thread may share them."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []
+        self._large: WeakSet[mmap.mmap] = WeakSet()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of buffers that somebody looks at, be it at a small part."""
+        kept = sum(len(buffer) for buffer in self._kept if not _is_free(buffer))
+        return kept + sum(len(buffer) for buffer in self._large)
+
+    def room(self, size: int) -> memoryview:
+        """So many bytes that nobody else looks at."""
+        if size > SPARE_BYTES:
+            large = mmap.mmap(-1, size)
+            self._large.add(large)
+            return memoryview(large)
+        free = sorted(filter(_is_free, self._kept), key=len)
+        for buffer in free:
+            if size <= len(buffer) <= _WASTE * size:
+                return memoryview(buffer)[:size]
+        left = sum(map(len, free))
+        for buffer in free:
+            if left + size > KEPT_BYTES:
+                left -= len(buffer)
+                self._kept = [other for other in self._kept if other is not buffer]
+        buffer = bytearray(max(size, min(SPARE_BYTES, size + size // 8)) + 1)
+        buffer.pop()  # so that `_is_free` need not move it
+        self._kept.append(buffer)  # the next frame may be somewhat larger
+        return memoryview(buffer)[:size]
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """Whether no memoryview of it is left: Python resizes nothing that somebody looks at."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True

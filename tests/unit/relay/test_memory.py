@@ -1,0 +1,127 @@
+"""What a lane holds is bounded, however unlike the speeds at which it gets rid of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, cast
+
+from causeway.relay.lane.flow import OutletState
+from causeway.relay.lane.memory import Memory
+from causeway.wire.batches import Batch
+from causeway.wire.frames import Outbox
+from tests.unit.relay.test_throttle import flow
+
+MB = 1 << 20
+BATCH = 64 * 1024
+
+
+class Full:
+    """A socket that takes nothing."""
+
+    def sendmsg(self, _: object) -> int:
+        raise BlockingIOError
+
+
+def _outlets(count: int) -> list[OutletState]:
+    return [flow(partition).outlets[0] for partition in range(count)]
+
+
+def _answer(memory: Memory, outlets: Sequence[OutletState], each: int) -> None:
+    """One that holds `each` batches of each of `outlets`."""
+    frame = memory.buffers.room(len(outlets) * each * BATCH)
+    places = iter(range(0, len(frame), BATCH))
+    for outlet in outlets:
+        views = [frame[at : at + BATCH] for at, _ in zip(places, range(each), strict=False)]
+        outlet.put_all([Batch(view, 0, 0, 0, 1, 0, 1, 0, None, (0, 0)) for view in views])
+
+
+def _in_memory(memory: Memory, outlets: Sequence[OutletState]) -> int:
+    payloads = [batch.payload for outlet in outlets for batch in outlet.pending]
+    return memory.buffers.held_bytes + sum(len(p) for p in payloads if isinstance(p, bytes))
+
+
+def _send(outlet: OutletState) -> None:
+    while outlet.pending:
+        outlet.take()
+
+
+def test_an_answer_counts_as_a_whole_until_its_last_view_is_gone() -> None:
+    memory = Memory(64 * MB)
+    (outlet,) = _outlets(1)
+    _answer(memory, [outlet], 64)
+    held = memory.buffers.held_bytes
+    assert held >= 4 * MB
+    while len(outlet.pending) > 1:
+        outlet.take()
+    assert memory.buffers.held_bytes == held
+    outlet.take()
+    assert memory.buffers.held_bytes == 0
+
+
+def test_a_slow_partition_among_fast_ones_takes_no_more_than_its_own() -> None:
+    """It keeps a batch of each answer, a sixteenth, and the others go on."""
+    memory = Memory(32 * MB)
+    slow, *fast = outlets = _outlets(16)
+    for number in range(100):
+        assert memory.has_room(0, outlets, []), f"after {number} answers"
+        _answer(memory, outlets, 4)
+        assert _in_memory(memory, outlets) < (32 + 5) * MB
+        for outlet in fast:
+            _send(outlet)
+        while len(slow.pending) > 128:
+            slow.take()
+    kept = [batch.payload for batch in slow.pending]
+    assert any(isinstance(payload, bytes) for payload in kept)
+
+
+def test_what_is_copied_out_keeps_its_bytes_and_its_order() -> None:
+    memory = Memory(8 * MB)
+    slow, fast = outlets = _outlets(2)
+    wanted = []
+    for number in range(20):
+        assert memory.has_room(0, outlets, [])
+        frame = memory.buffers.room(2 * MB)
+        frame[:] = random.Random(number).randbytes(len(frame))
+        wanted.append(bytes(frame[:BATCH]))
+        for outlet, view in ((slow, frame[:BATCH]), (fast, frame[BATCH:])):
+            outlet.put_all([Batch(view, 0, 0, 0, 1, number, number + 1, 0, None, (0, 0))])
+        del frame, view
+        _send(fast)
+    assert [batch.payload for batch in slow.pending] == wanted
+    assert [batch.first for batch in slow.pending] == list(range(20))
+    assert slow.pending_bytes == sum(batch.size for batch in slow.pending)
+
+
+def test_it_is_full_where_all_wait() -> None:
+    memory = Memory(32 * MB)
+    outlets = _outlets(8)
+    answers = 0
+    while memory.has_room(0, outlets, []):
+        _answer(memory, outlets, 8)
+        answers += 1
+        assert _in_memory(memory, outlets) < (32 + 5) * MB
+    assert answers >= 7  # dense answers are not copied, and fill it
+    assert all(isinstance(b.payload, memoryview) for outlet in outlets for b in outlet.pending)
+    for outlet in outlets[:4]:
+        _send(outlet)
+    assert memory.has_room(0, outlets, [])
+    assert not memory.has_room(32 * MB, outlets, []), "what stages hold counts, too"
+
+
+def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> None:
+    memory = Memory(32 * MB)
+    box = Outbox(cast(Any, Full()))
+    box.queue([b"a request", b"of which a part may be sent"])
+    (fast,) = outlets = _outlets(1)
+    queued = []
+    for number in range(100):
+        assert memory.has_room(0, outlets, [box]), f"after {number} answers"
+        _answer(memory, outlets, 64)
+        view = fast.take().payload
+        box.queue([view])
+        queued.append(bytes(view))
+        del view
+        _send(fast)
+        assert memory.buffers.held_bytes < (32 + 5) * MB
+    assert [bytes(part) for part in box.waiting()][1:] == queued
