@@ -34,30 +34,27 @@ def carried(difference: int, size: int) -> int:
     level = 0
     while size:
         if digit := size & _DIGIT:
-            crc = _looked_up(_table(level, digit), crc)
+            a, b, c, d = _table(level, digit)
+            crc = a[crc & 255] ^ b[crc >> 8 & 255] ^ c[crc >> 16 & 255] ^ d[crc >> 24]
         size >>= _DIGIT_BITS
         level += 1
     return crc
 
 
-def _looked_up(table: _Table, crc: int) -> int:
-    a, b, c, d = table
-    return a[crc & 255] ^ b[crc >> 8 & 255] ^ c[crc >> 16 & 255] ^ d[crc >> 24]
-
-
 @cache
 def _table(level: int, digit: int) -> _Table:
     """Of so many units: `digit` · 64 ** `level`."""
-    bits = [1 << bit for bit in range(32)]
     if digit > 1:
         steps = [_table(level, digit // 2), _table(level, digit - digit // 2)]
     elif level:
         steps = [_table(level - 1, (_DIGIT + 1) // 2)] * 2
     else:
-        bits = [extend(bit ^ _TURNED, _ZEROS) ^ _TURNED for bit in bits]
         steps = []
-    for step in steps:
-        bits = [_looked_up(step, bit) for bit in bits]
+    bits = [1 << bit for bit in range(32)]
+    if not steps:
+        bits = [extend(bit ^ _TURNED, _ZEROS) ^ _TURNED for bit in bits]
+    for a, b, c, d in steps:
+        bits = [a[v & 255] ^ b[v >> 8 & 255] ^ c[v >> 16 & 255] ^ d[v >> 24] for v in bits]
     return _of(bits[:8]), _of(bits[8:16]), _of(bits[16:24]), _of(bits[24:])
 
 

@@ -24,6 +24,7 @@ WITH_IDS = 13
 
 _HEADER = Struct(">hhi")
 _INDEX = Struct(">i")
+_INDEX_AND_SIZE = Struct(">iBBB")  # of three bytes, as most batches have it
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
 _RESULT = Struct(">ihqqq3s")
 _RESULT_SIZE = 30
@@ -81,8 +82,14 @@ def build(
         small += topic
         put_uvarint(small, len(partitions) + 1)
         for _, partition, header, payload in partitions:
-            small += _INDEX.pack(partition)
-            put_uvarint(small, len(header) + len(payload) + 1)
+            size = len(header) + len(payload) + 1
+            if 1 << 14 <= size < 1 << 21:  # as `put_uvarint` would
+                small += _INDEX_AND_SIZE.pack(
+                    partition, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14
+                )
+            else:
+                small += _INDEX.pack(partition)
+                put_uvarint(small, size)
             small += header
             small = bytearray(b"\x00")  # the partition's tags follow the payload
             buffers += (payload, small)

@@ -48,6 +48,19 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
     assert len(request.topic_data) == 2
 
 
+@pytest.mark.parametrize(
+    "size", [0, 65, 66, 16_321, 16_322, 16_323, 64_000, 2_097_089, 2_097_090, 2_097_091]
+)
+def test_a_batchs_length_is_written_as_kafka_writes_it(size: int) -> None:
+    """In one to four bytes."""
+    batches = [Stamped(ONE.bytes, p, b"h" * 61, memoryview(bytes(size))) for p in (7, 1 << 20)]
+    frame = b"".join(build(17, 13, b"causeway", 30_000, batches))
+    request = ProduceRequest.decode(frame, version=13, header=True, framed=True)
+    (topic,) = request.topic_data
+    assert [p.index for p in topic.partition_data] == [7, 1 << 20]
+    assert all(bytes(p.records) == b"h" * 61 + bytes(size) for p in topic.partition_data)
+
+
 def test_payloads_are_not_copied() -> None:
     payload = b"x" * 100_000
     buffers = build(1, 13, b"c", 1, [Stamped(ONE.bytes, 0, b"h" * 61, payload)])
