@@ -20,6 +20,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 Direction = Literal["up", "down", "both"]
@@ -99,12 +100,16 @@ class _Connection:
         client: socket.socket,
         broker: socket.socket,
         stalled: Direction | None,
-        damaged: Callable[[bytes], bytes],
+        damaged: Callable[[Direction, bytes], bytes],
     ) -> None:
         self.client_port: int = client.getpeername()[1]
         self._sockets = (client, broker)
-        self.up = _Pipe(client, broker, stalled=stalled in ("up", "both"), damaged=damaged)
-        self.down = _Pipe(broker, client, stalled=stalled in ("down", "both"))
+        self.up = _Pipe(
+            client, broker, stalled=stalled in ("up", "both"), damaged=partial(damaged, "up")
+        )
+        self.down = _Pipe(
+            broker, client, stalled=stalled in ("down", "both"), damaged=partial(damaged, "down")
+        )
 
     @property
     def alive(self) -> bool:
@@ -143,6 +148,7 @@ class Proxy:
         self._refusing = False
         self._stalled_from_birth: Direction | None = None
         self._flipped: bytes | None = None
+        self._flips: tuple[Direction, float] = "up", 0
         self._server = socket.create_server((host, 0), backlog=256)
         self.address: tuple[str, int] = (host, self._server.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -184,15 +190,19 @@ class Proxy:
         """Close new connections at once, until called with False."""
         self._refusing = refusing
 
-    def flip(self, marker: bytes | None) -> None:
-        """From now on a bit flips in what clients send wherever it holds `marker` (once in what
-        arrives together); None: nowhere any more."""
+    def flip(
+        self, marker: bytes | None, direction: Direction = "up", times: float = float("inf")
+    ) -> None:
+        """From now on a bit flips wherever what flows that way holds `marker` (once in what arrives
+        together), so many `times`; None: nowhere any more."""
+        self._flips = direction, times
         self._flipped = marker
 
-    def _damaged(self, chunk: bytes) -> bytes:
-        marker = self._flipped
-        if marker is None or (at := chunk.find(marker)) < 0:
+    def _damaged(self, direction: Direction, chunk: bytes) -> bytes:
+        marker, (flips, times) = self._flipped, self._flips
+        if marker is None or flips != direction or not times or (at := chunk.find(marker)) < 0:
             return chunk
+        self._flips = flips, times - 1
         return chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ The source is written, and both sides are read, by an independent client. A lane
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -225,14 +226,19 @@ def test_what_is_too_large_to_be_unpacked_stops_once_all_before_it_is_there(
     assert mirror.target.offsets(mirror.name) == {0: 500}
 
 
-@pytest.mark.parametrize("size", [10, 1_000], ids=["small", "large"])
+@pytest.mark.parametrize("size", [10, 1_000, 10_000], ids=["small", "large", "unread"])
 def test_a_bit_that_the_sources_disk_flipped_holds_up_one_partition_until_it_is_mended(
     mirror: Mirror, source_cluster: LocalCluster, size: int
 ) -> None:
+    """What is passed on unread its target refuses; the next try reads it, and says which it is."""
     mirror.create(2)
+    now = int(time.time() * 1000)
     for partition in (0, 1):
         for first in (0, 10, 20):
-            records = [Rec(offset=i, value=b"%d" % (first + i) + b"x" * size) for i in range(10)]
+            records = [
+                Rec(offset=i, value=b"%d" % (first + i) + b"x" * size, timestamp=now)
+                for i in range(10)
+            ]
             mirror.driver.source.produce_batch(
                 TopicPartition(mirror.topic, partition), raw_batch(records)
             )

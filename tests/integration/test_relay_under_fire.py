@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -609,6 +610,34 @@ def test_a_bit_that_flips_on_the_way_is_refused_by_the_target(ground: Ground, pr
 
         it.await_mirrored()
         it.assert_same()
+
+
+def test_a_bit_that_flips_on_the_way_from_the_source_is_fetched_anew(
+    ground: Ground, prefix: str
+) -> None:
+    """In a batch that the lane passes on unread, so that only the target notices."""
+    marker = b"flip me "
+    back = copy(ground)  # its target's clients come through proxies
+    back.source, back.target = ground.target, ground.source
+    back.source_tools, back.target_tools = ground.target_tools, ground.source_tools
+    with battle(back, prefix) as it:
+        it.create(2)
+        it.claim()
+        for value in (b"sound " * 400, marker * 400):
+            records = [Outgoing(value=b"%d %s" % (n, value), partition=0) for n in range(50)]
+            it.source.produce(it.topic, records, settings={"batch.num.messages": 10})
+        it.written(100, partition=1)
+        ground.proxies[1].flip(marker, "down", times=1)
+        try:
+            it.driver.start_lane(0)
+            it.await_mirrored()
+        finally:
+            ground.proxies[1].flip(None)
+
+        it.assert_same()
+        recoveries = {key[2]: report.recoveries for key, report in it.driver.reports.items()}
+        assert recoveries[0] > 0
+        assert recoveries[1] == 0
 
 
 @pytest.mark.parametrize("progress", ["newest", "none"])
