@@ -11,7 +11,7 @@ from typing import Final
 from weakref import WeakSet
 
 SPARE_BYTES: Final = 20 * 1024 * 1024  # the largest buffer that is kept
-KEPT_BYTES: Final = 40 * 1024 * 1024  # free ones beyond that are given back when one is needed
+KEPT_BYTES: Final = 40 * 1024 * 1024  # what is kept of free ones
 _WASTE: Final = 4  # a buffer so many times too large waits for something larger
 
 
@@ -38,15 +38,22 @@ class Buffers:
         for buffer in free:
             if size <= len(buffer) <= _WASTE * size:
                 return memoryview(buffer)[:size]
-        left = sum(map(len, free))
-        for buffer in free:
-            if left + size > KEPT_BYTES:
-                left -= len(buffer)
-                self._kept = [other for other in self._kept if other is not buffer]
+        self.give_back(KEPT_BYTES - size)
         buffer = bytearray(max(size, min(SPARE_BYTES, size + size // 8)) + 1)
         buffer.pop()  # so that `_is_free` need not move it
         self._kept.append(buffer)  # the next frame may be somewhat larger
         return memoryview(buffer)[:size]
+
+    def give_back(self, left: int = KEPT_BYTES) -> None:
+        """What is free beyond `left` bytes, the smallest first."""
+        free = sorted(filter(_is_free, self._kept), key=len)
+        kept = sum(map(len, free))
+        gone = set[int]()
+        for buffer in free:
+            if kept > left:
+                kept -= len(buffer)
+                gone.add(id(buffer))
+        self._kept = [buffer for buffer in self._kept if id(buffer) not in gone]
 
 
 def _is_free(buffer: bytearray) -> bool:

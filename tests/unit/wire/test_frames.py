@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -135,6 +136,23 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
         fourth = next_frame(bodies[1]).obj
         assert bytes(part) == b"AAAA"
         assert [first is second, second is third, second is fourth] == [False, False, True]
+
+
+def test_free_buffers_are_given_back_beyond_what_a_lane_needs_at_a_time() -> None:
+    pool = buffers.Buffers()
+    views = [pool.room(buffers.SPARE_BYTES) for _ in range(4)] + [pool.room(100_000)]
+    large = pool.room(buffers.SPARE_BYTES + 1)
+    assert pool.held_bytes == sum(len(cast(bytearray, v.obj)) for v in (*views, large))
+    first = views.pop(0).obj
+    pool.give_back(0)
+    assert pool.room(100).obj is not first
+    views.clear()
+    del first, large
+    assert pool.held_bytes == 0
+    pool.give_back()
+    kept = [pool.room(buffers.SPARE_BYTES) for _ in range(2)]
+    assert pool.held_bytes == buffers.KEPT_BYTES
+    del kept
 
 
 def test_a_frame_too_big_to_keep_a_buffer_for() -> None:

@@ -35,6 +35,8 @@ class Memory:
         most = self._most - besides
         pending = sum([outlet.pending_bytes for outlet in outlets])
         held = self.buffers.held_bytes
+        if not held:
+            self.buffers.give_back()
         if held + pending < most:  # though what lies in an answer counts twice
             self._full_at = None
             return True
