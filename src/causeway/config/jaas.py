@@ -68,7 +68,10 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise _error("a quoted value is not closed")
+            raise _error(
+                "a quoted value is not closed: a '\"' inside one is written '\\\"', also in what a"
+                " ${...} stands for"
+            )
         at = match.end()
         if match.lastgroup == "quoted":
             found.append(("quoted", _ESCAPE.sub(_unescape, match.group()[1:-1])))

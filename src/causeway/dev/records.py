@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
@@ -9,6 +11,7 @@ from causeway.errors import CausewayError, UnreachableError
 
 PARTITIONS = 2
 _TIMEOUT_S = 30.0
+_SAID = re.compile(r"""error_message=(["'])(.+?)\1[,)]""")
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
@@ -52,4 +55,7 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
 
 def _failed(topic: str, error: KafkaError) -> CausewayError:
     kind = UnreachableError if error.retriable else CausewayError
-    return kind("produce to", topic, str(error))
+    said = _SAID.search(
+        str(error)
+    )  # the client tells the whole answer, in which the broker's words
+    return kind("produce to", topic, said[2] if said else str(error))
