@@ -55,7 +55,5 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
 
 def _failed(topic: str, error: KafkaError) -> CausewayError:
     kind = UnreachableError if error.retriable else CausewayError
-    said = _SAID.search(
-        str(error)
-    )  # the client tells the whole answer, in which the broker's words
+    said = _SAID.search(str(error))  # within the whole answer
     return kind("produce to", topic, said[2] if said else str(error))
