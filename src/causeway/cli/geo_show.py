@@ -127,7 +127,7 @@ def described(seen: Sequence[Destination]) -> RenderableType:
         lines.append(_line("cluster id", str(each.cluster)))
         lines.append(_line("link", f"{each.link.name}, directives in {each.link.directives_topic}"))
         lines.append(_line("added", "no, or removed" if each.by is None else each.by.by))
-        lines.append(_line("driver", driver_of(each)))
+        lines.append(_line("driver", driver_of(each).removeprefix("driver ")))
         lines += _notes(each)
         lines.append(_line("topics", str(len(each.topics))))
         if each.topics:

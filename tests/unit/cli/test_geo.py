@@ -200,6 +200,7 @@ def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyP
         out = geo(*command).out
         for said in ("shop.orders", "1,234", "5.0 s", "anna@ops", "Lyon", "the disk is full"):
             assert said in out, command
+        assert out.count("driver ") == 1, command
     assert "ops1/7" in geo("destination", "list").out
     (told,) = json.loads(geo("status", "--json").out)["destinations"]
     assert told["topics"][0]["lag_records"] == 1_234
