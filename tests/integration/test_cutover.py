@@ -205,7 +205,9 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
     assert f"like it: {topic}" in wrong.err
 
 
-@pytest.mark.parametrize("first", list(First))
+@pytest.mark.parametrize(
+    "first", [First.CONSUMERS, pytest.param(First.PRODUCERS, marks=pytest.mark.slow)]
+)
 @pytest.mark.timeout(300)
 def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
     guarded: Guarded,

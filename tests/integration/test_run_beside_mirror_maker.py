@@ -176,6 +176,7 @@ def test_a_killed_mirror_maker_has_copied_more_than_its_book_says(
         assert [record.value for record in target.read(mirror)[0]] == values(0, 48)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_mirror_maker_is_never_ahead_of_us_nor_we_of_the_truth(prefix: str, tmp_path: Path) -> None:
     """Both mirror the same transactions to a cluster each, so their targets hold the same records
