@@ -5,8 +5,6 @@ A JVM costs seconds; what a daemon decides does not depend on it.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -21,16 +19,9 @@ from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
-from causeway.relay.control import SECRET_VARIABLE
-from tests.harness.command import command_environment
+from tests.harness.lane_process import LaneProcess
 from tests.harness.lanes import client
 from tests.harness.waiting import await_until
-
-_RUN = """
-import sys
-from causeway.relay.lane.loop import run_lane
-run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
-"""
 
 
 class SubprocessEngine:
@@ -51,7 +42,7 @@ class SubprocessEngine:
         self._secret = secret
         self._on_lane_ended = on_lane_ended
         self._stopping = False
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.processes: dict[int, LaneProcess] = {}
         self.spark = self
 
     def start(self) -> None:
@@ -65,10 +56,7 @@ class SubprocessEngine:
 
     def _run(self, lane: int, host: str, port: int) -> None:
         while not self._stopping:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(lane), host, str(port)],
-                env={**command_environment(), SECRET_VARIABLE: self._secret},
-            )
+            process = LaneProcess(lane, host, port, self._secret)
             self.processes[lane] = process
             code = process.wait()
             self._on_lane_ended(lane, f"exit code {code}", code == 0)

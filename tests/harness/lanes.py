@@ -6,10 +6,7 @@ keep or lose their reports, as crashes would.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -17,7 +14,7 @@ from types import TracebackType
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import to_wire
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.control import SECRET_VARIABLE, ControlServer, LaneConnection, new_secret
+from causeway.relay.control import ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (
     Assign,
     Assignment,
@@ -33,13 +30,8 @@ from causeway.relay.messages import (
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import OffsetAt
+from tests.harness.lane_process import LaneProcess
 from tests.harness.waiting import await_until
-
-_RUN = """
-import sys
-from causeway.relay.lane.loop import run_lane
-run_lane(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
-"""
 
 
 def client(alias: str, bootstrap: str) -> ClientSettings:
@@ -75,7 +67,7 @@ class LaneDriver:
         self._key = new_secret()
         self._lock = threading.Lock()
         self._connections: dict[int, LaneConnection] = {}
-        self.lanes: dict[int, subprocess.Popen[bytes]] = {}
+        self.lanes: dict[int, LaneProcess] = {}
         self._server = ControlServer(
             "127.0.0.1",
             self._key,
@@ -147,11 +139,8 @@ class LaneDriver:
             self._hand(connection, made)
         return made
 
-    def start_lane(self, number: int) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _RUN, str(number), self._server.host, str(self._server.port)],
-            env={**os.environ, SECRET_VARIABLE: self._key},
-        )
+    def start_lane(self, number: int) -> LaneProcess:
+        process = LaneProcess(number, self._server.host, self._server.port, self._key)
         self.lanes[number] = process
         return process
 

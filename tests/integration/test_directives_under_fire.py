@@ -78,7 +78,8 @@ def ask(settings: Settings, chance: random.Random, topics: list[str]) -> None:
                 directives.step_down(settings, wait_s=wait_s)
         case _:
             children = psutil.Process().children(recursive=True)
-            lanes = [each for each in children if "run_lane" in arguments_of(each)]
+            forks = [each for each in children if "lane_forks" in arguments_of(each)]
+            lanes = [each for each in forks if each.ppid() != os.getpid()]
             if lanes:
                 chance.choice(lanes).kill()
 
