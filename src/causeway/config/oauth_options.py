@@ -27,6 +27,8 @@ TRUST = {
 """Options that say what is trusted at the token endpoint: Kafka's handler's, and Strimzi's, whose
 later ones win."""
 
+ACCESS_TOKEN = "oauth.access.token"  # noqa: S105 - an option's name
+
 PROOFS = frozenset({"refresh_token", "password", "client_assertion"})
 """Fields that stand in for a client's secret."""
 
@@ -34,6 +36,7 @@ _KNOWN = frozenset(
     (
         *_FIELDS,
         *TRUST,
+        ACCESS_TOKEN,
         *("clientId", "clientSecret", "scope"),
         *("oauth.client.id", "oauth.client.secret", "oauth.scope", "oauth.token.endpoint.uri"),
         # How tokens are checked here, waited for or counted: ours to decide.

@@ -94,7 +94,7 @@ def translation(
             "unknown": schemas.unknown,
         },
         needs={"registries": registries},
-        text="its schema's id is written as the target's registry has it",
+        text="written with the ids that the target's registry has for its schemas",
     )
 
 

@@ -269,9 +269,7 @@ class _Reader:
             oauth = self._oauth(options)
             return SaslSettings(mechanism="OAUTHBEARER", oauth=oauth) if oauth else None
         if options.get("tokenauth", "").lower() == "true":
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: delegation tokens are not supported"
-            )
+            self.problems.add(f"{self._place(_JAAS)}: delegation tokens are not supported")
             return None
         missing = [name for name in ("username", "password") if not options.get(name)]
         if missing:
@@ -312,6 +310,7 @@ class _Reader:
             found = (options[name] for name in names if options.get(name))
             return self._secret(key) or next(found, None)
 
+        given = options.get(oauth_options.ACCESS_TOKEN, "").strip()
         endpoint = pick(_ENDPOINT, "oauth.token.endpoint.uri")
         client_id = pick(_CLIENT_ID, "clientId", "oauth.client.id")
         secret = pick(_CLIENT_SECRET, "clientSecret", "oauth.client.secret")
@@ -321,7 +320,7 @@ class _Reader:
                 " supported, only client credentials"
             )
             return None
-        if endpoint is None or not is_endpoint(endpoint.strip()):
+        if not given and (endpoint is None or not is_endpoint(endpoint.strip())):
             self.problems.add(
                 f"{self._place(_ENDPOINT)} must be an http(s) URL, without user and password:"
                 f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
@@ -334,6 +333,19 @@ class _Reader:
                 f" supported: {', '.join(sorted(unknown))}"
             )
             return None
+        extensions = {
+            name.removeprefix("extension_"): value
+            for name, value in options.items()
+            if name.startswith("extension_")
+        }
+        if given or endpoint is None:
+            return OAuthSettings(
+                token_endpoint="",
+                client_id="",
+                client_secret=Secret(""),
+                extensions=extensions,
+                access_token=Secret(given),
+            )
         grant, fields = oauth_options.grant_of(options)
         if client_id is None or (secret is None and not fields.keys() & oauth_options.PROOFS):
             self.problems.add(
@@ -348,11 +360,7 @@ class _Reader:
             grant=grant,
             fields=fields,
             scope=pick("sasl.oauthbearer.scope", "scope", "oauth.scope"),
-            extensions={
-                name.removeprefix("extension_"): value
-                for name, value in options.items()
-                if name.startswith("extension_")
-            },
+            extensions=extensions,
             ca_pem=self._trusted_at_endpoint(options),
         )
 
@@ -360,10 +368,8 @@ class _Reader:
         own = {name: options[key] for key, name in oauth_options.TRUST.items() if options.get(key)}
         kind = own.get("type", "JKS").upper()
         if kind not in _STORE_TYPES:
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: its ssl.truststore.type must be one of"
-                f" {', '.join(_STORE_TYPES)}"
-            )
+            known = ", ".join(_STORE_TYPES)
+            self.problems.add(f"{self._place(_JAAS)}: its ssl.truststore.type is one of {known}")
             return None
         try:
             if "certificates" in own:
@@ -387,6 +393,7 @@ def is_endpoint(url: str) -> bool:
     return parts.scheme in ("http", "https") and whole
 
 
+_JAAS = "sasl.jaas.config"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
 _CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a key's name

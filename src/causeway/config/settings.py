@@ -60,7 +60,8 @@ class TlsSettings:
 class OAuthSettings:
     """A grant of RFC 6749 at `token_endpoint`; `fields`: what is asked with besides, such as a
     refresh token. Without a secret (an empty one) the client only says its name. `ca_pem`: all that
-    is trusted there; None: what the system trusts, and the cluster's connections."""
+    is trusted there; None: what the system trusts, and the cluster's connections. `access_token`:
+    one that somebody gave; then nobody is asked, and the rest is empty."""
 
     token_endpoint: str
     client_id: str
@@ -70,6 +71,7 @@ class OAuthSettings:
     scope: str | None = None
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_pem: str | None = field(default=None, repr=False)
+    access_token: Secret = Secret("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,7 @@ def _sasl_to_wire(sasl: SaslSettings) -> dict[str, Any]:
             "scope": oauth.scope,
             "extensions": dict(oauth.extensions),
             "ca_pem": oauth.ca_pem,
+            "access_token": oauth.access_token.reveal(),
         },
     }
 
@@ -92,6 +93,7 @@ def _sasl_from_wire(data: Mapping[str, Any]) -> SaslSettings:
             **{
                 **oauth,
                 "client_secret": Secret(oauth["client_secret"]),
+                "access_token": Secret(oauth["access_token"]),
                 "fields": {name: Secret(value) for name, value in oauth["fields"].items()},
             }
         ),

@@ -37,11 +37,13 @@ class TokenSource:
         self._refresh_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
-        """A token with at least a fifth of its life left.
+        """A token with at least a fifth of its life left, or the one that was given.
 
         Raises AuthenticationError if the endpoint refuses the client, UnreachableError (retriable)
         if it does not answer in `timeout_s` or has a fault of its own.
         """
+        if given := self._settings.access_token.reveal():
+            return given
         with self._lock:
             if time.monotonic() >= self._refresh_at:
                 asked_at = time.monotonic()
@@ -179,6 +181,7 @@ def token_source(settings: OAuthSettings, ca_pem: str | None) -> TokenSource:
         tuple(sorted((name, value.reveal()) for name, value in settings.fields.items())),
         settings.scope,
         settings.ca_pem or ca_pem,
+        settings.access_token,
     )
     with _sources_lock:
         return _sources.setdefault(key, TokenSource(settings, ca_pem))

@@ -152,6 +152,7 @@ def test_a_translation_is_a_step_of_the_records_way(tmp_path: Path) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text(BASE + REGISTRIES + "causeway.schemas = translate\n")
     (step,) = load_mm2(path).links[0].treatments
+    assert f"each record is {step.text}".startswith("each record is written with the ids that")
     assert step.kind == "schema-ids"
     assert step.decides["target"] == "http://b:8081"
     assert "hunter22" not in f"{step!r} {step.decides}"

@@ -159,9 +159,9 @@ def test_options_of_a_login_module_are_not_dropped_without_a_word() -> None:
         security_protocol="SASL_SSL",
         sasl_mechanism="OAUTHBEARER",
         sasl_oauthbearer_token_endpoint_url="https://idp/token",
-        sasl_jaas_config=f'{OAUTH} clientId="me" clientSecret="s" oauth.access.token="hunter2";',
+        sasl_jaas_config=f'{OAUTH} clientId="me" clientSecret="s" oauth.token.in.url="hunter2";',
     )
-    assert "not supported: oauth.access.token" in str(problems)
+    assert "not supported: oauth.token.in.url" in str(problems)
     assert "hunter2" not in str(problems)
 
 
@@ -192,6 +192,22 @@ def test_what_is_trusted_of_the_token_endpoint(tmp_path: Path) -> None:
                 assert (settings.sasl.oauth.ca_pem or "").strip() == certificate.strip()
             else:
                 assert told in str(problems)
+
+
+def test_a_token_that_somebody_gave_needs_no_endpoint() -> None:
+    settings, problems = read(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_jaas_config=f'{OAUTH} oauth.access.token="hunter2" extension_tenant="x";',
+    )
+    assert not problems
+    assert settings is not None
+    assert settings.sasl is not None
+    assert settings.sasl.oauth is not None
+    assert settings.sasl.oauth.access_token == Secret("hunter2")
+    assert settings.sasl.oauth.extensions == {"tenant": "x"}
+    assert "hunter2" not in repr(settings)
+    assert from_wire(to_wire(settings)) == settings
 
 
 def test_strimzis_names_of_the_oauth_options() -> None:

@@ -190,6 +190,12 @@ def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpo
     assert not any("refresh_token" in form for _, form in endpoint.requests)
 
 
+def test_a_token_that_was_given_is_shown_and_nobody_asked() -> None:
+    given = replace(oauth(""), access_token=Secret("given"))
+    assert TokenSource(given, None).token(5) == "given"
+    assert token_source(given, None) is not token_source(oauth(""), None)
+
+
 def test_what_is_trusted_of_an_endpoint(tmp_path: Path) -> None:
     """The cluster's certificates beside the system's; where the login has its own, these alone."""
     files = create_certificates(tmp_path)

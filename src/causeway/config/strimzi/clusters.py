@@ -22,7 +22,7 @@ _MECHANISMS = {
 }
 # Strimzi passes on no others of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
-_NEEDS_MORE = (*("accessToken", "accessTokenLocation", "clientAssertionLocation", "grantType"),)
+_NEEDS_MORE = ("accessTokenLocation", "clientAssertionLocation", "grantType")
 # Of a client without a secret, or beside it: options as Strimzi's own handler calls them.
 _OAUTH_SECRETS = {
     "refreshToken": "oauth.refresh.token",
@@ -156,6 +156,12 @@ class Reader:
         unchecked = who.texts.get("disableTlsHostnameVerification")
         if unchecked is not None and unchecked.text == "true":
             self.problems.add(f"{unchecked.where} is not supported: the host is always verified")
+        if (token := who.trees.get("accessToken")) is not None:
+            self._sasl_oauth(alias, who)
+            key = token.texts["key"]
+            self._option(alias, logins.OAUTH, "oauth.access.token", token.texts["secretName"], key)
+            self._extensions(alias, who)
+            return
         secret, word = who.trees.get("clientSecret"), who.trees.get("passwordSecret")
         for name in ("clientId", "tokenEndpointUri"):
             if name not in who.texts:
@@ -165,10 +171,8 @@ class Reader:
             self.problems.add(f"{who.where} has no clientSecret")
         if not proved or not {"clientId", "tokenEndpointUri"} <= who.texts.keys():
             return
-        self.add(f"{alias}.sasl.mechanism", who.texts["type"], "OAUTHBEARER")
+        self._sasl_oauth(alias, who)
         self.add(f"{alias}.sasl.oauthbearer.token.endpoint.url", who.texts["tokenEndpointUri"])
-        handler = f"{alias}.sasl.login.callback.handler.class"
-        self.add(handler, who.texts["type"], _KAFKAS_HANDLER)
         self.add(logins.option(alias, logins.OAUTH, "clientId"), who.texts["clientId"])
         if secret is not None:
             key = secret.texts["key"]
@@ -191,6 +195,14 @@ class Reader:
             self.add(f"{store}.type", who.given, "PEM")
         if "scope" in who.texts:
             self.add(logins.option(alias, logins.OAUTH, "scope"), who.texts["scope"])
+        self._extensions(alias, who)
+
+    def _sasl_oauth(self, alias: str, who: Tree) -> None:
+        self.add(f"{alias}.sasl.mechanism", who.texts["type"], "OAUTHBEARER")
+        handler = f"{alias}.sasl.login.callback.handler.class"
+        self.add(handler, who.texts["type"], _KAFKAS_HANDLER)
+
+    def _extensions(self, alias: str, who: Tree) -> None:
         for name, given in who.keys.get("saslExtensions", {}).items():
             self.add(logins.option(alias, logins.OAUTH, f"extension_{name}"), given)
 

@@ -384,6 +384,19 @@ def test_oauth_without_a_client_s_secret(
     assert sasl.oauth.fields["audience"].reveal() == "kafka"
 
 
+def test_oauth_by_a_token_of_a_secret(tmp_path: Path, secrets: Path) -> None:
+    resource = example("v1beta2-plain")
+    token = {"secretName": "cluster-a-user", "key": "password"}
+    login: dict[str, Any] = {"type": "oauth", "accessToken": token}
+    resource["spec"]["clusters"][0]["authentication"] = login
+    sasl = of(resource, tmp_path, secrets).links[0].source.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert sasl.oauth.access_token.reveal() == PASSWORD
+    token["key"] = "tokn"
+    assert "has no key tokn" in refused(resource, tmp_path, secrets)
+
+
 def test_custom_and_config_providers(
     tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
