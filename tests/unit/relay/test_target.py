@@ -20,6 +20,7 @@ from causeway.relay.lane.target import (
     PLENTY_BYTES,
     PLENTY_REQUESTS,
     REMEMBERED_S,
+    SMALL_BYTES,
     Answer,
     TargetConnection,
     next_batch,
@@ -293,8 +294,8 @@ def test_more_requests_may_be_under_way_where_they_are_small() -> None:
 
     bench = Bench(2, 5)
     flow = bench.flow(producer_id=-1)
-    bench.offer(flow, flow.outlets[0], *(_batch(i, size=PLENTY_BYTES) for i in range(9)))
-    assert len(bench.send()) == 2
+    bench.offer(flow, flow.outlets[0], *(_batch(i, size=SMALL_BYTES // 3) for i in range(9)))
+    assert len(bench.send()) == 3
 
 
 @settings(deadline=None, max_examples=examples(60))

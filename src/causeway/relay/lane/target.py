@@ -30,6 +30,8 @@ REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
 # On one connection: what a broker works on for milliseconds.
 PLENTY_BYTES = 2 * 1024 * 1024
+# So much of small requests, that what a turn costs is shared by many answers.
+SMALL_BYTES = 8 * 1024 * 1024
 PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
 # Of the time for which the broker has work: so long its answers may wait for each other.
 RESTED = 0.5
@@ -66,7 +68,7 @@ class TargetConnection:
     version: int
     timeout_ms: int
     max_requests: int
-    most_small_requests: int = 0  # or so many, while together they are below PLENTY_BYTES
+    most_small_requests: int = 0  # or so many, while together they are below SMALL_BYTES
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_Request] = field(default_factory=deque)
     _unanswered_bytes: int = 0
@@ -129,7 +131,7 @@ class TargetConnection:
     def _may_have_more(self) -> bool:
         count, size = len(self._requests), self._unanswered_bytes
         if count >= self.max_requests:
-            return count < self.most_small_requests and size < PLENTY_BYTES
+            return count < self.most_small_requests and size < SMALL_BYTES
         return size < UNANSWERED_BYTES
 
     def flush(self, lease: LeaseGuard) -> None:
