@@ -10,6 +10,7 @@ from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.memory import Memory
 from causeway.wire.batches import Batch
 from causeway.wire.frames import Outbox
+from tests.harness.waiting import await_until
 from tests.unit.relay.test_throttle import flow
 
 MB = 1 << 20
@@ -21,6 +22,13 @@ class Full:
 
     def sendmsg(self, _: object) -> int:
         raise BlockingIOError
+
+
+class Takes:
+    """One that takes all."""
+
+    def sendmsg(self, parts: Sequence[memoryview]) -> int:
+        return sum(map(len, parts))
 
 
 def _outlets(count: int) -> list[OutletState]:
@@ -105,7 +113,7 @@ def test_it_is_full_where_all_wait() -> None:
     assert all(isinstance(b.payload, memoryview) for outlet in outlets for b in outlet.pending)
     for outlet in outlets[:4]:
         _send(outlet)
-    assert memory.has_room(0, outlets, [])
+    await_until(lambda: memory.has_room(0, outlets, []))
     assert not memory.has_room(32 * MB, outlets, []), "what stages hold counts, too"
 
 
@@ -125,3 +133,21 @@ def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> No
         _send(fast)
         assert memory.buffers.held_bytes < (32 + 5) * MB
     assert [bytes(part) for part in box.waiting()][1:] == queued
+
+
+def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
+    """One broker of two takes nothing more: what it lacks must not keep the other's answers."""
+    memory = Memory(32 * MB)
+    (outlet,) = outlets = _outlets(1)
+    stuck, other = Outbox(cast(Any, Full())), Outbox(cast(Any, Takes()))
+    for box in (stuck, other):
+        box.queue([b"of which a part may be sent"])
+    while memory.has_room(0, outlets, [stuck, other]):
+        _answer(memory, outlets, 64)
+        stuck.queue([outlet.take().payload])
+        while outlet.pending:
+            other.queue([outlet.take().payload])
+    assert other.flush()
+    assert memory.buffers.held_bytes >= 32 * MB
+    await_until(lambda: memory.has_room(0, outlets, [stuck, other]))
+    assert memory.buffers.held_bytes == 0

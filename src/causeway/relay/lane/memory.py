@@ -7,6 +7,7 @@ that stay behind of an answer are copied out of it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -16,7 +17,7 @@ from causeway.wire.buffers import Buffers
 from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
-_LESS: Final = 16  # so much less of a full buffer must be held before it is looked at again
+LOOK_S: Final = 0.01  # so often a full buffer is looked through
 
 
 class Memory:
@@ -25,7 +26,7 @@ class Memory:
     def __init__(self, most_bytes: int) -> None:
         self.buffers = Buffers()
         self._most = most_bytes
-        self._full_at: int | None = None
+        self._look_at = 0.0
 
     def has_room(
         self, besides: int, outlets: Collection[OutletState], outboxes: Collection[Outbox]
@@ -38,11 +39,8 @@ class Memory:
         if not held:
             self.buffers.give_back()
         if held + pending < most:  # though what lies in an answer counts twice
-            self._full_at = None
             return True
-        if pending >= most or (
-            self._full_at is not None and held + pending > self._full_at - self._most // _LESS
-        ):
+        if pending >= most or time.monotonic() < self._look_at:
             return False
         queued, used = Counter[int](), Counter[int]()
         sizes: dict[int, int] = {}
@@ -65,9 +63,10 @@ class Memory:
                 box.copy_out(sparse)
             copied += sum(used[buffer] for buffer in sparse)
             held = self.buffers.held_bytes
-        has_room = copied + held < most
-        self._full_at = None if has_room else held + pending
-        return has_room
+        if copied + held < most:
+            return True
+        self._look_at = time.monotonic() + LOOK_S
+        return False
 
 
 def _views(parts: Iterable[bytes | bytearray | memoryview]) -> Iterable[memoryview]:
