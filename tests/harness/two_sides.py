@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import core, ids, look_back, opening, side, topics
+from causeway.producer import core, ids, look_back, opening, options, rd_client, side, topics
 from causeway.producer.ledger import Place
 from causeway.producer.look_back import Partition
 
@@ -176,7 +176,8 @@ class TwoSides:
 @pytest.fixture
 def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     sides = TwoSides()
-    monkeypatch.setattr(side, "Producer", sides.client)
+    monkeypatch.setattr(rd_client, "Producer", sides.client)
+    monkeypatch.setattr(options, "wire_settings", lambda *_: None)  # these are librdkafka's
     monkeypatch.setattr(opening, "look", sides.look)
     monkeypatch.setattr(core, "look", sides.look)
     monkeypatch.setattr(opening, "ends", sides.ends)

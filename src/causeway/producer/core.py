@@ -17,7 +17,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.producer import ids
-from causeway.producer.chunk import made_ready
 from causeway.producer.clerk import Clerk
 from causeway.producer.hub import State
 from causeway.producer.journal import Record
@@ -26,6 +25,7 @@ from causeway.producer.opening import client_of
 from causeway.producer.options import Options
 from causeway.producer.roles import Roles
 from causeway.producer.room import Room
+from causeway.producer.shares import await_answers, marshalled, share_out
 from causeway.producer.side import Side
 from causeway.producer.spool import open_spool
 from causeway.producer.topics import NOBODY, Seen, agree, look
@@ -61,7 +61,6 @@ class Core:
         self.fresh: list[Record] = []
         self._callbacks: list[Callback] = []
         self._fresh_bytes = 0
-        self._heard = False  # somebody wants to hear of one of them
         self.fresh_since = 0.0
         self._checkpointed = self._trimmed = time.monotonic()
         self.damage: list[str] = []
@@ -112,15 +111,14 @@ class Core:
             or self._room.suspended
         ) and (why := self._lacks(size)):
             if self.options.when_full == "refuse" and told is not None:
-                self._refuse(told, lane, key, value, why)
+                record = (self._next, lane.number, timestamp, key, value, headers)
+                self._refuse(told, lane, record, why)
                 return
             raise BufferError(why)
         try:
             self._amid = True
             position = self._next
             self._next = position + 1
-            if told is not None:
-                self._heard = True
             self.fresh.append((position, lane.number, timestamp, key, value, headers))
             self._callbacks.append(told)
             if not self._fresh_bytes:
@@ -320,7 +318,9 @@ class Core:
         lanes = []
         for partition, number in enumerate(numbers):
             if number not in self.lanes:
-                self.lanes[number] = Lane(number, topic, partition, self.sides, self.newest)
+                self.lanes[number] = Lane(
+                    number, topic, partition, self.sides, self.newest, self.name
+                )
             lanes.append(self.lanes[number])
         self.lanes_of[topic] = lanes
         return lanes
@@ -349,27 +349,28 @@ class Core:
 
     def _write(self, fresh: list[Record], callbacks: list[Callback]) -> None:
         self.fresh, self._callbacks, self._fresh_bytes = [], [], 0
-        heard, self._heard = self._heard, False
+        first, last = fresh[0][0], fresh[-1][0]
+        shares = share_out(fresh, self.lanes, self._prefix, self.options.packer)
         try:
-            self.journal.append(fresh)
+            self.journal.append(first, last, marshalled(shares))
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             self._room.suspend(f"the spool cannot be written: {why}")
             self._settled += len(fresh)
-            for (_, number, _, key, value, _), callback in zip(fresh, callbacks, strict=True):
+            for record, callback in zip(fresh, callbacks, strict=True):
                 if callback is not None:
-                    self._refuse(callback, self.lanes[number], key, value, self._room.why)
+                    self._refuse(callback, self.lanes[record[1]], record, self._room.why)
             if (many := callbacks.count(None)) and callable(
                 told := self.options.sides[0].producer.get("error_cb")
             ):
                 why = f"{many} records without on_delivery are lost: {self._room.why}"
                 told(KafkaError(KafkaError._QUEUE_FULL, why))
             return
-        self.newest = fresh[-1][0]
-        chunk = made_ready(fresh, callbacks, self.lanes, self._prefix, heard=heard)
+        self.newest = last
+        await_answers(shares, fresh, callbacks)
         for side in self.sides:
             if side.state is State.DIRECT:
-                side.hand_over(chunk)
+                side.hand_over(first, shares)
 
     def _damaged(self, why: str) -> None:
         """Without the lock: a side reads the journal."""
@@ -388,13 +389,6 @@ class Core:
             why = self._room.lacks(self.unreported(), self._fresh_bytes + size)
         return why
 
-    def _refuse(
-        self,
-        told: Callable[..., Any],
-        lane: Lane,
-        key: bytes | None,
-        value: bytes | None,
-        why: str,
-    ) -> None:
+    def _refuse(self, told: Callable[..., Any], lane: Lane, record: Record, why: str) -> None:
         error = KafkaError(KafkaError._QUEUE_FULL, why)
-        self.queue(told, error, lane.message(key, value, error))
+        self.queue(told, error, lane.message(record, error=error))

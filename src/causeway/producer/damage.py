@@ -19,4 +19,10 @@ def miss(side: Side, after: int, below: int) -> None:
     for lane in side.hub.lanes.values():
         given = max(after, lane.on[side.bit >> 1].given)
         for position in lane.between(given, below):
-            side.hub.refused(side, lane, position, error, lane.message(None, None, error))
+            side.hub.refused(
+                side,
+                lane,
+                position,
+                error,
+                lane.message((position, lane.number, 0, None, None, None), error=error),
+            )

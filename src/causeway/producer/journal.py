@@ -1,7 +1,7 @@
 """Every record on disk before it is sent: a log of files, read by both sides.
 
     <first position>.log:  chunk chunk chunk …          one file takes a segment's bytes
-    chunk:  length, CRC-32, first and last position │ the records, marshalled
+    chunk:  length, CRC-32, first and last position │ the records, see `shares.py`
 
 One thread at a time. A chunk that was cut short by the process's death is cut off at the next
 start: none of its records was sent. One that is damaged with others behind it is passed over, and
@@ -10,7 +10,6 @@ told of. A file is deleted as soon as both sides have all of it.
 
 from __future__ import annotations
 
-import marshal
 import os
 import re
 import struct
@@ -18,17 +17,24 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 Header = tuple[str, bytes | None]
 Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
 """Position, lane, timestamp in ms, key, value, headers."""
 
 _HEAD = struct.Struct(">IIQQ")
-_FORMAT = 2  # of marshal: unchanged since Python 2.5
 _MOST_SEGMENT = 32 << 20
 # Where a head may stand: first and last position are of one life, which is in their first bytes.
 _PERHAPS = re.compile(rb"(?s)(?=.{8}(\x00(?!\x00\x00)..).{5}\1)")
+
+
+class Chunk(NamedTuple):
+    """What was appended at once: the positions of its first and last record."""
+
+    first: int
+    last: int
+    content: bytes
 
 
 @dataclass(slots=True)
@@ -83,10 +89,8 @@ class Journal:
     def empty(self) -> bool:
         return self.size == 0
 
-    def append(self, records: Sequence[Record]) -> None:
-        """All of them or none; OSError where the disk takes no more."""
-        content = marshal.dumps(list(records), _FORMAT)
-        first, last = records[0][0], records[-1][0]
+    def append(self, first: int, last: int, content: bytes) -> None:
+        """All of it or nothing; OSError where the disk takes no more."""
         head = _HEAD.pack(len(content), zlib.crc32(content), first, last)
         segment = self._writable(first)
         assert self._file is not None
@@ -101,7 +105,7 @@ class Journal:
         segment.size += len(head) + len(content)
         self.size += len(head) + len(content)
 
-    def read(self, cursor: Cursor) -> list[Record] | None:
+    def read(self, cursor: Cursor) -> Chunk | None:
         """The next chunk that can be read, and the cursor behind it; None at the end."""
         for number, segment in enumerate(self._segments):
             if segment.first < cursor.segment:
@@ -112,8 +116,8 @@ class Journal:
             if cursor.offset < segment.size:
                 if cursor._file is None:
                     cursor._file = segment.path.open("rb")
-                if (records := _chunk(cursor._file, cursor)) is not None:
-                    return records
+                if (chunk := _chunk(cursor._file, cursor)) is not None:
+                    return chunk
                 self._pass_over(cursor._file, cursor, segment)
                 if cursor.offset < segment.size:
                     return _chunk(cursor._file, cursor)
@@ -197,18 +201,17 @@ class Journal:
             )
 
 
-def _chunk(file: BinaryIO, cursor: Cursor) -> list[Record] | None:
+def _chunk(file: BinaryIO, cursor: Cursor) -> Chunk | None:
     """None, and the cursor where it was, for what is none or damaged."""
     file.seek(cursor.offset)
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:
-        length, checksum, _, _ = _HEAD.unpack(head)
+        length, checksum, first, last = _HEAD.unpack(head)
         content = file.read(length)
         # Zeros, as a crash of the machine may leave them, would fit their checksum.
         if content and len(content) == length and zlib.crc32(content) == checksum:
             cursor.offset += _HEAD.size + length
-            records: list[Record] = marshal.loads(content)  # noqa: S302  (a file of our own)
-            return records
+            return Chunk(first, last, content)
     return None
 
 

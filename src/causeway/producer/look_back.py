@@ -24,6 +24,7 @@ from causeway.producer.ids import position_of
 from causeway.producer.journal import Cursor
 from causeway.producer.ledger import Place
 from causeway.producer.refusals import OF_TOPICS
+from causeway.producer.shares import batches_in
 
 Partition = tuple[str, int]
 _TIMEOUT_S = 30.0
@@ -111,9 +112,9 @@ def owed(hub: Hub, index: int, newest: int) -> set[int]:
     side may lack."""
     found: set[int] = set()
     cursor = Cursor()
-    while (records := hub.journal.read(cursor)) is not None and records[0][0] <= newest:
-        for position, lane, *_ in records:
-            if position > hub.lanes[lane].on[index].there:
+    while (chunk := hub.journal.read(cursor)) is not None and chunk.first <= newest:
+        for lane, batch in batches_in(chunk, hub.name):
+            if batch.next - 1 > hub.lanes[lane].on[index].there:
                 found.add(lane)
     cursor.close()
     return found

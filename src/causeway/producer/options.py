@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from causeway.errors import ConfigError
 from causeway.producer import partitioner
+from causeway.producer.encode import Packer
 from causeway.producer.partitioner import Partitioner
+from causeway.producer.wire_settings import WireSettings, wire_settings
 
 Policy = Literal["both", "primary", "any"]
 PartitionCounts = Literal["equal", "least"]
@@ -54,11 +56,13 @@ _CLIENT_FAMILIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideOptions:
-    """`producer`: its configuration. `reader`: that of clients that only look."""
+    """`producer`: its configuration. `reader`: that of clients that only look. `wire`: that of our
+    own client, None where librdkafka's has to do."""
 
     name: str
     producer: Mapping[str, Any]
     reader: Mapping[str, Any]
+    wire: WireSettings | None
 
     def __repr__(self) -> str:  # no secrets
         return f"SideOptions({self.name!r})"
@@ -67,7 +71,8 @@ class SideOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """`max_bytes`: of the spool, on disk. `max_messages`: records that were taken and not yet
-    reported. `max_record_bytes`: of one, with all that is around it. Times in seconds."""
+    reported. `max_record_bytes`: of one, with all that is around it. Times in seconds.
+    `packer`: how batches are compressed."""
 
     sides: tuple[SideOptions, SideOptions]
     policy: Policy
@@ -84,6 +89,7 @@ class Options:
     failover_after_s: float | None
     failback: bool
     on_delivery: Callable[..., Any] | None
+    packer: Packer
 
 
 def check(
@@ -132,8 +138,14 @@ def check(
     if primary["bootstrap.servers"] == other["bootstrap.servers"]:
         _refuse("bootstrap.servers", f"{names[0]} and {names[1]} have the same")
     limits = {key: primary[key] for key in _LIMITS if key in primary}
+    sides = _side(names[0], primary, limits), _side(names[1], other, limits)
+    packer = Packer(0)
+    for made in sides:
+        if made.wire is not None:
+            packer = made.wire.packer
+            break
     return Options(
-        sides=(_side(names[0], primary, limits), _side(names[1], other, limits)),
+        sides=tuple(_alike(side, packer) for side in sides),  # type: ignore[arg-type]
         policy=policy,  # type: ignore[arg-type]
         spool=Path(spool),
         name=name,
@@ -149,6 +161,7 @@ def check(
         failover_after_s=failover_after_s,
         failback=failback,
         on_delivery=primary.get("on_delivery"),
+        packer=packer,
     )
 
 
@@ -185,7 +198,15 @@ def _side(name: str, given: Mapping[str, Any], limits: Mapping[str, Any]) -> Sid
         for key, value in producer.items()
         if key in _CLIENT or key.startswith(_CLIENT_FAMILIES)
     }
-    return SideOptions(name=name, producer=producer, reader=reader)
+    wire = wire_settings(name, producer)
+    return SideOptions(name=name, producer=producer, reader=reader, wire=wire)
+
+
+def _alike(side: SideOptions, packer: Packer) -> SideOptions:
+    """Batches are compressed once, so a side that wants them otherwise is for librdkafka."""
+    if side.wire is None or side.wire.packer == packer:
+        return side
+    return replace(side, wire=None)
 
 
 def _partitioner(side: str, given: Mapping[str, Any]) -> Partitioner:

@@ -6,6 +6,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from causeway.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    CausewayError,
+    UnreachableError,
+)
+
 # What a broker, or the client itself, says of a record: it will say so again.
 REFUSALS: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -25,3 +33,17 @@ OF_TOPICS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_EXCEPTION,
 }
+
+
+def kafka_error(error: CausewayError) -> KafkaError:
+    """In confluent-kafka's words."""
+    code = KafkaError._FAIL
+    if isinstance(error, BrokerError):
+        code = error.code
+    elif isinstance(error, AuthorizationError):
+        code = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    elif isinstance(error, AuthenticationError):
+        code = KafkaError._AUTHENTICATION
+    elif isinstance(error, UnreachableError):
+        code = KafkaError._TRANSPORT
+    return KafkaError(code, str(error))

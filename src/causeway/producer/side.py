@@ -13,32 +13,36 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from causeway.errors import ConfigError
-from causeway.producer.chunk import Chunk, Stopped
+from causeway.errors import BrokerError, ConfigError
+from causeway.producer.client import Client, Sending
 from causeway.producer.damage import miss
 from causeway.producer.hub import Hub, State
-from causeway.producer.ids import ID_HEADER, record_id
 from causeway.producer.journal import Cursor, Record
-from causeway.producer.lanes import SideLane, oldest_of
+from causeway.producer.lanes import Lane, SideLane, oldest_of
 from causeway.producer.look_back import check_known, look_back, owed
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
+from causeway.producer.rd_client import RdClient
 from causeway.producer.refusals import OF_TOPICS, REFUSALS
+from causeway.producer.sender import Sender
+from causeway.producer.shares import Share, batches_in, records_in
+from causeway.wire.batches import Batch
+from causeway.wire.records import split
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2
 _FULL_S = 0.01
-_PURGE_TIMEOUT_S = 30.0
 
 
 class Side:
     """`speaks`: what it says of a record is what the application may hear. `tells`: each answer is
-    told of. `answered`: where answers wait to be noted."""
+    told of."""
 
     def __init__(self, options: SideOptions, bit: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
@@ -50,15 +54,15 @@ class Side:
         self.reason = ""
         self.acked = 0
         self.refused = 0
-        self.answered: list[SideLane] = []
         self.topics = Opening(
             options.name, bit >> 1, options.reader, hub, self._resume, self._complain
         )
         self._options = options
         self._settle_s = settle_s
         self._cursor = Cursor()
-        self._ahead: list[Record] = []  # read, and not yet handed over
+        self._ahead: list[tuple[int, Batch]] = []  # read, and not yet handed over
         self._read = 0  # the last position of what was read
+        self._by_librdkafka = options.wire is None
         self._from = 0  # positions before it were handed over, or are there
         self._skipped = 0  # the first position that was left in the journal; 0 is none
         self._suspects: set[int] = set()
@@ -68,7 +72,7 @@ class Side:
         self._closing = threading.Event()
         self._wake = threading.Event()
         try:
-            self.producer: Any = Producer(dict(options.producer))
+            self.producer: Client | None = self._client()
         except KafkaException as error:
             raise ConfigError(
                 "configure DualProducer:", f"side {self.name}", error.args[0].str()
@@ -83,30 +87,24 @@ class Side:
 
     # With the lock held
 
-    def hand_over(self, chunk: Chunk) -> None:
-        """What was just written to the journal."""
-        if self.topics.waiting():
-            waits = self.topics.waits
-            for record, lane in zip(chunk.records, chunk.lanes, strict=True):
-                if waits(lane):
-                    self._skip(record[0])
-            some = chunk.without(waits)
-            if some is None:
+    def hand_over(self, first: int, shares: Sequence[Share]) -> None:
+        """What was just written to the journal, from position `first` on."""
+        assert self.producer is not None
+        waiting, index = self.topics.waiting(), self.bit >> 1
+        for lane, batch, records in shares:
+            if waiting and self.topics.waits(lane):
+                self._skip(batch.first)
+                continue
+            on = lane.on[index]
+            try:
+                self.producer.send(on, batch, records)
+            except BufferError:
+                self._fall_behind(first)
                 return
-            chunk = some
-        each = self.tells or (self.speaks and chunk.heard)
-        try:
-            chunk.hand_to(self.producer.produce, self.bit >> 1, each=each)
-        except Stopped as stopped:
-            position, error = chunk.records[stopped.taken][0], stopped.__cause__
-            self._fall_behind(position)
-            if isinstance(error, KafkaException) and each:
-                topic = chunk.lanes[stopped.taken].topic
-                self._not_taken(position, topic, error.args[0])
-            elif isinstance(error, KafkaException):  # nobody may answer for those before it
+            except KafkaException as error:
                 self._break(error.args[0])
-            elif not isinstance(error, BufferError):
-                self._break(error)
+                return
+            on.given = batch.next - 1
 
     def _skip(self, position: int) -> None:
         """Left in the journal, for its topic has to wait."""
@@ -123,26 +121,65 @@ class Side:
 
     def serve(self, now: float) -> None:
         """Hear what the cluster has answered."""
-        if self.producer is not None:
-            self._poll(0)
+        if self.producer is not None and not self.hub.torn:
+            self.producer.poll()
         owes = self.state is not State.DIRECT or self.in_flight() or self._skipped
         if self.acked != self._heard[0] or not owes:
             self._heard = (self.acked, now)
 
-    def failed(self, on: SideLane, positions: Sequence[int], error: Any, message: Any) -> None:
+    def arrived(self, sending: Sending, offsets: Sequence[int | None] | None) -> None:
+        """It is there, and with it all before it in its partition."""
+        on, batch = sending.on, sending.batch
+        lane, positions = on.lane, batch.offsets
+        assert positions is not None
+        if offsets is not None:
+            if (last := offsets[-1]) is not None:
+                on.offset = last + 1
+            if self.speaks and positions[-1] > lane.reported:
+                done = bisect_right(positions, lane.reported)
+                lane.said.update(zip(positions[done:], offsets[done:], strict=True))
+        on.there = on.heard = positions[-1]
+        self.acked += len(positions)
+        self.hub.deliver(lane)
+        if self.tells:
+            records = sending.records or records_in(batch, lane.number)
+            self._tell(lane, records, offsets or [None] * len(records))
+
+    def refused_alone(self, sending: Sending, error: Any) -> None:
+        """Its client goes on."""
+        (record,) = sending.records or records_in(sending.batch, sending.on.lane.number)
+        self._refuse(sending.on, record, error)
+
+    def rejected(self, sending: Sending, index: int, error: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
         sure = False
+        on = sending.on
+        assert sending.records is not None
+        record = sending.records[index]
         if error.code() in REFUSALS:
-            if sure := self._alone == positions[-1]:
-                self._refuse(on, positions[-1], error, message)
+            if sure := self._alone == record[0]:
+                self._refuse(on, record, error)
             else:
-                self._suspects.update(positions)
+                self._suspects.add(record[0])
         elif error.code() in OF_TOPICS:
-            self.topics.hold(message.topic(), error.str())
+            self.topics.hold(on.lane.topic, error.str())
         self._break(error)
         # It was the only one on its way, and was answered: nothing can come late.
         self._sure = sure
+
+    def failed(self, topic: str | None, error: Any) -> None:
+        """The client has ended: another one looks."""
+        if topic is not None and error.code() in OF_TOPICS:
+            self.topics.hold(topic, error.str())
+        self._break(error)
+
+    def troubled(self, error: Any) -> None:
+        """What the client tries again by itself."""
+        if error is not None:
+            self._complain(error)
+        elif self.state is State.DIRECT:
+            self.reason = ""
 
     def below(self, newest: int) -> int:
         """Every record before this position is on this side."""
@@ -164,19 +201,6 @@ class Side:
     def in_flight(self) -> int:
         producer = self.producer  # without the lock: it may be replaced meanwhile
         return 0 if producer is None else len(producer)
-
-    def _poll(self, timeout_s: float) -> None:
-        """A client that gave up says so here, by raising; the answers are heard the next time."""
-        if self.hub.torn:
-            return
-        try:
-            self.producer.poll(timeout_s)
-        except KafkaException as error:
-            self._break(error.args[0])
-        if self.answered:
-            lanes, self.answered = self.answered, []
-            for on in lanes:
-                on.note()
 
     def _fall_behind(self, position: int) -> None:
         self.state = State.FEEDING
@@ -207,18 +231,11 @@ class Side:
                     error = KafkaError(KafkaError._STATE, reason)
                 told(error)
 
-    def _not_taken(self, position: int, topic: str, error: Any) -> None:
-        """By the client; where that is for the record's own sake, it is tried alone."""
-        if error.code() in REFUSALS:
-            self._suspects.add(position)
-            return
-        if error.code() in OF_TOPICS:
-            self.topics.hold(topic, error.str())
-        self._break(error)
-
-    def _refuse(self, on: SideLane, position: int, error: Any, message: Any) -> None:
-        """For good. Nothing else is on its way, so all before it in the partition are there. It is
-        not delivered where this side decides, or the other one will not have it either."""
+    def _refuse(self, on: SideLane, record: Record, error: Any) -> None:
+        """For good. All before it in the partition are there. It is not delivered where this side
+        decides, or the other one will not have it either."""
+        position = record[0]
+        message = on.lane.message(record, error=error)
         self._suspects.discard(position)
         self._alone = None
         self.refused += 1
@@ -226,18 +243,21 @@ class Side:
         self.hub.told(self, error, message)
         self.hub.refused(self, on.lane, position, error, message)
 
-    def _found(self, record: Record, on: SideLane) -> None:
-        """It is there, and its answer may have been lost with its client."""
-        position, lane = record[0], on.lane
-        if position <= self.hub.first or position <= on.heard:
+    def _found(self, on: SideLane, batch: Batch, count: int) -> None:
+        """The first so many of it are there, and their answers may have been lost with a client."""
+        lane, positions = on.lane, (batch.offsets or ())[:count]
+        start = bisect_right(positions, max(self.hub.first, on.heard))
+        if start == count:
             return
-        on.heard = position
-        self.acked += 1
-        message = lane.message(record[3], record[4])
-        if self.speaks and position > lane.reported:
-            lane.said[position] = message
+        on.heard = positions[-1]
+        self.acked += count - start
         self.hub.deliver(lane)
         if self.tells:
+            records = records_in(batch, lane.number)[start:count]
+            self._tell(lane, records, [None] * len(records))
+
+    def _tell(self, lane: Lane, records: Sequence[Record], offsets: Sequence[int | None]) -> None:
+        for message in lane.messages(records, offsets):
             self.hub.told(self, None, message)
 
     # The side's own thread
@@ -246,6 +266,8 @@ class Side:
         """Ends the thread and the client; what is on its way is looked for at the next start."""
         self._closing.set()
         self.wake()
+        if (client := self.producer) is not None:
+            client.interrupt()
         if self._thread.is_alive():
             self._thread.join()
         self._end_client()
@@ -271,24 +293,37 @@ class Side:
                 self.state = State.CHECKING
         if self.state is State.CHECKING:
             self._check()
+        again_s = self._maintain()
         if not self._closing.is_set():
             self.topics.look_after(self.producer)
             self.topics.count_again(self.producer)
-        return self._feed() if self.state is State.FEEDING else _IDLE_S
+        wait_s = self._feed() if self.state is State.FEEDING else _IDLE_S
+        return wait_s if again_s is None else min(wait_s, again_s)
+
+    def _client(self) -> Client:
+        if self._by_librdkafka or self._options.wire is None:
+            return RdClient(self._options.producer, self.hub.name, self)
+        return Sender(self._options.wire, self._options.reader, self.hub.lock, self)
+
+    def _maintain(self) -> float | None:
+        client = self.producer
+        if client is None or self._closing.is_set():
+            return None
+        try:
+            return client.maintain()
+        except BrokerError as error:  # its protocol is too old for us
+            with self.hub.lock:
+                self._by_librdkafka = True
+                self._break(error)
+            return 0.0
 
     def _end_client(self) -> None:
-        """Its records are all accounted for after that: acknowledged, or to be looked for."""
-        if self.producer is None:
+        """What it had and nobody has answered for is looked for."""
+        if (ended := self.producer) is None:
             return
-        self.producer.purge()
-        until = time.monotonic() + _PURGE_TIMEOUT_S
-        while len(self.producer) and not self.hub.torn and time.monotonic() < until:
-            with self.hub.lock:
-                self._poll(0.01)
+        ended.end()
         with self.hub.lock:
-            ended, self.producer = self.producer, None
-            for lane in self.hub.lanes.values():
-                lane.on[self.bit >> 1].clear()
+            self.producer = None
         del ended  # closes its connections, which takes a moment
 
     def _check(self) -> None:
@@ -314,9 +349,7 @@ class Side:
         )
         if self._closing.is_set():
             return
-        producer = self.producer
-        if producer is None:  # an empty one is false
-            producer = Producer(dict(self._options.producer))
+        producer = self.producer or self._client()
         with self.hub.lock:
             check_known(self.name, found, self.hub.newest)
             for lane in map(self.hub.lanes.__getitem__, numbers):
@@ -338,63 +371,66 @@ class Side:
             if self.state is not State.FEEDING:
                 return 0.0
             if not self._ahead:
-                records = self.hub.journal.read(self._cursor)
-                below = records[0][0] if records else self.hub.newest + 1
+                chunk = self.hub.journal.read(self._cursor)
+                below = chunk.first if chunk else self.hub.newest + 1
                 miss(self, self._read or self._cursor.segment - 1, below)
-                if records is None:
+                if chunk is None:
                     if self._suspects:
                         self._suspects.clear()
                         return _FULL_S
                     self.state = State.DIRECT
                     self.reason = ""
                     return 0.0
-                self._ahead = records
-                self._read = records[-1][0]
+                self._ahead = batches_in(chunk, self.hub.name)
+                self._read = chunk.last
             done = 0
-            while done < len(self._ahead) and self._hand_one(self._ahead[done]):
+            while done < len(self._ahead) and self._hand_one(*self._ahead[done]):
                 done += 1
             del self._ahead[:done]
-            return _FULL_S if self._ahead else 0.0
+            if self._ahead:
+                return _FULL_S
+            self._from = self._read + 1
+            return 0.0
 
-    def _hand_one(self, record: Record) -> bool:
+    def _hand_one(self, number: int, batch: Batch) -> bool:
         """False where it has to wait."""
-        position, number, timestamp, key, value, headers = record
         lane = self.hub.lanes[number]
         on = lane.on[self.bit >> 1]
-        if position < self._from:
-            return True
-        if position <= on.there:
-            self._found(record, on)
-            return True
-        if position <= on.given:
+        positions = batch.offsets or ()
+        if positions[0] <= on.there:
+            self._found(on, batch, bisect_right(positions, on.there))
+        given = bisect_right(positions, on.given)
+        if given == len(positions):
             return True
         if self.topics.waiting() and self.topics.waits(lane):
-            self._skip(position)
-            self._from = position + 1
+            self._skip(positions[given])
             return True
-        if self._suspects:
-            if self.in_flight() and (self._alone is not None or position in self._suspects):
-                return False
-            if self._alone is not None:
-                self._suspects.discard(self._alone)
-            self._alone = position if position in self._suspects else None
-        told = on.one_more(position)
-        marked = [*(headers or ()), (ID_HEADER, record_id(self.hub.name, position))]
+        if given:
+            batch = split(batch, given, len(positions))
+        if not self._suspects:
+            return self._hand(on, batch)
+        return all(
+            self._hand_singly(on, split(batch, index, index + 1)) for index in range(batch.records)
+        )
+
+    def _hand_singly(self, on: SideLane, batch: Batch) -> bool:
+        """One of those that may have been refused goes when nothing else is on its way."""
+        position = batch.first
+        if self.in_flight() and (self._alone is not None or position in self._suspects):
+            return False
+        if self._alone is not None:
+            self._suspects.discard(self._alone)
+        self._alone = position if position in self._suspects else None
+        return self._hand(on, batch)
+
+    def _hand(self, on: SideLane, batch: Batch) -> bool:
+        assert self.producer is not None
         try:
-            self.producer.produce(
-                lane.topic, value, key, lane.partition, told, None, timestamp, marked
-            )
-        except Exception as error:
-            on.not_taken()
-            if isinstance(error, BufferError):
-                return False
-            if not isinstance(error, KafkaException):
-                raise
-            if self._alone != position:
-                self._not_taken(position, lane.topic, error.args[0])
-                return False
-            self._refuse(on, position, error.args[0], lane.message(key, value, error.args[0]))
-            return True
-        self._from = position + 1
-        on.given = position
+            self.producer.send(on, batch, None)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            self._break(error.args[0])
+            return False
+        on.given = batch.next - 1
         return True

@@ -210,43 +210,6 @@ def test_a_record_that_a_side_will_not_have_is_told_and_passed_over(
     assert two_sides.west.values()["orders", 1] == [value for value in odd if value != b"41"]
 
 
-@pytest.mark.parametrize("most", [7, 1000])
-@pytest.mark.parametrize("refuses", [False, True])
-def test_one_answer_for_many_records(
-    most: int, refuses: bool, two_sides: TwoSides, opened: Open
-) -> None:
-    """Where nobody hears of each record of a side, the last of a partition answers for those before
-    it: also where the client takes only some of them, or will not have one in their midst."""
-    producer = opened()
-    reports: list[tuple[int, Any]] = []
-    told(producer, 0, reports)
-    settled(producer)
-    until(producer, lambda: {s.state.value for s in producer._core.sides} == {"direct"})
-    two_sides.west.clients[-1].most = most
-    two_sides.west.refuses = frozenset({b"41"} if refuses else ())
-    answered: list[bool] = []
-    client: Any = two_sides.west.clients[-1]
-    real = client.produce
-
-    def counted(*sent: Any) -> None:
-        answered.append(sent[4] is not None)
-        real(*sent)
-
-    client.produce = counted
-    with producer._core.lock:
-        for number in range(1, 100):
-            told(producer, number, reports)
-        producer._core.turn()
-    assert False in answered[:most]
-    settled(producer)
-    assert sorted(number for number, _ in reports) == list(range(100))
-    assert [n for n, error in reports if error is not None] == ([41] if refuses else [])
-    assert two_sides.west.values() == {
-        where: [value for value in log if not refuses or value != b"41"]
-        for where, log in two_sides.east.values().items()
-    }
-
-
 def test_what_is_told_of_a_record_is_what_the_primary_side_has_said(
     two_sides: TwoSides, opened: Open
 ) -> None:

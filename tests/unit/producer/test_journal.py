@@ -10,22 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from causeway.producer.journal import Cursor, Journal, Record
+from causeway.producer.journal import Chunk, Cursor, Journal
 
 MOST = 1 << 20
 
 
-def records(first: int, count: int, size: int = 10) -> list[Record]:
-    return [
-        (first + number, number % 3, 1_700_000_000_000, b"k", b"v" * size, [("h", None)])
-        for number in range(count)
-    ]
+def append(journal: Journal, first: int, count: int, size: int = 10) -> bytes:
+    content = b"%d %b" % (first, b"v" * size * count)
+    journal.append(first, first + count - 1, content)
+    return content
 
 
-def read(journal: Journal) -> Iterator[Record]:
+def read(journal: Journal) -> Iterator[Chunk]:
     cursor = Cursor()
     while (chunk := journal.read(cursor)) is not None:
-        yield from chunk
+        yield chunk
     cursor.close()
 
 
@@ -35,17 +34,15 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def positions(journal: Journal) -> list[int]:
-    return [record[0] for record in read(journal)]
+    return [each for chunk in read(journal) for each in range(chunk.first, chunk.last + 1)]
 
 
 def test_what_was_written_is_read_also_after_a_restart(journal: Journal, tmp_path: Path) -> None:
-    written = [*records(1, 5), *records(6, 7)]
-    journal.append(written[:5])
-    journal.append(written[5:])
+    written = [Chunk(1, 5, append(journal, 1, 5)), Chunk(6, 12, append(journal, 6, 7))]
     assert list(read(journal)) == written
     again = Journal(tmp_path, most=MOST, durable=True)
     assert list(read(again)) == written
-    again.append(records(20, 1))
+    append(again, 20, 1)
     assert positions(again) == [*range(1, 13), 20]
     assert again.size == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
 
@@ -53,19 +50,19 @@ def test_what_was_written_is_read_also_after_a_restart(journal: Journal, tmp_pat
 def test_a_reader_goes_on_where_it_was(journal: Journal) -> None:
     cursor = Cursor()
     assert journal.read(cursor) is None
-    journal.append(records(1, 2))
+    append(journal, 1, 2)
     assert journal.behind(cursor) == journal.size
-    assert [record[0] for record in journal.read(cursor) or ()] == [1, 2]
+    assert (journal.read(cursor) or ())[:2] == (1, 2)
     assert journal.read(cursor) is None
     assert journal.behind(cursor) == 0
     for first in range(3, 60):  # several files
-        journal.append(records(first, 1, 20_000))
-    assert [each[0][0] for each in iter(lambda: journal.read(cursor), None)] == [*range(3, 60)]
+        append(journal, first, 1, 20_000)
+    assert [each.first for each in iter(lambda: journal.read(cursor), None)] == [*range(3, 60)]
 
 
 def test_files_go_when_nothing_in_them_is_wanted(journal: Journal, tmp_path: Path) -> None:
     for first in range(1, 101):
-        journal.append(records(first, 1, 10_000))
+        append(journal, first, 1, 10_000)
     files = len(list(tmp_path.glob("*.log")))
     assert files > 4
     journal.trim(50)
@@ -76,20 +73,20 @@ def test_files_go_when_nothing_in_them_is_wanted(journal: Journal, tmp_path: Pat
     journal.trim(101, all_of_it=True)
     assert journal.empty
     assert list(tmp_path.glob("*.log")) == []
-    journal.append(records(101, 1))
+    append(journal, 101, 1)
     assert positions(journal) == [101]
 
 
 @pytest.mark.parametrize("cut", [1, 10, 23, 24, 30])
 def test_a_chunk_that_was_cut_short_is_cut_off(journal: Journal, tmp_path: Path, cut: int) -> None:
-    journal.append(records(1, 3))
+    append(journal, 1, 3)
     whole = journal.size
-    journal.append(records(4, 3))
+    append(journal, 4, 3)
     (path,) = tmp_path.glob("*.log")
     os.truncate(path, whole + cut)
     again = Journal(tmp_path, most=MOST, durable=False)
     assert again.size == whole
-    again.append(records(9, 1))
+    append(again, 9, 1)
     assert positions(again) == [1, 2, 3, 9]
 
 
@@ -98,12 +95,12 @@ def test_zeros_behind_the_last_chunk_are_cut_off(
     journal: Journal, tmp_path: Path, zeros: int
 ) -> None:
     """As a crash of the machine leaves them where a file has grown and its content was lost."""
-    journal.append(records(1, 3))
+    append(journal, 1, 3)
     (path,) = tmp_path.glob("*.log")
     os.truncate(path, journal.size + zeros)
     again = Journal(tmp_path, most=MOST, durable=True)
     assert again.size == journal.size
-    again.append(records(9, 1))
+    append(again, 9, 1)
     assert positions(again) == [1, 2, 3, 9]
 
 
@@ -121,14 +118,14 @@ def test_damage_in_the_midst_takes_no_more_than_its_chunk_and_is_told_once(
     at = []
     for first in range(1, 11):
         at.append(journal.size)
-        journal.append(records(LIFE + first, 1, 10_000))
+        append(journal, LIFE + first, 1, 10_000)
     (path,) = tmp_path.glob("*.log")
     content = bytearray(path.read_bytes())
     content[at[4] + where] ^= 0xFF
     path.write_bytes(content)
     if restarted:
         journal = Journal(tmp_path, most=64 << 20, durable=False, on_damage=told.append)
-    journal.append(records(LIFE + 11, 1))
+    append(journal, LIFE + 11, 1)
     for _ in range(2):
         assert positions(journal) == [LIFE + each for each in range(1, 12) if each != 5]
     assert told == [
@@ -141,7 +138,7 @@ def test_a_file_whose_end_is_damaged_leads_to_the_next(tmp_path: Path) -> None:
     told: list[str] = []
     journal = Journal(tmp_path, most=MOST, durable=False, on_damage=told.append)
     for first in range(1, 101):
-        journal.append(records(LIFE + first, 1, 10_000))
+        append(journal, LIFE + first, 1, 10_000)
     path = min(tmp_path.glob("*.log"))
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -162,9 +159,9 @@ def small_files() -> Iterator[None]:
 
 
 def test_a_full_disk_takes_all_of_a_chunk_or_nothing(journal: Journal, small_files: None) -> None:
-    journal.append(records(1, 3, 10_000))
+    append(journal, 1, 3, 10_000)
     with pytest.raises(OSError, match="large"):
-        journal.append(records(4, 3, 10_000))
+        append(journal, 4, 3, 10_000)
     assert positions(journal) == [1, 2, 3]
-    journal.append(records(7, 1, 10_000))
+    append(journal, 7, 1, 10_000)
     assert positions(journal) == [1, 2, 3, 7]

@@ -1,0 +1,427 @@
+"""Our own client of one side: batches to the leaders of their partitions, idempotent, in order.
+
+    send() ─► outlet of a partition ─► poll(): a request with a batch of each, up to 5 at once
+                    ▲                    │         ▲
+                    │ leader             ▼         │ connection
+                    └─── maintain(), on the side's own thread: what may block
+
+What goes wrong is sent again with the sequences that it had; what that cannot mend ends this client
+(`failed`), and the side looks at the log.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from causeway.errors import AuthorizationError, BrokerError, CausewayError, ProtocolError
+from causeway.model import TopicPartition
+from causeway.producer.client import Owner, Sending
+from causeway.producer.journal import Record
+from causeway.producer.lanes import SideLane
+from causeway.producer.outlet import Outlet, Unsure
+from causeway.producer.refusals import REFUSALS, kafka_error
+from causeway.producer.wire_settings import WireSettings
+from causeway.wire import produce
+from causeway.wire.batches import Batch, header
+from causeway.wire.client import Client, Leader
+from causeway.wire.codes import RETRIABLE, STALE_METADATA
+from causeway.wire.connection import Connection
+from causeway.wire.metadata import TopicMetadata
+from causeway.wire.producers import init_producer_ids
+
+_REQUEST_BYTES = 1 << 20
+_UNANSWERED_BYTES = 16 << 20  # on one connection
+_QUEUED_BYTES = 64 << 20  # more is read from the spool again
+_BEFORE_IT = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
+_THERE_ALREADY = 46  # DUPLICATE_SEQUENCE_NUMBER
+# The broker may have appended it all the same.
+_DOUBTFUL = frozenset((-1, 7, 20, 56))
+_UNKNOWN = frozenset((3, 100))
+_LEAST_PAUSE_S = 0.1
+
+
+class _Request(NamedTuple):
+    correlation_id: int
+    size: int
+    sent_at: float
+    parts: Mapping[tuple[bytes, int], Outlet]
+
+
+@dataclass(slots=True, eq=False)
+class _Broker:
+    node: int
+    connection: Connection
+    version: int
+    requests: deque[_Request]
+    ready: dict[Outlet, None]
+    unanswered: int = 0
+    silent_until: float = 0.0  # it reads nothing before, for a quota
+
+
+class Sender:
+    """`lock`: the owner's; whatever does not say otherwise is called with it."""
+
+    def __init__(
+        self, settings: WireSettings, reader: Mapping[str, Any], lock: threading.RLock, owner: Owner
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._lock = lock
+        self._owner = owner
+        self._cluster = Client(settings.client)
+        self._producer: tuple[int, int] | None = None
+        self._outlets: dict[TopicPartition, Outlet] = {}
+        self._homeless: dict[Outlet, None] = {}
+        self._brokers: dict[int, _Broker] = {}
+        self._records = self._bytes = 0
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Records that it has, and nobody has answered for."""
+        return self._records
+
+    def __bool__(self) -> bool:
+        return True
+
+    def send(self, on: SideLane, batch: Batch, records: list[Record] | None) -> None:
+        """Takes a batch of one partition; they go in the order in which they are taken. Raises
+        BufferError where too much waits, KafkaException where it has given up."""
+        if self._closed:
+            raise KafkaException(KafkaError(KafkaError._STATE, "the client has ended"))
+        size = len(batch.payload)
+        if self._records and (
+            self._records + batch.records > self._settings.most_records
+            or self._bytes + size > min(self._settings.most_bytes, _QUEUED_BYTES)
+        ):
+            raise BufferError("Local: Queue full")
+        where = TopicPartition(on.lane.topic, on.lane.partition)
+        outlet = self._outlets.get(where)
+        if outlet is None:
+            outlet = self._outlets[where] = Outlet(*where)
+        outlet.waiting.append(Sending(on, batch, records))
+        self._records += batch.records
+        self._bytes += size
+        self._offer(outlet)
+
+    def poll(self, timeout_s: float = 0) -> None:
+        """Sends what may be sent, and hears what was answered; never waits."""
+        now = time.monotonic()
+        for node, broker in list(self._brokers.items()):
+            if self._closed:
+                return
+            try:
+                self._receive(broker, now)
+                self._send(broker, now)
+            except (OSError, CausewayError) as error:
+                self._lose(node, error, now)
+            except Unsure as unsure:
+                self._give_up(None, KafkaError(KafkaError._STATE, str(unsure)))
+
+    def interrupt(self) -> None:
+        """Ends the waits of `maintain`. Without the lock."""
+        self._cluster.close()
+
+    def end(self) -> None:
+        """Nothing more is sent, and no answer heard. Without the lock."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._records = self._bytes = 0
+        self._cluster.close()
+        for broker in list(self._brokers.values()):
+            broker.connection.close()
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """As confluent-kafka's. Without the lock."""
+        admin = AdminClient(dict(self._reader))
+        return admin.list_topics(topic, timeout) if topic else admin.list_topics(timeout=timeout)
+
+    # On the side's own thread, without the lock
+
+    def maintain(self) -> float | None:
+        """Finds leaders for what has none, and connects to them, which may block; in how many
+        seconds to come again, None where nothing is wanting. Raises BrokerError where the broker's
+        protocol is too old for us."""
+        with self._lock:
+            now = time.monotonic()
+            if self._closed or not self._homeless:
+                return None
+            if now < self._not_before:
+                return self._not_before - now
+            wanted = {
+                TopicPartition(outlet.topic, outlet.partition): outlet for outlet in self._homeless
+            }
+        try:
+            if self._producer is None:
+                (self._producer,) = init_producer_ids(self._cluster, 1)
+            topics = self._cluster.metadata({tp.topic for tp in wanted}).topics
+            leaders = self._cluster.leaders(list(wanted))
+            failure = self._settle_in(wanted, leaders, topics)
+        except CausewayError as error:
+            failure = error
+        if isinstance(failure, BrokerError) and failure.code == KafkaError.UNSUPPORTED_VERSION:
+            raise failure
+        with self._lock:
+            if self._closed:
+                return None
+            if failure is None:
+                self._failures = 0
+                if not self._homeless:
+                    self._owner.troubled(None)
+            else:
+                self._failures += 1
+                self._owner.troubled(kafka_error(failure))
+            if not self._homeless:
+                return None
+            pause_s = self._pause_s(self._failures)
+            self._not_before = time.monotonic() + pause_s
+            return pause_s
+
+    def _settle_in(
+        self,
+        wanted: Mapping[TopicPartition, Outlet],
+        leaders: Mapping[TopicPartition, Leader | CausewayError],
+        topics: Mapping[str, TopicMetadata],
+    ) -> CausewayError | None:
+        """Each of them to its leader; why not, of one that has none."""
+        failure: CausewayError | None = None
+        by_leader: dict[Leader, list[Outlet]] = {}
+        now = time.monotonic()
+        for tp, outlet in wanted.items():
+            found = leaders[tp]
+            if isinstance(found, CausewayError):
+                if self._is_final(outlet, found, now):
+                    with self._lock:
+                        self._give_up(outlet.topic, kafka_error(found))
+                    return found
+                failure = found
+                continue
+            topic_id = topics[tp.topic].topic_id if tp.topic in topics else outlet.topic_id
+            if outlet.topic_id and topic_id != outlet.topic_id:
+                error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "it was made anew")
+                with self._lock:
+                    self._give_up(outlet.topic, error)
+                return None
+            outlet.topic_id = topic_id
+            outlet.unknown_since = 0.0
+            by_leader.setdefault(found._replace(epoch=0), []).append(outlet)
+        for leader, outlets in by_leader.items():
+            try:
+                self._connect(leader)
+            except CausewayError as error:
+                failure = error
+                continue
+            with self._lock:
+                broker = self._brokers.get(leader.node_id)
+                for outlet in outlets if broker is not None else ():
+                    outlet.leader = leader.node_id
+                    self._homeless.pop(outlet, None)
+                    self._offer(outlet)
+        return failure
+
+    def _is_final(self, outlet: Outlet, error: CausewayError, now: float) -> bool:
+        if isinstance(error, AuthorizationError):
+            return True
+        if not isinstance(error, BrokerError) or error.code not in _UNKNOWN:
+            return not error.retriable
+        outlet.unknown_since = outlet.unknown_since or now
+        return now - outlet.unknown_since >= self._settings.unknown_s
+
+    def _connect(self, leader: Leader) -> None:
+        if (known := self._brokers.get(leader.node_id)) is not None and not known.connection.closed:
+            return
+        connection = Connection.open(
+            self._settings.client,
+            leader.host,
+            leader.port,
+            user_timeout_s=self._settings.answer_timeout_s + 5,
+        )
+        try:
+            version = connection.api_version(
+                produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
+            )
+        except CausewayError:
+            connection.close()
+            raise
+        connection.set_nonblocking()
+        with self._lock:
+            if self._closed:
+                connection.close()
+                return
+            self._brokers[leader.node_id] = _Broker(
+                leader.node_id, connection, version, deque(), {}
+            )
+
+    # Inside, with the lock
+
+    def _offer(self, outlet: Outlet) -> None:
+        broker = self._brokers.get(outlet.leader) if outlet.leader is not None else None
+        if broker is not None:
+            broker.ready[outlet] = None
+        else:
+            self._leave_home(outlet)
+
+    def _leave_home(self, outlet: Outlet) -> None:
+        outlet.leader = None
+        if outlet not in self._homeless:
+            self._homeless[outlet] = None
+            self._owner.wake()
+
+    def _send(self, broker: _Broker, now: float) -> None:
+        connection = broker.connection
+        if not broker.ready:
+            if connection.wants_write:
+                connection.flush()
+            return
+        expires_at = connection.session_expires_at
+        if expires_at is not None and now >= expires_at:
+            if not broker.requests:
+                raise ConnectionResetError("its session ends")
+        elif now >= broker.silent_until:
+            while (
+                len(broker.requests) < self._settings.most_requests
+                and broker.unanswered < _UNANSWERED_BYTES
+                and self._queue_one(broker, now)
+            ):
+                pass
+        if connection.wants_write:
+            connection.flush()
+
+    def _queue_one(self, broker: _Broker, now: float) -> bool:
+        """One request with a batch of each outlet that may send; False where none may."""
+        assert self._producer is not None
+        producer_id, epoch = self._producer
+        with_ids = broker.version >= produce.WITH_IDS
+        stamped: list[tuple[bytes, int, bytes, bytes]] = []
+        parts: dict[tuple[bytes, int], Outlet] = {}
+        size = 0
+        for outlet in list(broker.ready):
+            if outlet.leader != broker.node or not outlet.has_more():
+                del broker.ready[outlet]
+                continue
+            if not outlet.may_send(now):
+                continue
+            del broker.ready[outlet]
+            sending = outlet.take()
+            batch = sending.batch
+            topic = bytes.fromhex(outlet.topic_id) if with_ids else outlet.topic.encode()
+            stamp = header(batch, producer_id, epoch, sending.sequence)
+            stamped.append((topic, outlet.partition, stamp, batch.payload))
+            parts[topic, outlet.partition] = outlet
+            size += len(stamp) + len(batch.payload)
+            if outlet.has_more():
+                broker.ready[outlet] = None  # behind the others
+            if size >= _REQUEST_BYTES:
+                break
+        if not stamped:
+            return False
+        connection = broker.connection
+        correlation_id = connection.next_correlation_id()
+        timeout_ms = self._settings.request_timeout_ms
+        connection.queue(
+            produce.build(
+                correlation_id, broker.version, connection.client_id_bytes, timeout_ms, stamped
+            )
+        )
+        broker.requests.append(_Request(correlation_id, size, now, parts))
+        broker.unanswered += size
+        return True
+
+    def _receive(self, broker: _Broker, now: float) -> None:
+        for frame in broker.connection.receive():
+            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+            if not broker.requests or broker.requests[0].correlation_id != correlation_id:
+                raise ProtocolError("produce", "", "an answer to a request that was never sent")
+            answers, throttle_ms = produce.parse(frame, broker.version)
+            parts = broker.requests[0].parts
+            results = {answer[:2]: answer for answer in answers}
+            if not parts.keys() <= results.keys():
+                raise ProtocolError("produce", "", "the answer leaves a partition out")
+            broker.unanswered -= broker.requests.popleft().size
+            if throttle_ms:
+                broker.silent_until = now + throttle_ms / 1000
+            for key, outlet in parts.items():
+                self._answered(broker, outlet, results[key], now)
+                if self._closed:
+                    return
+        if broker.requests and now - broker.requests[0].sent_at > self._settings.answer_timeout_s:
+            raise TimeoutError("no answer in time")
+
+    def _answered(
+        self, broker: _Broker, outlet: Outlet, produced: produce.Produced, now: float
+    ) -> None:
+        code = produced.error
+        if code in (0, _THERE_ALREADY) and not outlet.failed:
+            sending = outlet.done(now)
+            self._forget(sending)
+            base = produced.base_offset
+            known = not code and base >= 0
+            self._owner.arrived(
+                sending, range(base, base + sending.batch.records) if known else None
+            )
+            return
+        if code in (0, _THERE_ALREADY):
+            raise Unsure("a batch has arrived, and not the one before it")
+        first = not outlet.failed
+        if code in REFUSALS:
+            outlet.way[0].refusal = KafkaError(code, produced.message or None)
+        elif not (code in RETRIABLE or code in _DOUBTFUL or (code == _BEFORE_IT and not first)):
+            self._give_up(outlet.topic, KafkaError(code, produced.message or None))
+            return
+        outlet.fail(doubtful=code in _DOUBTFUL)
+        if code in STALE_METADATA and outlet.leader == broker.node:
+            self._leave_home(outlet)
+        self._settle(outlet, now)
+
+    def _settle(self, outlet: Outlet, now: float) -> None:
+        given_up = outlet.settle(now + self._pause_s(outlet.failures + 1))
+        if given_up is not None:
+            self._forget(given_up)
+            self._owner.refused_alone(given_up, given_up.refusal)
+        if outlet.has_more():
+            self._offer(outlet)
+
+    def _lose(self, node: int, error: Exception, now: float) -> None:
+        """Whatever was on its way is sent again, to whoever leads then."""
+        broker = self._brokers.pop(node)
+        broker.connection.close()
+        if broker.requests:
+            self._owner.troubled(KafkaError(KafkaError._TRANSPORT, f"{broker.connection}: {error}"))
+        lost = {outlet for request in broker.requests for outlet in request.parts.values()}
+        for outlet in self._outlets.values():
+            if outlet in lost:
+                outlet.lost()
+            elif outlet.leader != node:
+                continue
+            outlet.leader = None
+            try:
+                self._settle(outlet, now)
+            except Unsure as unsure:
+                self._give_up(None, KafkaError(KafkaError._STATE, str(unsure)))
+                return
+
+    def _give_up(self, topic: str | None, error: KafkaError) -> None:
+        self._end()
+        self._owner.failed(topic, error)
+
+    def _forget(self, sending: Sending) -> None:
+        self._records -= sending.batch.records
+        self._bytes -= len(sending.batch.payload)
+
+    def _pause_s(self, failures: int) -> float:
+        if not failures:
+            return _LEAST_PAUSE_S
+        least, most = self._settings.retry_s
+        return float(min(least * 2 ** min(failures - 1, 16), most))
