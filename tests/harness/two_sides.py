@@ -133,12 +133,13 @@ class TwoSides:
         client.cut = client.cut or self.cut
         return client
 
-    def look(self, client: Client, topic: str, **_: float) -> topics.Seen:
-        if not client.cluster.up:
+    def look(self, client: Any, topic: str, **_: float) -> topics.Seen:
+        cluster = client._producer.cluster
+        if not cluster.up:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        if topic in client.cluster.lacks:
+        if topic in cluster.lacks:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        return topics.Seen(partitions=client.cluster.partitions, cluster_id=client.cluster.name)
+        return topics.Seen(partitions=cluster.partitions, cluster_id=cluster.name)
 
     def ends(self, settings: Mapping[str, Any], topic: str, count: int) -> dict[int, int]:
         cluster = getattr(self, settings["bootstrap.servers"])
