@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from causeway.errors import AuthorizationError, BrokerError, CausewayError, ProtocolError
+from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.model import TopicPartition
+from causeway.producer.broker import Broker
 from causeway.producer.client import Owner, Sending
 from causeway.producer.journal import Record
 from causeway.producer.lanes import SideLane
@@ -30,14 +29,13 @@ from causeway.producer.outlet import Outlet, Unsure
 from causeway.producer.refusals import REFUSALS, kafka_error
 from causeway.producer.wire_settings import WireSettings
 from causeway.wire import produce
-from causeway.wire.batches import Batch, header
+from causeway.wire.batches import Batch
 from causeway.wire.client import Client, Leader
 from causeway.wire.codes import RETRIABLE, STALE_METADATA
 from causeway.wire.connection import Connection
 from causeway.wire.metadata import TopicMetadata
 from causeway.wire.producers import init_producer_ids
 
-_REQUEST_BYTES = 1 << 20
 _UNANSWERED_BYTES = 16 << 20  # on one connection
 _QUEUED_BYTES = 64 << 20  # more is read from the spool again
 _BEFORE_IT = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -46,24 +44,6 @@ _THERE_ALREADY = 46  # DUPLICATE_SEQUENCE_NUMBER
 _DOUBTFUL = frozenset((-1, 7, 20, 56))
 _UNKNOWN = frozenset((3, 100))
 _LEAST_PAUSE_S = 0.1
-
-
-class _Request(NamedTuple):
-    correlation_id: int
-    size: int
-    sent_at: float
-    parts: Mapping[tuple[bytes, int], Outlet]
-
-
-@dataclass(slots=True, eq=False)
-class _Broker:
-    node: int
-    connection: Connection
-    version: int
-    requests: deque[_Request]
-    ready: dict[Outlet, None]
-    unanswered: int = 0
-    silent_until: float = 0.0  # it reads nothing before, for a quota
 
 
 class Sender:
@@ -80,7 +60,7 @@ class Sender:
         self._producer: tuple[int, int] | None = None
         self._outlets: dict[TopicPartition, Outlet] = {}
         self._homeless: dict[Outlet, None] = {}
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, Broker] = {}
         self._records = self._bytes = 0
         self._failures = 0
         self._not_before = 0.0
@@ -260,9 +240,7 @@ class Sender:
             if self._closed:
                 connection.close()
                 return
-            self._brokers[leader.node_id] = _Broker(
-                leader.node_id, connection, version, deque(), {}
-            )
+            self._brokers[leader.node_id] = Broker(leader.node_id, connection, version)
 
     # Inside, with the lock
 
@@ -279,7 +257,7 @@ class Sender:
             self._homeless[outlet] = None
             self._owner.wake()
 
-    def _send(self, broker: _Broker, now: float) -> None:
+    def _send(self, broker: Broker, now: float) -> None:
         connection = broker.connection
         if not broker.ready:
             if connection.wants_write:
@@ -290,77 +268,26 @@ class Sender:
             if not broker.requests:
                 raise ConnectionResetError("its session ends")
         elif now >= broker.silent_until:
+            assert self._producer is not None
             while (
                 len(broker.requests) < self._settings.most_requests
                 and broker.unanswered < _UNANSWERED_BYTES
-                and self._queue_one(broker, now)
+                and broker.queue_one(self._producer, self._settings.request_timeout_ms, now)
             ):
                 pass
         if connection.wants_write:
             connection.flush()
 
-    def _queue_one(self, broker: _Broker, now: float) -> bool:
-        """One request with a batch of each outlet that may send; False where none may."""
-        assert self._producer is not None
-        producer_id, epoch = self._producer
-        with_ids = broker.version >= produce.WITH_IDS
-        stamped: list[tuple[bytes, int, bytes, bytes]] = []
-        parts: dict[tuple[bytes, int], Outlet] = {}
-        size = 0
-        for outlet in list(broker.ready):
-            if outlet.leader != broker.node or not outlet.has_more():
-                del broker.ready[outlet]
-                continue
-            if not outlet.may_send(now):
-                continue
-            del broker.ready[outlet]
-            sending = outlet.take()
-            batch = sending.batch
-            topic = bytes.fromhex(outlet.topic_id) if with_ids else outlet.topic.encode()
-            stamp = header(batch, producer_id, epoch, sending.sequence)
-            stamped.append((topic, outlet.partition, stamp, batch.payload))
-            parts[topic, outlet.partition] = outlet
-            size += len(stamp) + len(batch.payload)
-            if outlet.has_more():
-                broker.ready[outlet] = None  # behind the others
-            if size >= _REQUEST_BYTES:
-                break
-        if not stamped:
-            return False
-        connection = broker.connection
-        correlation_id = connection.next_correlation_id()
-        timeout_ms = self._settings.request_timeout_ms
-        connection.queue(
-            produce.build(
-                correlation_id, broker.version, connection.client_id_bytes, timeout_ms, stamped
-            )
-        )
-        broker.requests.append(_Request(correlation_id, size, now, parts))
-        broker.unanswered += size
-        return True
-
-    def _receive(self, broker: _Broker, now: float) -> None:
-        for frame in broker.connection.receive():
-            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-            if not broker.requests or broker.requests[0].correlation_id != correlation_id:
-                raise ProtocolError("produce", "", "an answer to a request that was never sent")
-            answers, throttle_ms = produce.parse(frame, broker.version)
-            parts = broker.requests[0].parts
-            results = {answer[:2]: answer for answer in answers}
-            if not parts.keys() <= results.keys():
-                raise ProtocolError("produce", "", "the answer leaves a partition out")
-            broker.unanswered -= broker.requests.popleft().size
-            if throttle_ms:
-                broker.silent_until = now + throttle_ms / 1000
-            for key, outlet in parts.items():
-                self._answered(broker, outlet, results[key], now)
-                if self._closed:
-                    return
-        if broker.requests and now - broker.requests[0].sent_at > self._settings.answer_timeout_s:
+    def _receive(self, broker: Broker, now: float) -> None:
+        for outlet, produced in broker.answers(now):
+            self._answered(broker, outlet, produced, now)
+            if self._closed:
+                return
+        if now - broker.oldest_sent_at(now) > self._settings.answer_timeout_s:
             raise TimeoutError("no answer in time")
 
     def _answered(
-        self, broker: _Broker, outlet: Outlet, produced: produce.Produced, now: float
+        self, broker: Broker, outlet: Outlet, produced: produce.Produced, now: float
     ) -> None:
         code = produced.error
         if code in (0, _THERE_ALREADY) and not outlet.failed:

@@ -20,11 +20,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway.errors import BrokerError, ConfigError
+from causeway.producer.answers import found, note
 from causeway.producer.client import Client, Sending
 from causeway.producer.damage import miss
 from causeway.producer.hub import Hub, State
 from causeway.producer.journal import Cursor, Record
-from causeway.producer.lanes import Lane, SideLane, oldest_of
+from causeway.producer.lanes import SideLane, oldest_of
 from causeway.producer.look_back import check_known, look_back, owed
 from causeway.producer.opening import Opening
 from causeway.producer.options import SideOptions
@@ -128,22 +129,7 @@ class Side:
             self._heard = (self.acked, now)
 
     def arrived(self, sending: Sending, offsets: Sequence[int | None] | None) -> None:
-        """It is there, and with it all before it in its partition."""
-        on, batch = sending.on, sending.batch
-        lane, positions = on.lane, batch.offsets
-        assert positions is not None
-        if offsets is not None:
-            if (last := offsets[-1]) is not None:
-                on.offset = last + 1
-            if self.speaks and positions[-1] > lane.reported:
-                done = bisect_right(positions, lane.reported)
-                lane.said.update(zip(positions[done:], offsets[done:], strict=True))
-        on.there = on.heard = positions[-1]
-        self.acked += len(positions)
-        self.hub.deliver(lane)
-        if self.tells:
-            records = sending.records or records_in(batch, lane.number)
-            self._tell(lane, records, offsets or [None] * len(records))
+        note(self, sending, offsets)
 
     def refused_alone(self, sending: Sending, error: Any) -> None:
         """Its client goes on."""
@@ -243,23 +229,6 @@ class Side:
         self.hub.told(self, error, message)
         self.hub.refused(self, on.lane, position, error, message)
 
-    def _found(self, on: SideLane, batch: Batch, count: int) -> None:
-        """The first so many of it are there, and their answers may have been lost with a client."""
-        lane, positions = on.lane, (batch.offsets or ())[:count]
-        start = bisect_right(positions, max(self.hub.first, on.heard))
-        if start == count:
-            return
-        on.heard = positions[-1]
-        self.acked += count - start
-        self.hub.deliver(lane)
-        if self.tells:
-            records = records_in(batch, lane.number)[start:count]
-            self._tell(lane, records, [None] * len(records))
-
-    def _tell(self, lane: Lane, records: Sequence[Record], offsets: Sequence[int | None]) -> None:
-        for message in lane.messages(records, offsets):
-            self.hub.told(self, None, message)
-
     # The side's own thread
 
     def close(self) -> None:
@@ -319,12 +288,10 @@ class Side:
 
     def _end_client(self) -> None:
         """What it had and nobody has answered for is looked for."""
-        if (ended := self.producer) is None:
-            return
-        ended.end()
-        with self.hub.lock:
-            self.producer = None
-        del ended  # closes its connections, which takes a moment
+        if (ended := self.producer) is not None:
+            ended.end()
+            with self.hub.lock:
+                self.producer = None
 
     def _check(self) -> None:
         """Which of the journal's records are there already?"""
@@ -340,7 +307,7 @@ class Side:
                 for lane in map(self.hub.lanes.__getitem__, numbers)
                 if lane.on[self.bit >> 1].open
             }
-        found, failed = look_back(
+        places, failed = look_back(
             self._options.reader,
             self.hub.name,
             places,
@@ -351,9 +318,9 @@ class Side:
             return
         producer = self.producer or self._client()
         with self.hub.lock:
-            check_known(self.name, found, self.hub.newest)
+            check_known(self.name, places, self.hub.newest)
             for lane in map(self.hub.lanes.__getitem__, numbers):
-                if (place := found.get((lane.topic, lane.partition))) is not None:
+                if (place := places.get((lane.topic, lane.partition))) is not None:
                     on = lane.on[self.bit >> 1]
                     on.there, on.offset = place.position, place.offset
             for lane in self.hub.lanes.values():
@@ -398,7 +365,7 @@ class Side:
         on = lane.on[self.bit >> 1]
         positions = batch.offsets or ()
         if positions[0] <= on.there:
-            self._found(on, batch, bisect_right(positions, on.there))
+            found(self, on, batch, bisect_right(positions, on.there))
         given = bisect_right(positions, on.given)
         if given == len(positions):
             return True

@@ -12,8 +12,10 @@ from hypothesis import strategies as some
 
 from causeway.errors import ConfigError, ConflictError
 from causeway.producer import ids, partitioner
+from causeway.producer.encode import Packer
 from causeway.producer.ledger import Ledger, Place
 from causeway.producer.options import check
+from causeway.producer.wire_settings import wire_settings
 
 EAST = {"bootstrap.servers": "east:9092"}
 WEST = {"bootstrap.servers": "west:9092", "sasl.password": "pssst"}
@@ -146,3 +148,77 @@ def test_a_spool_that_is_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_text("not a database, but long enough to be taken for one" * 99)
     with pytest.raises(ConfigError, match="not a database"):
         Ledger(tmp_path)
+
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"security.protocol": "sasl_ssl", "sasl.mechanisms": "OAUTHBEARER"},
+        {"sasl.mechanism": "GSSAPI", "security.protocol": "SASL_PLAINTEXT"},
+        {"stats_cb": print},
+        {"debug": "all"},
+        {"compression.type": "lz5"},
+        {"socket.timeout.ms": "soon"},
+        {"enable.ssl.certificate.verification": False, "security.protocol": "SSL"},
+        {"ssl.ca.location": "/not/there", "security.protocol": "SSL"},
+        {"ssl.key.password": "x", "security.protocol": "SSL"},
+        {"bootstrap.servers": "SSL://east:1"},
+        {"compression.type": "lz4", "compression.codec": "zstd"},
+        {"nobody.knows.it": 1},
+    ],
+)
+def test_what_our_client_does_not_know_is_librdkafka_s_to_judge(more: dict[str, Any]) -> None:
+    assert wire_settings("east", EAST) is not None
+    assert wire_settings("east", {**EAST, **more}) is None
+    east, _ = checked({**EAST, **more}).sides
+    assert east.wire is None
+    assert more.items() <= east.producer.items()
+
+
+def test_what_people_set_is_what_our_client_does(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(PEM)
+    found = wire_settings(
+        "east",
+        {
+            "bootstrap.servers": "one:9093, two,[::1]:9094",
+            "client.id": "shop",
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "app",
+            "sasl.password": "pssst",
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+            "ssl.certificate.pem": PEM,
+            "ssl.key.pem": "pssst",
+            "compression.type": "zstd",
+            "compression.level": 7,
+            "linger.ms": 5,
+            "max.in.flight": 9,
+            "request.timeout.ms": 70_000,
+            "queue.buffering.max.kbytes": 10,
+            "socket.send.buffer.bytes": 1 << 20,
+        },
+    )
+    assert found is not None
+    client = found.client
+    assert client.bootstrap == (("one", 9093), ("two", 9092), ("::1", 9094))
+    assert (client.protocol, client.client_id) == ("SASL_SSL", "shop")
+    assert client.sasl is not None
+    assert (client.sasl.mechanism, client.sasl.username) == ("SCRAM-SHA-512", "app")
+    assert client.sasl.password.reveal() == "pssst"
+    assert client.tls is not None
+    assert (client.tls.ca_pem, client.tls.cert_pem, client.tls.verify_hostname) == (PEM, PEM, True)
+    assert (client.send_buffer_bytes, client.receive_buffer_bytes) == (1 << 20, -1)
+    assert found.packer == Packer(4, 7)
+    assert (found.most_requests, found.answer_timeout_s, found.most_bytes) == (5, 70, 10 << 10)
+    assert "pssst" not in repr(found)
+
+
+def test_a_side_that_wants_another_compression_has_it_from_librdkafka() -> None:
+    options = checked({**EAST, "compression.type": "lz4"}, {**WEST, "compression.type": "zstd"})
+    assert [side.wire is None for side in options.sides] == [False, True]
+    assert options.packer == Packer(3)
+    alike = checked({**EAST, "compression.type": "lz4"}, {**WEST, "compression.codec": "lz4"})
+    assert [side.wire is None for side in alike.sides] == [False, False]

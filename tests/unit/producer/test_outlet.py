@@ -10,6 +10,7 @@ import pytest
 
 from causeway.producer.client import Sending
 from causeway.producer.encode import Packer, batch_of
+from causeway.producer.journal import Record
 from causeway.producer.outlet import YOUNG_S, Outlet, Unsure
 
 NOW = 1000.0
@@ -17,7 +18,7 @@ NOW = 1000.0
 
 def sending(first: int, count: int = 4, *, size: int = 3000, age_s: float = 0) -> Sending:
     at = int((time.time() - age_s) * 1000)
-    records = [(first + n, 1, at, b"k", b"v" * size, None) for n in range(count)]
+    records: list[Record] = [(first + n, 1, at, b"k", b"v" * size, None) for n in range(count)]
     on = cast(Any, SimpleNamespace())
     return Sending(on, batch_of(records, b"shop/1-", Packer(0)), records)
 
