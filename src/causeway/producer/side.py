@@ -132,15 +132,13 @@ class Side:
         note(self, sending, offsets)
 
     def refused_alone(self, sending: Sending, error: Any) -> None:
-        """Its client goes on."""
         (record,) = sending.records or records_in(sending.batch, sending.on.lane.number)
         self._refuse(sending.on, record, error)
 
     def rejected(self, sending: Sending, index: int, error: Any) -> None:
         """The client gave up on a record. It does so with all that follow (gapless guarantee),
         and whether they arrived is not known: another client looks."""
-        sure = False
-        on = sending.on
+        sure, on = False, sending.on
         assert sending.records is not None
         record = sending.records[index]
         if error.code() in REFUSALS:
@@ -275,8 +273,7 @@ class Side:
         return Sender(self._options.wire, self._options.reader, self.hub.lock, self)
 
     def _maintain(self) -> float | None:
-        client = self.producer
-        if client is None or self._closing.is_set():
+        if (client := self.producer) is None or self._closing.is_set():
             return None
         try:
             return client.maintain()
