@@ -12,7 +12,6 @@ from causeway.producer.outlet import Outlet
 from causeway.wire import produce
 from causeway.wire.batches import header
 from causeway.wire.connection import Connection
-from causeway.wire.frames import Buffer
 from causeway.wire.produce import Produced
 
 _REQUEST_BYTES = 1 << 20
@@ -47,7 +46,7 @@ class Broker:
         Unsure."""
         producer_id, epoch = producer
         with_ids = self.version >= produce.WITH_IDS
-        stamped: list[tuple[bytes, int, bytes, Buffer]] = []
+        stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
         parts: dict[tuple[bytes, int], Outlet] = {}
         size = 0
         for outlet in list(self.ready):
