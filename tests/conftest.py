@@ -31,6 +31,11 @@ _UNHURRIED = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes seconds comes first: no worker is left with it while the others have no more."""
+    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+
+
 @pytest.fixture(scope="session")
 def _clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
     pair = (LocalCluster("A", properties=_UNHURRIED), LocalCluster("B", properties=_UNHURRIED))

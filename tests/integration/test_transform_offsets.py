@@ -154,14 +154,20 @@ def _await_exact(target: KafkaTools, groups: Mapping[str, Mapping[int, int]], tr
         wrong.clear()
         written = checkpoints(target)
         for group, commits in groups.items():
-            committed = target.group_offsets(group)
+            committed: dict[Place, int] | None = None
             for place in truth.places:
                 if "paid" not in place[0] and place[1] not in commits:
                     continue
                 of_it = commits if "paid" in place[0] else {place[1]: commits[place[1]]}
                 stand = truth.stand(place, of_it)
                 checkpoint = written.get((group, place))
-                found = checkpoint and checkpoint.downstream, committed.get(place)
+                if checkpoint is None or checkpoint.downstream != stand:
+                    if truth.places[place]:
+                        wrong.append((group, place, dict(commits), checkpoint, stand))
+                    continue
+                if committed is None:  # which costs a client for each group
+                    committed = target.group_offsets(group)
+                found = checkpoint.downstream, committed.get(place)
                 if found != (stand, stand) and truth.places[place]:
                     wrong.append((group, place, dict(commits), *found, stand))
         return not wrong
