@@ -33,8 +33,8 @@ from causeway.producer.topics import NOBODY, Seen, agree, look
 TURN_S = 0.001
 _CHECKPOINT_S = 1.0
 _TRIM_S = 0.05
-_AT_ONCE = 256  # records of a commit
-_BYTES_AT_ONCE = 256 << 10
+_AT_ONCE = 512  # records of a commit
+_BYTES_AT_ONCE = 512 << 10
 
 
 class Core:
