@@ -85,6 +85,14 @@ class Unread(NamedTuple):
 NOTHING = Unread(0, 0, -1)
 
 
+def newest(batches: Sequence[Batch], most_bytes: int) -> int:
+    """The newest time in what a target that takes up to `most_bytes` gets last of `batches`, in ms;
+    -1 where that is not known, as of a part of a batch."""
+    if not batches or batches[-1].size > most_bytes:
+        return -1
+    return batches[-1].max_timestamp
+
+
 def keep(
     data: memoryview,
     position: int,
@@ -143,12 +151,13 @@ def _keep_all(
             unpacked = True
             after = _keep_small(data, at, kept, subject)
             if after > at:
-                before = batches[-1].max_timestamp
+                before = newest(batches, most_bytes)
                 at = after
                 continue
         if data[at + MAGIC_AT] != MAGIC:
             unpacked = True
             _keep_legacy(data[at:stop], kept, subject)
+            before = newest(batches, most_bytes)
             at = stop
             continue
         (
@@ -240,7 +249,7 @@ def _keep_all(
                 )
             )
         if batches:
-            before = batches[-1].max_timestamp
+            before = newest(batches, most_bytes)
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
@@ -261,7 +270,7 @@ def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
         base, length, _, magic, crc, attributes, last_delta, count = unpack(data, at)
         stop = at + LENGTH_OVERHEAD + length
         if (
-            length > SMALL_BATCH
+            not _LEAST_BATCH <= length <= SMALL_BATCH
             or stop > end
             or magic != MAGIC
             or attributes & ~_PLAIN

@@ -121,6 +121,12 @@ def _big(*offsets: int, timestamp: int) -> memoryview:
     return memoryview(bytearray(b"".join(raw_batch([record]) for record in records)))
 
 
+def _large_and_young(timestamp: int) -> memoryview:
+    """Larger than what is sent at a time."""
+    records = [Rec(offset=at, value=b"x" * 3000, timestamp=timestamp) for at in (0, 1)]
+    return memoryview(bytearray(raw_batch(records)))
+
+
 def _taken_unread(flow: Flow, records: memoryview) -> list[bool]:
     kept, _ = take(flow, _fetched(b"")._replace(records=records))
     return [batch.unread is not None for batch in kept.batches]
@@ -147,6 +153,10 @@ def test_only_a_flow_that_looks_into_nothing_passes_on_what_it_has_not_read() ->
     others[2].outlets[0].idempotent = False
     others[3].assignment = others[3].assignment.model_copy(update={"max_message_bytes": 3000})
     assert [second(other) for other in others] == [False] * 4
+    split = _flow(0)
+    split.assignment = split.assignment.model_copy(update={"max_message_bytes": 5000})
+    assert _taken_unread(split, _large_and_young(now)) == [False]
+    assert _taken_unread(split, _big(2, 3, timestamp=now)) == [False, True]
 
 
 def test_a_place_that_may_follow_from_damage_stops_nothing() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from google_crc32c import value
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +84,34 @@ def test_only_behind_one_that_is_young() -> None:
     )
     kept = _kept(data, before=-1)
     assert [b.unread is not None for b in kept.batches] == [False, True, False, True]
+
+
+def test_an_old_message_behind_a_young_batch_makes_what_follows_be_read() -> None:
+    old = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 30)
+    old.append(1, timestamp=NOW - 1, key=None, value=b"x" * LARGE)
+    young = [raw_batch(_recs(at, 1)) for at in (0, 2, 3)]
+    data = young[0] + bytes(old.build()) + young[1] + young[2]
+    kept = _kept(data, before=-1)
+    assert [b.unread is not None for b in kept.batches] == [False, False, False, True]
+
+
+def test_behind_one_that_is_split_as_its_last_part_may_be_old() -> None:
+    data = raw_batch(_recs(0, 3)) + raw_batch(_recs(3, 1)) + raw_batch(_recs(4, 1))
+    kept = _kept(data, most=2 * LARGE)
+    assert [b.unread is not None for b in kept.batches] == [False, False, True]
+
+
+@pytest.mark.parametrize("length", [-12, -1, 0, 13, 48])
+def test_a_length_that_no_batch_has_behind_small_ones_ends_their_run(length: int) -> None:
+    """With the CRC of nothing and no records, one of -12 bytes would stand in its own way."""
+    empty = bytearray(raw_batch(_recs(1, 1, 10)))
+    empty[8:12] = length.to_bytes(4, signed=True)
+    empty[17:21] = bytes(4)
+    empty[23:27], empty[57:61] = b"\xff" * 4, bytes(4)
+    data = raw_batch(_recs(0, 1, 10)) + bytes(empty)
+    assert _kept(data).position == 1
+    with pytest.raises(ProtocolError, match=f"says that it has {length} bytes"):
+        _kept(bytes(empty), 1)
 
 
 def test_who_looks_into_one_reads_it_first() -> None:

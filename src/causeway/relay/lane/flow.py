@@ -265,7 +265,7 @@ class Flow:
     source_end: int = UNKNOWN
     end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more
     high_watermark: int = UNKNOWN  # of the source
-    # The newest time in the last batch that was kept, since its place was found.
+    # The newest time in the last batch that was kept, since its place was found; see `newest`.
     newest_kept: int = UNKNOWN
     unreadable_at: int = UNKNOWN  # what lies there cannot be kept: it is fetched again when idle
     last_timestamp: int = UNKNOWN

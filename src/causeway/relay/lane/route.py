@@ -6,7 +6,7 @@ from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.late import young_since_ms
 from causeway.relay.shares import part_of, shares
-from causeway.relay.source import NOTHING, Kept, Unread, keep
+from causeway.relay.source import NOTHING, Kept, Unread, keep, newest
 from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
@@ -24,7 +24,7 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject, _unread(flow, fetched))
     if kept.batches:
-        flow.newest_kept = kept.batches[-1].max_timestamp
+        flow.newest_kept = newest(kept.batches, flow.assignment.max_message_bytes)
     if flow.treatment is not None:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
