@@ -16,14 +16,18 @@ class Sending:
     """A batch with a client. `records`: those in it, where anybody may want to hear of them.
     `doubtful`: it may be there, though that was not said. `sequence`: -1 where it has none yet.
     `refusal`: what the broker has against it, for good. `offsets`: of its records, as far as they
-    were told one by one."""
+    were told one by one. `charged`: bytes that the client counts for it: as many as what it was
+    made of had, whatever it packs to now."""
 
-    __slots__ = ("batch", "doubtful", "offsets", "on", "records", "refusal", "sequence")
+    __slots__ = ("batch", "charged", "doubtful", "offsets", "on", "records", "refusal", "sequence")
 
-    def __init__(self, on: SideLane, batch: Batch, records: list[Record] | None) -> None:
+    def __init__(
+        self, on: SideLane, batch: Batch, records: list[Record] | None, charged: int
+    ) -> None:
         self.on = on
         self.batch = batch
         self.records = records
+        self.charged = charged
         self.sequence = -1
         self.doubtful = False
         self.refusal: Any = None

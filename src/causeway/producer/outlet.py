@@ -159,15 +159,19 @@ class Outlet:
             return first
         known = [sending.records for sending in run[:taken]]
         records = [r for some in known if some for r in some] if all(known) else None
-        return Sending(first.on, batch, records)
+        return Sending(first.on, batch, records, sum(each.charged for each in run[:taken]))
 
 
 def _halves(whole: Sending) -> list[Sending]:
     batch, records = whole.batch, whole.records
     middle = batch.records // 2
     halves = []
-    for start, stop in ((0, middle), (middle, batch.records)):
-        half = Sending(whole.on, split(batch, start, stop), records and records[start:stop])
+    for start, stop, charged in (
+        (0, middle, whole.charged // 2),
+        (middle, batch.records, whole.charged - whole.charged // 2),
+    ):
+        part = split(batch, start, stop)
+        half = Sending(whole.on, part, records and records[start:stop], charged)
         half.sequence = advance(whole.sequence, start)
         halves.append(half)
     return halves

@@ -43,7 +43,7 @@ class RdClient:
             raise BufferError("Local: Queue full")
         if records is None:
             records = records_in(batch, on.lane.number)
-        sending = Sending(on, batch, records)
+        sending = Sending(on, batch, records, len(batch.payload))
         topic, partition = on.lane.topic, on.lane.partition
         for index, (position, _, timestamp, key, value, headers) in enumerate(records):
             marked = [*(headers or ()), (ID_HEADER, record_id(self._name, position))]

@@ -88,7 +88,7 @@ class Sender:
         outlet = self._outlets.get(where)
         if outlet is None:
             outlet = self._outlets[where] = Outlet(*where)
-        outlet.waiting.append(Sending(on, batch, records))
+        outlet.waiting.append(Sending(on, batch, records, size))
         self._records += batch.records
         self._bytes += size
         self._offer(outlet)
@@ -345,7 +345,7 @@ class Sender:
 
     def _forget(self, sending: Sending) -> None:
         self._records -= sending.batch.records
-        self._bytes -= len(sending.batch.payload)
+        self._bytes -= sending.charged
 
     def _pause_s(self, failures: int) -> float:
         if not failures:

@@ -16,11 +16,14 @@ from causeway.producer.outlet import YOUNG_S, Outlet, Unsure
 NOW = 1000.0
 
 
-def sending(first: int, count: int = 4, *, size: int = 3000, age_s: float = 0) -> Sending:
+def sending(
+    first: int, count: int = 4, *, size: int = 3000, age_s: float = 0, codec: int = 0
+) -> Sending:
     at = int((time.time() - age_s) * 1000)
     records: list[Record] = [(first + n, 1, at, b"k", b"v" * size, None) for n in range(count)]
     on = cast(Any, SimpleNamespace())
-    return Sending(on, batch_of(records, b"shop/1-", Packer(0)), records)
+    batch = batch_of(records, b"shop/1-", Packer(codec))
+    return Sending(on, batch, records, len(batch.payload))
 
 
 def outlet(*waiting: Sending, known: bool = True) -> Outlet:
@@ -131,3 +134,17 @@ def test_small_neighbours_go_as_one() -> None:
     one = made.done(NOW)
     assert one.records is not None
     assert [r[0] for r in one.records] == list(one.batch.offsets or ()) == list(range(1, 50))
+
+
+def test_what_a_client_counts_for_batches_is_what_it_takes_off_again() -> None:
+    """Together they pack to less, and halves to more: its queue would fill up with nothing."""
+    many = [sending(n, 1, size=1000, codec=3) for n in range(1, 50)]
+    whole = sum(each.charged for each in many)
+    made = outlet(*many)
+    sent(made)
+    assert len(made.way[0].batch.payload) < whole
+    made.way[0].refusal = "too large"
+    made.fail(doubtful=False)
+    made.settle(NOW)
+    assert len(made.again) == 2
+    assert sum(each.charged for each in made.again) == whole
