@@ -70,12 +70,17 @@ class Outlet:
         """The next one to be sent. Raises Unsure."""
         if self.again:
             sending = self.again.popleft()
-            if sending.doubtful and not _is_young(sending.batch):
+            # What a broker knows of a producer is as old as the last that it has of it.
+            if sending.doubtful and not all(
+                _is_young(each.batch) for each in (sending, *self.again) if each.doubtful
+            ):
                 raise Unsure("its record is too old for the broker to know it again")
         else:
             sending = self._next()
             sending.sequence = self.sequence
             self.sequence = advance(self.sequence, sending.batch.records)
+        if not _is_young(sending.batch):
+            self.remembered_until = 0.0
         self.way.append(sending)
         return sending
 
@@ -84,13 +89,14 @@ class Outlet:
         sending = self.way.popleft()
         self.failures = 0
         self.unknown_since = 0.0
-        if _is_young(sending.batch):
+        if self.remembered_until or (not self.way and _is_young(sending.batch)):
             self.remembered_until = now + REMEMBERED_S
         return sending
 
     def fail(self, *, doubtful: bool) -> None:
         """The first one on its way was not acknowledged; `doubtful`: it may be there."""
         sending = self.way.popleft()
+        self.remembered_until = 0.0  # another broker may lead
         sending.doubtful |= doubtful
         self.failed.append(sending)
 

@@ -40,8 +40,10 @@ _UNANSWERED_BYTES = 16 << 20  # on one connection
 _QUEUED_BYTES = 64 << 20  # more is read from the spool again
 _BEFORE_IT = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
 _THERE_ALREADY = 46  # DUPLICATE_SEQUENCE_NUMBER
-# The broker may have appended it all the same.
-_DOUBTFUL = frozenset((-1, 7, 20, 56))
+# After these the broker has surely not appended it. It says of one that it has appended that it does
+# not lead any more, or does not know the topic, where that came to be while replicas were awaited.
+_NOT_THERE = frozenset((2, 19, _BEFORE_IT)) | REFUSALS
+_RETRIED = RETRIABLE | {-1}
 _UNKNOWN = frozenset((3, 100))
 _LEAST_PAUSE_S = 0.1
 
@@ -304,10 +306,10 @@ class Sender:
         first = not outlet.failed
         if code in REFUSALS:
             outlet.way[0].refusal = KafkaError(code, produced.message or None)
-        elif not (code in RETRIABLE or code in _DOUBTFUL or (code == _BEFORE_IT and not first)):
+        elif not (code in _RETRIED or (code == _BEFORE_IT and not first)):
             self._give_up(outlet.topic, KafkaError(code, produced.message or None))
             return
-        outlet.fail(doubtful=code in _DOUBTFUL)
+        outlet.fail(doubtful=code not in _NOT_THERE)
         if code in STALE_METADATA and outlet.leader == broker.node:
             self._leave_home(outlet)
         self._settle(outlet, now)
