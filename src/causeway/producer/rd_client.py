@@ -30,6 +30,7 @@ class RdClient:
         self._owner = owner
         self._left: deque[tuple[Any, ...]] = deque()  # its queue was full amid a batch
         self._answers: list[tuple[Sending, int, Any, Any]] = []
+        self._failed = False  # it would not take one: those behind it must not arrive
         self._ended = False
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class RdClient:
         return True
 
     def send(self, on: SideLane, batch: Batch, records: list[Record] | None) -> None:
-        if self._left:
+        if self._left or self._failed:
             raise BufferError("Local: Queue full")
         if records is None:
             records = records_in(batch, on.lane.number)
@@ -109,6 +110,7 @@ class RdClient:
                 told = left[0][4]
                 told(error.args[0], None)
                 left.clear()
+                self._failed = True
                 return
             left.popleft()
 
