@@ -20,6 +20,8 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CONTROL_MS = 10_000  # a question that is not answered so long is asked again, and told of
 _CONNECT_MS = 10_000
+_HIGHEST_LEVEL = 12  # that librdkafka takes
+_HIGHEST_GZIP = 9
 
 # What is known, and does not change what our client does: it batches what was taken together,
 # looks up leaders when it needs them, and fails no record for its age.
@@ -154,17 +156,21 @@ def _packer(given: Mapping[str, Any]) -> Packer:
     if codec is None:
         raise _UnknownError
     level = int(given.get("compression.level", -1))
+    if not -1 <= level <= _HIGHEST_LEVEL:
+        raise _UnknownError
+    if codec == CODECS["gzip"]:  # has no higher one, and librdkafka means it by those
+        level = min(level, _HIGHEST_GZIP)
     return Packer(codec, None if level < 0 else level)
 
 
 def _sasl(given: Mapping[str, Any]) -> SaslSettings:
     mechanism = str(_either(given, ("sasl.mechanism", "sasl.mechanisms"), "GSSAPI"))
-    if mechanism not in _MECHANISMS:
+    if mechanism not in _MECHANISMS or not {"sasl.username", "sasl.password"} <= given.keys():
         raise _UnknownError
     return SaslSettings(
         mechanism=mechanism,  # type: ignore[arg-type]
-        username=str(given["sasl.username"]) if "sasl.username" in given else "",
-        password=Secret(str(given.get("sasl.password", ""))),
+        username=str(given["sasl.username"]),
+        password=Secret(str(given["sasl.password"])),
     )
 
 

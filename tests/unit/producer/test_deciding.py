@@ -161,6 +161,9 @@ PEM = "-----BEGIN CERTIFICATE-----\n"
         {"stats_cb": print},
         {"debug": "all"},
         {"compression.type": "lz5"},
+        {"compression.level": 13},
+        {"compression.level": -2},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"},
         {"socket.timeout.ms": "soon"},
         {"enable.ssl.certificate.verification": False, "security.protocol": "SSL"},
         {"ssl.ca.location": "/not/there", "security.protocol": "SSL"},
@@ -214,6 +217,17 @@ def test_what_people_set_is_what_our_client_does(tmp_path: Path) -> None:
     assert found.packer == Packer(4, 7)
     assert (found.most_requests, found.answer_timeout_s, found.most_bytes) == (5, 70, 10 << 10)
     assert "pssst" not in repr(found)
+
+
+@pytest.mark.parametrize("level", [-1, 0, 9, 12])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_level_librdkafka_takes_can_be_packed_with(codec: str, level: int) -> None:
+    found = wire_settings(
+        "east", {**EAST, "compression.type": codec, "compression.level": level}
+    )
+    assert found is not None
+    packed, used = found.packer.pack(b"a" * 1000)
+    assert (used == 0) == (len(packed) == 1000)
 
 
 def test_a_side_that_wants_another_compression_has_it_from_librdkafka() -> None:
