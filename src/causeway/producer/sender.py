@@ -285,7 +285,8 @@ class Sender:
             self._answered(broker, outlet, produced, now)
             if self._closed:
                 return
-        if now - broker.oldest_sent_at(now) > self._settings.answer_timeout_s:
+        waits_since = max(broker.oldest_sent_at(now), broker.silent_until)
+        if now - waits_since > self._settings.answer_timeout_s:
             raise TimeoutError("no answer in time")
 
     def _answered(
