@@ -40,8 +40,9 @@ _UNANSWERED_BYTES = 16 << 20  # on one connection
 _QUEUED_BYTES = 64 << 20  # more is read from the spool again
 _BEFORE_IT = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
 _THERE_ALREADY = 46  # DUPLICATE_SEQUENCE_NUMBER
-# After these the broker has surely not appended it. It says of one that it has appended that it does
-# not lead any more, or does not know the topic, where that came to be while replicas were awaited.
+# After these the broker has surely not appended it. It says of one that it has appended that it
+# does not lead any more, or does not know the topic, where that came to be while replicas were
+# awaited.
 _NOT_THERE = frozenset((2, 19, _BEFORE_IT)) | REFUSALS
 _RETRIED = RETRIABLE | {-1}
 _UNKNOWN = frozenset((3, 100))
