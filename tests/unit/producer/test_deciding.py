@@ -222,9 +222,7 @@ def test_what_people_set_is_what_our_client_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [-1, 0, 9, 12])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_level_librdkafka_takes_can_be_packed_with(codec: str, level: int) -> None:
-    found = wire_settings(
-        "east", {**EAST, "compression.type": codec, "compression.level": level}
-    )
+    found = wire_settings("east", {**EAST, "compression.type": codec, "compression.level": level})
     assert found is not None
     packed, used = found.packer.pack(b"a" * 1000)
     assert (used == 0) == (len(packed) == 1000)
