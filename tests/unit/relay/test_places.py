@@ -11,14 +11,18 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError, DivergedError
-from causeway.model import State
+from causeway.model import Pair, State
 from causeway.relay.lane import places
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
 from causeway.relay.lane.places import Places
+from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery.recover import ResumedOutlet, Resumption
+from causeway.wire.fetch import Fetched
+from tests.harness.raw_batches import Rec, raw_batch
 
 
 class _Connections:
@@ -26,6 +30,9 @@ class _Connections:
         return key
 
     def detach(self, flow: Flow) -> None:
+        pass
+
+    def attach(self, flow: Flow) -> None:
         pass
 
 
@@ -198,3 +205,31 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
     finding.doubt(flows[0], Doubt("a new leader", failure=False))
     assert list(finding._lost) == [flows[0]]
     assert flows[0] in touched
+
+
+def test_the_first_batch_of_each_new_try_is_read(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So damage at rest, which the target refuses again and again, is told of with its offset."""
+    outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
+    found = Resumption(outlets=(outlet,), leader_epoch=0, source_node=0, source_end=3)
+    monkeypatch.setattr(
+        places, "recover", lambda asked, *_: {a.assignment.source_partition: found for a in asked}
+    )
+    now = int(time.time() * 1000)
+    raws = [raw_batch([Rec(offset=at, value=b"x" * 3000, timestamp=now)]) for at in range(3)]
+
+    def unread(flow: Flow, *offsets: int) -> list[bool]:
+        records = memoryview(bytearray(b"".join(raws[at] for at in offsets)))
+        kept, _ = take(flow, Fetched(b"t", 0, 0, 3, 3, 0, [], records, None))
+        flow.position = kept.position
+        return [batch.unread is not None for batch in kept.batches]
+
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    flow = _flow("t", None)
+    flow.state = State.RUNNING
+    assert unread(flow, 0, 1) == [False, True]
+    finding.doubt(flow, Doubt("the target says that it came damaged"))
+    finding.find((), time.monotonic() + 60.0)
+    _until(helpers, lambda: flow.state is State.RUNNING)
+    assert unread(flow, 1, 2) == [False, True]

@@ -77,6 +77,14 @@ def test_all_else_is_read(raw: bytes, position: int, given: dict[str, int]) -> N
         _kept(damaged(raw, at=30), position, **given)  # type: ignore[arg-type]
 
 
+def test_one_that_says_it_has_more_records_than_bytes_is_read() -> None:
+    """Else what follows it could have the sequence that is due, once they have begun anew."""
+    raw = bytearray(raw_batch(_recs(0, 1)))
+    raw[23:27], raw[57:61] = (2**31 - 2).to_bytes(4), (2**31 - 1).to_bytes(4)
+    with pytest.raises(ProtocolError, match="offset 0 has a wrong CRC"):
+        _kept(bytes(raw))
+
+
 def test_only_behind_one_that_is_young() -> None:
     old = Rec(offset=1, value=b"x" * LARGE, timestamp=NOW - 1)
     data = (
