@@ -37,7 +37,9 @@ METHOD = """\
   (`bench/bare.py`); it is no mirror. Of both clusters' brokers and the mirror together, the
   brokers' share is what stays where a mirror costs nothing.
 - **A cluster far away**: throughput as above, but all reach that cluster through a TCP relay that
-  holds every byte for 50 ms, each way (`bench/far.py`). A plain TCP copy is what one connection
+  holds every byte for 50 ms, each way (`bench/far.py`), and both systems have default settings,
+  one task for MirrorMaker 2. To a far target it is so slow that its backlog there is a 50th of
+  Causeway's. A plain TCP copy is what one connection
   carries through the same relay, with nothing else to do for the machine; a record of it is 1,000
   bytes. A relay that is nowhere narrow lets it move memory, at several times the speed of two
   brokers on this machine without any relay. What share of a line is used is therefore measured
