@@ -58,9 +58,11 @@ def lost(error: OSError) -> ConnectionError:
 
 
 class Outbox:
-    """What waits to be sent. Buffers are not copied: leave them alone until `flush` is done."""
+    """What waits to be sent: `size` bytes. Buffers are not copied: leave them alone until `flush`
+    is done."""
 
     def __init__(self, sock: socket.socket) -> None:
+        self.size = 0
         self._sock = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._queue: deque[Buffer] = deque()
@@ -70,6 +72,7 @@ class Outbox:
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
         self._queue.extend(filter(len, buffers))
+        self.size += sum(map(len, buffers))
 
     def waiting(self) -> Iterator[Buffer]:
         """What is queued, but for the first, of which a part may be sent."""
@@ -103,6 +106,7 @@ class Outbox:
                 sent = sendmsg(vectors)
             except BlockingIOError:
                 return False
+            self.size -= sent
             if sent < size:
                 self._drop(sent)
                 return False
@@ -123,6 +127,7 @@ class Outbox:
                 sent = self._sock.send(queue[0])
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
+            self.size -= sent
             self._drop(sent)
         return True
 

@@ -99,6 +99,14 @@ def test_what_is_copied_out_keeps_its_bytes_and_its_order() -> None:
     assert [batch.payload for batch in slow.pending] == wanted
     assert [batch.first for batch in slow.pending] == list(range(20))
     assert slow.pending_bytes == sum(batch.size for batch in slow.pending)
+    copies = [batch.size for batch in slow.pending if isinstance(batch.payload, bytes)]
+    assert 0 < len(copies) < 20
+    assert slow.copied_bytes == sum(copies)
+    for batch in (slow.take(), slow.take()):
+        slow.put_back(batch)
+    assert slow.copied_bytes == sum(copies)
+    slow.drop_pending()
+    assert slow.copied_bytes == 0
 
 
 def test_it_is_full_where_all_wait() -> None:

@@ -28,6 +28,7 @@ from causeway.relay.lane.target import (
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
+from causeway.wire.frames import Outbox
 from causeway.wire.records import as_is, records_of
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
@@ -43,6 +44,7 @@ class FakeConnection:
         self.closed = False
         self.session_expires_at: float | None = None
         self.queued: list[Any] = []
+        self.outbox = Outbox(cast(Any, None))  # for its size
         self.full = False  # the socket takes nothing
         self.flushes = 0
         self.requests: list[Any] = []
@@ -58,6 +60,7 @@ class FakeConnection:
 
     def queue(self, buffers: Sequence[bytes]) -> None:
         frame = b"".join(buffers)
+        self.outbox.size += len(frame)
         self.queued.append(ProduceRequest.decode(frame, version=VERSION, header=True, framed=True))
 
     def flush(self) -> bool:
@@ -66,6 +69,7 @@ class FakeConnection:
             return False
         self.requests += self.queued
         self.queued.clear()
+        self.outbox.size = 0
         return True
 
     def receive(self) -> Iterator[memoryview]:
@@ -262,6 +266,25 @@ def test_few_large_batches_are_plenty_too() -> None:
     bench.offer(flow, outlet, _batch(0, size=PLENTY_BYTES))
     bench.send()
     assert bench.target.has_plenty
+
+
+def test_a_broker_that_reads_slower_than_we_write_has_plenty() -> None:
+    """Its socket is full, of what it will be at work on for a while."""
+    bench = Bench(20)
+    flow = bench.flow(producer_id=-1)
+    (outlet,) = flow.outlets
+    bench.offer(flow, outlet, _batch(0, size=PLENTY_BYTES + 1000))
+    bench.send()
+    bench.wire.full = True
+    bench.offer(flow, outlet, *(_batch(i, size=PLENTY_BYTES) for i in range(1, 4)))
+    bench.send()
+    assert bench.wire.queued
+    assert bench.target.has_plenty
+    assert not bench.target.lacks
+
+    bench.wire.answer(bench.wire.requests[0])
+    bench.receive()
+    assert not bench.target.has_plenty  # all that it could work on is still here
 
 
 def test_how_long_answers_may_wait_follows_how_fast_the_broker_is() -> None:

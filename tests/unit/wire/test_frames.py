@@ -278,13 +278,15 @@ def send_all_to_a_slow_reader(
 
     reader = threading.Thread(target=drain)
     outbox.queue([memoryview(buffer) for buffer in buffers])
+    assert outbox.size == total
     outbox.flush()
     reader.start()
     while not outbox.flush():
-        assert outbox
+        assert 0 < outbox.size <= total
         assert wait(ours, write=True, timeout_s=60)
     reader.join()
     assert not outbox
+    assert outbox.size == 0
     return bytes(received)
 
 
@@ -353,3 +355,4 @@ def test_what_is_queued_behind_a_small_buffer_that_waits_is_sent_once_over_tls(
             assert wait(ours, write=True, timeout_s=60)
         reader.join()
         assert received == sent
+        assert outbox.size == 0

@@ -59,6 +59,11 @@ class Sent(NamedTuple):
 _sent, _pair = plainly(Sent), plainly(Pair)
 
 
+def is_view(batch: Batch) -> bool:
+    """Whether it lies in the answer that it came with."""
+    return type(batch[0]) is memoryview
+
+
 @dataclass(slots=True, eq=False)
 class OutletState:
     """What a lane knows of one target partition of a flow.
@@ -68,6 +73,7 @@ class OutletState:
     `append_times`: the target sets the times (LogAppendTime).
     Up to `remembered_until` (monotonic) the broker is known to hold our last sequence, so that
     several batches may be in flight.
+    `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
     gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
     last report after its place was looked for, the lowest such pair. `newest`: source and target
@@ -83,6 +89,7 @@ class OutletState:
     node: int = UNKNOWN
     pending: deque[Batch] = field(default_factory=deque)
     pending_bytes: int = 0
+    copied_bytes: int = 0
     unanswered: int = 0
     remembered_until: float = 0.0
     append_times: bool = False
@@ -118,20 +125,24 @@ class OutletState:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
 
     def put(self, batch: Batch) -> None:
-        self.pending.append(batch)
-        self.pending_bytes += batch.size
+        self.put_all((batch,))
 
     def put_all(self, batches: Sequence[Batch]) -> None:
         self.pending.extend(batches)
         self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
+        self.copied_bytes += sum([batch.size for batch in batches if not is_view(batch)])
 
     def put_back(self, batch: Batch) -> None:
         self.pending.appendleft(batch)
         self.pending_bytes += batch.size
+        if not is_view(batch):
+            self.copied_bytes += batch.size
 
     def take(self) -> Batch:
         batch = self.pending.popleft()
         self.pending_bytes -= batch.size
+        if not is_view(batch):
+            self.copied_bytes -= batch.size
         return batch
 
     def copy_out(self, lies_in: Container[int]) -> None:
@@ -142,11 +153,12 @@ class OutletState:
             payload = batch.payload
             if isinstance(payload, memoryview) and id(payload.obj) in lies_in:
                 batch = batch._replace(payload=bytes(payload))
+                self.copied_bytes += batch.size
             pending.append(batch)
 
     def drop_pending(self) -> None:
         self.pending.clear()
-        self.pending_bytes = 0
+        self.pending_bytes = self.copied_bytes = 0
 
     def sent(self, batch: Batch) -> Sent:
         """Account for `batch` as sent with the current sequence."""

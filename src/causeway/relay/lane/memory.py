@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Final
 
 from causeway.relay.lane.flow import OutletState
@@ -17,7 +18,8 @@ from causeway.wire.buffers import Buffers
 from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
-LOOK_S: Final = 0.01  # so often a full buffer is looked through
+LOOK_S: Final = 0.01  # so often a full buffer is looked through, at most
+LOOK_SHARE: Final = 0.02  # nor is more than this part of the time spent on it
 
 
 class Memory:
@@ -35,38 +37,39 @@ class Memory:
         `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
         most = self._most - besides
         pending = sum([outlet.pending_bytes for outlet in outlets])
+        copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes
         if not held:
             self.buffers.give_back()
-        if held + pending < most:  # though what lies in an answer counts twice
-            return True
-        if pending >= most or time.monotonic() < self._look_at:
+        if pending >= most:
             return False
-        queued, used = Counter[int](), Counter[int]()
-        sizes: dict[int, int] = {}
-        for view in _views(part for box in outboxes for part in box.waiting()):
-            sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
-            queued[id(view.obj)] += len(view)
-        for view in _views(batch.payload for outlet in outlets for batch in outlet.pending):
-            sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
-            used[id(view.obj)] += len(view)
-        copied = pending - used.total()
-        if copied + held >= most:
-            sparse = {
-                buffer
-                for buffer, size in sizes.items()
-                if SPARSE * (used[buffer] + queued[buffer]) < size
-            }
+        if held + copied < most:
+            return True
+        if (begun := time.monotonic()) < self._look_at:
+            return False
+        if sparse := _sparse(outlets, outboxes):
             for outlet in outlets:
                 outlet.copy_out(sparse)
             for box in outboxes:
                 box.copy_out(sparse)
-            copied += sum(used[buffer] for buffer in sparse)
-            held = self.buffers.held_bytes
-        if copied + held < most:
+        copied = sum([outlet.copied_bytes for outlet in outlets])
+        if self.buffers.held_bytes + copied < most:
             return True
-        self._look_at = time.monotonic() + LOOK_S
+        now = time.monotonic()
+        self._look_at = now + max(LOOK_S, (now - begun) / LOOK_SHARE)
         return False
+
+
+def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[Outbox]) -> set[int]:
+    """The answers, by `id`, of which there is little left."""
+    used = Counter[int]()
+    sizes: dict[int, int] = {}
+    waiting = (batch.payload for outlet in outlets for batch in outlet.pending)
+    on_their_way = (part for box in outboxes for part in box.waiting())
+    for view in _views(chain(waiting, on_their_way)):
+        sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
+        used[id(view.obj)] += len(view)
+    return {answer for answer, size in sizes.items() if SPARSE * used[answer] < size}
 
 
 def _views(parts: Iterable[bytes | bytearray | memoryview]) -> Iterable[memoryview]:

@@ -96,17 +96,22 @@ class TargetConnection:
     @property
     def has_plenty(self) -> bool:
         """The broker has so much to do that its answers may wait for each other."""
-        return not self.connection.wants_write and (
-            len(self._requests) >= max(PLENTY_REQUESTS, self.max_requests // 2)
-            or self._unanswered_bytes >= PLENTY_BYTES
+        return self._sent_bytes >= PLENTY_BYTES or (
+            not self.connection.wants_write
+            and len(self._requests) >= max(PLENTY_REQUESTS, self.max_requests // 2)
         )
+
+    @property
+    def _sent_bytes(self) -> int:
+        """The unanswered ones that the socket has taken: for those the broker needs us no more."""
+        return self._unanswered_bytes - self.connection.outbox.size
 
     @property
     def rest_s(self) -> float:
         """How long nothing need be done for a broker that has plenty; 0: no time at all."""
         if not self._bytes_per_s:
             return FIRST_REST_S
-        rest_s = RESTED * self._unanswered_bytes / self._bytes_per_s
+        rest_s = RESTED * self._sent_bytes / self._bytes_per_s
         return 0.0 if rest_s < LEAST_REST_S else min(rest_s, MOST_REST_S)
 
     @property
@@ -163,6 +168,8 @@ class TargetConnection:
             if SMALL_BATCH < length <= most:
                 pending.popleft()
                 outlet.pending_bytes -= length
+                if type(payload) is not memoryview:
+                    outlet.copied_bytes -= length
             else:
                 batch = next_batch(outlet, most)
                 payload = batch[0]
