@@ -69,8 +69,11 @@ class RunKeys(Keys):
         "Produce requests unanswered on a connection. Default: 16, or 16 for each 5 ms of the round"
         " trip.",
     )
-    lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] = key(
-        "causeway.lane.buffer.bytes", 64 << 20, "Most bytes of batches a lane holds in memory."
+    lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] | None = key(
+        "causeway.lane.buffer.bytes",
+        None,
+        "Most bytes of batches a lane holds in memory. Default: 64 MiB; of those that read over a"
+        " long line all together 384 MiB, where that is more.",
     )
     metrics_port: Annotated[int, whole(1, 65535)] | None = key(
         "causeway.metrics.port", None, "Where Prometheus reads metrics. Default: nowhere."

@@ -37,6 +37,7 @@ from causeway.relay.messages import (
 )
 
 LEASE_S = 0.3
+MB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -355,6 +356,17 @@ def test_draining_waits_for_every_lanes_last_word(fleet: Fleet) -> None:
     thread.join(60)
     assert done == [True]
     assert one.has() == {0}  # nothing was placed again
+
+
+def test_what_lanes_may_hold_that_read_over_a_long_line_is_shared_by_all(fleet: Fleet) -> None:
+    def told(lanes: int, fleet: Fleet = fleet) -> tuple[int, int | None]:
+        fleet.expect(lanes)
+        (clusters,) = (m for m in Lane(fleet, 0).connect().sent if isinstance(m, Clusters))
+        return clusters.buffer_bytes // MB, (clusters.far_buffer_bytes or 0) // MB
+
+    assert [told(lanes) for lanes in (1, 2, 100)] == [(64, 384), (64, 192), (64, 64)]
+    bound = Fleet(RunSettings(lane_buffer_bytes=20 * MB), {}, local=True)
+    assert told(1, bound) == (20, 20)
 
 
 def test_lanes_are_seen(fleet: Fleet) -> None:

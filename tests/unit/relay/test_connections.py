@@ -98,6 +98,7 @@ class Lane:
             connections=to_target,
             in_flight=None,
             buffer_bytes=64 * MB,
+            far_buffer_bytes=96 * MB,
         )
         self.helpers = Later()
         self.failed: list[Flow] = []
@@ -150,6 +151,7 @@ def test_a_near_broker_is_read_over_one_connection(
     round_trip(0.001)
     lane.attach(*map(flow, range(4)))
     assert (lane.read, lane.most) == ([[0, 1, 2, 3]], [16])
+    assert lane.connections.buffer_bytes == 64 * MB
     assert [target.max_requests for target in lane.connections.targets] == [16]
 
 
@@ -158,9 +160,10 @@ def test_what_a_far_broker_leads_is_spread_and_all_together_is_bounded(
 ) -> None:
     round_trip(0.03)
     lane.attach(flow(0), flow(1))
-    assert (lane.read, lane.most) == ([[0], [1]], [16, 16])
+    assert (lane.read, lane.most) == ([[0], [1]], [24, 24])
+    assert lane.connections.buffer_bytes == 96 * MB
     lane.attach(*map(flow, range(2, 7)))
-    assert (lane.read, lane.most) == ([[0, 3, 6], [1, 4], [2, 5]], [10, 10, 10])
+    assert (lane.read, lane.most) == ([[0, 3, 6], [1, 4], [2, 5]], [16, 16, 16])
     assert [target.max_requests for target in lane.connections.targets] == [96]
 
 

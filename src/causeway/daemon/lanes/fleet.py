@@ -51,6 +51,8 @@ from causeway.relay.messages import (
 
 _log = logging.getLogger("causeway.fleet")
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
+BUFFER_BYTES = 64 << 20  # of a lane
+FAR_BUFFERS_BYTES = 384 << 20  # of all together, where what is under way needs more
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
 
 
@@ -72,7 +74,7 @@ class Fleet:
             report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
             connections=run.connections,
             in_flight=run.in_flight,
-            buffer_bytes=run.lane_buffer_bytes,
+            buffer_bytes=run.lane_buffer_bytes or BUFFER_BYTES,
             treatments=treatments,
         )
         self._local = local
@@ -182,12 +184,16 @@ class Fleet:
                 lease_from=time.monotonic(),
             )
             self._trouble = None
-            connection.send(self._clusters)
+            connection.send(self._clusters.model_copy(update=self._far_buffer()))
             self._throttling.tell(self._usable(), self._tracked)
             if self._draining:
                 connection.send(Drain())
             self._place()
             self._rebalancing.soon(time.monotonic() + REPORT_INTERVAL_S)
+
+    def _far_buffer(self) -> dict[str, int]:
+        most = FAR_BUFFERS_BYTES // max(1, self._gathering.expected)
+        return {"far_buffer_bytes": self._run.lane_buffer_bytes or max(BUFFER_BYTES, most)}
 
     def on_message(self, connection: LaneConnection, message: ToDriver) -> None:
         with self._lock:

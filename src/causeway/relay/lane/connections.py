@@ -76,7 +76,8 @@ class Connections:
         self._clusters = {key: Cluster(settings) for key, settings in self._settings.items()}
         self._per_broker = clusters.connections
         self._in_flight = clusters.in_flight
-        self._buffer_bytes = clusters.buffer_bytes
+        self._near_buffer_bytes = clusters.buffer_bytes
+        self._far_buffer_bytes = clusters.far_buffer_bytes or clusters.buffer_bytes
         self._buffers = buffers
         self._helpers = helpers
         self._selector = selector
@@ -97,6 +98,15 @@ class Connections:
     @property
     def targets(self) -> list[TargetConnection]:
         return list(self._targets.values())
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What the lane may hold."""
+        return self._buffer(max([source.round_trip_s for source in self._sources.values()] or [0]))
+
+    def _buffer(self, round_trip_s: float) -> int:
+        far = round_trip_s >= distance.NEAR_S
+        return self._far_buffer_bytes if far else self._near_buffer_bytes
 
     @property
     def waiting(self) -> list[OutletState]:
@@ -162,7 +172,8 @@ class Connections:
         reading = [
             source for key, source in self._sources.items() if source.flows and key.base == base
         ]
-        share = distance.answer_bytes(self._round_trip(base), self._buffer_bytes, len(reading))
+        round_trip_s = self._round_trip(base)
+        share = distance.answer_bytes(round_trip_s, self._buffer(round_trip_s), len(reading))
         for source in reading:
             source.may_answer(min(base.max_bytes, share))
 

@@ -27,7 +27,7 @@ class Memory:
 
     def __init__(self, most_bytes: int) -> None:
         self.buffers = Buffers()
-        self._most = most_bytes
+        self.most_bytes = most_bytes
         self._look_at = 0.0
 
     def has_room(
@@ -35,7 +35,7 @@ class Memory:
     ) -> bool:
         """Whether less is held than the buffer holds, `besides` bytes elsewhere included. What
         `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
-        most = self._most - besides
+        most = self.most_bytes - besides
         pending = sum([outlet.pending_bytes for outlet in outlets])
         copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes

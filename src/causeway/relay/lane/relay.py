@@ -62,7 +62,6 @@ class Relay:
     ) -> None:
         self._stages = stages
         self._treatments = Treatments(clusters.treatments)
-        self._buffer_bytes = clusters.buffer_bytes
         self._memory = Memory(clusters.buffer_bytes)
         self._lease = lease
         self._connections = Connections(
@@ -195,8 +194,9 @@ class Relay:
 
     def _allowance(self, now: float) -> Allowance:
         outboxes = [target.connection.outbox for target in self._connections.targets]
+        self._memory.most_bytes = buffer_bytes = self._connections.buffer_bytes
         room = self._memory.has_room(self._stages.size, self._connections.waiting, outboxes)
-        share = self._buffer_bytes // FLOW_SHARE
+        share = buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
         full = False  # something waits for its target, which takes no time
 
