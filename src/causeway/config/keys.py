@@ -72,8 +72,8 @@ class RunKeys(Keys):
     lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] | None = key(
         "causeway.lane.buffer.bytes",
         None,
-        "Most bytes of batches a lane holds in memory. Default: 64 MiB; of those that read over a"
-        " long line all together 384 MiB, where that is more.",
+        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 160 MiB where it reads"
+        " over a long line.",
     )
     metrics_port: Annotated[int, whole(1, 65535)] | None = key(
         "causeway.metrics.port", None, "Where Prometheus reads metrics. Default: nowhere."

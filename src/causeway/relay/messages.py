@@ -97,7 +97,7 @@ class Clusters(_Message):
     connections: int
     in_flight: int | None  # None: as many as the round trip wants
     buffer_bytes: int
-    far_buffer_bytes: int | None = None  # where a source broker is far away; None: as many
+    far_buffer_bytes: int | None = None  # while a source broker is far away; None: as many
     treatments: Mapping[str, tuple[TreatmentStep, ...]] = Field(default_factory=dict)  # by link
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.relay.lane.connections import SourceKey
 from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
@@ -112,7 +113,8 @@ def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> N
         for _ in range(3)
     ]
     read = dict.fromkeys(sources, 0)
-    relay._connections._sources = dict(enumerate(sources))  # type: ignore[arg-type]
+    keys = [SourceKey("A->B", "a", node, True, 500, 1, 1 << 20) for node in range(len(sources))]
+    relay._connections._sources = dict(zip(keys, sources, strict=True))
     for partition, source in enumerate(sources):
         source.add(flow(partition))
     now = time.monotonic()

@@ -6,6 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
+from causeway.relay.lane import memory as module
 from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.memory import Memory
 from causeway.wire.batches import Batch
@@ -159,3 +162,20 @@ def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
     assert memory.buffers.held_bytes >= 32 * MB
     await_until(lambda: memory.has_room(0, outlets, [stuck, other]))
     assert memory.buffers.held_bytes == 0
+
+
+def test_a_look_in_vain_is_repeated_once_much_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of each answer may be little then."""
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    memory = Memory(32 * MB)
+    slow, *fast = outlets = _outlets(16)
+    while memory.has_room(0, outlets, []):
+        _answer(memory, outlets, 4)
+    fast[0].take()
+    assert not memory.has_room(0, outlets, [])
+    for outlet in fast:
+        _send(outlet)
+    assert memory.buffers.held_bytes >= 32 * MB
+    assert memory.has_room(0, outlets, [])
+    assert memory.buffers.held_bytes == 0
+    assert slow.copied_bytes == slow.pending_bytes > 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
+from google_crc32c import value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
@@ -174,6 +175,11 @@ def _batch(first: int, count: int = 1, size: int = 3000, **more: Any) -> Batch:
     return as_is(raw_batch(records, **more))
 
 
+def _view(batch: Batch) -> Batch:
+    payload = bytes(batch.payload)
+    return batch._replace(payload=memoryview(payload), unread=(value(payload), value(b"")))
+
+
 def _sequences(requests: Sequence[dict[tuple[str, int], bytes]]) -> list[int]:
     return [HEADER.unpack_from(raw)[11] for request in requests for raw in request.values()]
 
@@ -287,6 +293,18 @@ def test_a_broker_that_reads_slower_than_we_write_has_plenty() -> None:
     assert not bench.target.has_plenty  # all that it could work on is still here
 
 
+def test_a_part_of_a_request_is_nothing_that_a_broker_can_work_on() -> None:
+    bench = Bench(20)
+    flow = bench.flow(producer_id=-1)
+    (outlet,) = flow.outlets
+    bench.wire.full = True
+    bench.offer(flow, outlet, _batch(0, size=2 * PLENTY_BYTES))
+    bench.send()
+    bench.wire.outbox.size -= PLENTY_BYTES + 1000  # the socket took as much
+    assert not bench.target.has_plenty
+    assert bench.target.lacks, "what it needs is still here"
+
+
 def test_how_long_answers_may_wait_follows_how_fast_the_broker_is() -> None:
     bench = Bench(20)
     flow = bench.flow(producer_id=-1)
@@ -346,7 +364,8 @@ def test_whenever_a_socket_has_room_what_leaves_is_in_order_and_within_the_lease
         (outlet,) = flow.outlets
         match event:
             case "offer":
-                bench.offer(flow, outlet, *(_batch(offered[at] + i) for i in range(3)))
+                copied, *more = (_batch(offered[at] + i) for i in range(3))
+                bench.offer(flow, outlet, copied, *map(_view, more))
                 offered[at] += 3
             case "send":
                 bench.send()
@@ -366,6 +385,9 @@ def test_whenever_a_socket_has_room_what_leaves_is_in_order_and_within_the_lease
                 outlet.drop_pending()
                 bench.target.withdraw(outlet)
                 offered[at] = 0
+        assert outlet.pending_bytes == sum(one.size for one in outlet.pending)
+        copies = [one.size for one in outlet.pending if isinstance(one.payload, bytes)]
+        assert outlet.copied_bytes == sum(copies)
         assert leased or len(bench.wire.requests) == before
         assert len(bench.wire.requests) + len(bench.wire.queued) - answered <= requests
         assert bench.target.waiting == (len(bench.wire.requests + bench.wire.queued) > answered)

@@ -52,7 +52,7 @@ from causeway.relay.messages import (
 _log = logging.getLogger("causeway.fleet")
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 BUFFER_BYTES = 64 << 20  # of a lane
-FAR_BUFFERS_BYTES = 384 << 20  # of all together, where what is under way needs more
+FAR_BUFFER_BYTES = 160 << 20  # where it reads over a long line
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
 
 
@@ -75,6 +75,7 @@ class Fleet:
             connections=run.connections,
             in_flight=run.in_flight,
             buffer_bytes=run.lane_buffer_bytes or BUFFER_BYTES,
+            far_buffer_bytes=run.lane_buffer_bytes or FAR_BUFFER_BYTES,
             treatments=treatments,
         )
         self._local = local
@@ -184,16 +185,12 @@ class Fleet:
                 lease_from=time.monotonic(),
             )
             self._trouble = None
-            connection.send(self._clusters.model_copy(update=self._far_buffer()))
+            connection.send(self._clusters)
             self._throttling.tell(self._usable(), self._tracked)
             if self._draining:
                 connection.send(Drain())
             self._place()
             self._rebalancing.soon(time.monotonic() + REPORT_INTERVAL_S)
-
-    def _far_buffer(self) -> dict[str, int]:
-        most = FAR_BUFFERS_BYTES // max(1, self._gathering.expected)
-        return {"far_buffer_bytes": self._run.lane_buffer_bytes or max(BUFFER_BYTES, most)}
 
     def on_message(self, connection: LaneConnection, message: ToDriver) -> None:
         with self._lock:

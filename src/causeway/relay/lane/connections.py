@@ -102,7 +102,7 @@ class Connections:
     @property
     def buffer_bytes(self) -> int:
         """What the lane may hold."""
-        return self._buffer(max([source.round_trip_s for source in self._sources.values()] or [0]))
+        return self._buffer(max(map(self._round_trip, self._sources), default=0.0))
 
     def _buffer(self, round_trip_s: float) -> int:
         far = round_trip_s >= distance.NEAR_S

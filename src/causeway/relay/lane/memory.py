@@ -19,7 +19,7 @@ from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
 LOOK_S: Final = 0.01  # so often a full buffer is looked through, at most
-LOOK_SHARE: Final = 0.02  # nor is more than this part of the time spent on it
+LOOK_SHARE: Final = 0.02  # nor is more than this part of the time spent on it, while most waits on
 
 
 class Memory:
@@ -29,6 +29,7 @@ class Memory:
         self.buffers = Buffers()
         self.most_bytes = most_bytes
         self._look_at = 0.0
+        self._in_vain = 0  # what was pending at the last look, which found no room
 
     def has_room(
         self, besides: int, outlets: Collection[OutletState], outboxes: Collection[Outbox]
@@ -45,7 +46,8 @@ class Memory:
             return False
         if held + copied < most:
             return True
-        if (begun := time.monotonic()) < self._look_at:
+        begun = time.monotonic()
+        if begun < self._look_at and 2 * pending >= self._in_vain:
             return False
         if sparse := _sparse(outlets, outboxes):
             for outlet in outlets:
@@ -55,6 +57,7 @@ class Memory:
         copied = sum([outlet.copied_bytes for outlet in outlets])
         if self.buffers.held_bytes + copied < most:
             return True
+        self._in_vain = pending
         now = time.monotonic()
         self._look_at = now + max(LOOK_S, (now - begun) / LOOK_SHARE)
         return False

@@ -55,8 +55,11 @@ _answer = plainly(Answer)
 
 
 class _Request(NamedTuple):
+    """`size`: of its batches; `framed`: of all of it."""
+
     correlation_id: int
     size: int
+    framed: int
     parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]]
 
 
@@ -103,8 +106,15 @@ class TargetConnection:
 
     @property
     def _sent_bytes(self) -> int:
-        """The unanswered ones that the socket has taken: for those the broker needs us no more."""
-        return self._unanswered_bytes - self.connection.outbox.size
+        """Of unanswered requests that the socket has taken whole: the broker needs us for those no
+        more. With a part of one it can do nothing."""
+        left, here = self._unanswered_bytes, self.connection.outbox.size
+        for request in reversed(self._requests):
+            if here <= 0:
+                break
+            here -= request.framed
+            left -= request.size
+        return left
 
     @property
     def rest_s(self) -> float:
@@ -117,7 +127,7 @@ class TargetConnection:
     @property
     def lacks(self) -> bool:
         """Something waits to be sent that the broker could be at work on."""
-        return bool(self._ready) and not self.has_plenty
+        return (bool(self._ready) or self.connection.wants_write) and not self.has_plenty
 
     def send(self, lease: LeaseGuard, now: float) -> None:
         """Build and send as many requests as may be in flight. Nothing leaves this process once the
@@ -193,7 +203,8 @@ class TargetConnection:
         )
         if not self._requests:
             self.oldest_sent_at = now
-        self._requests.append(_Request(correlation_id, size, parts))
+        framed = sum(map(len, buffers))
+        self._requests.append(_Request(correlation_id, size, framed, parts))
         self._unanswered_bytes += size
         self.connection.queue(buffers)
         return True
