@@ -1,0 +1,114 @@
+"""causeway.producer, by its own client and by librdkafka's, to a cluster with TLS and logins."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.dev.cluster import LocalCluster
+from causeway.producer import DualProducer
+from causeway.producer.wire_settings import wire_settings
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
+from tests.harness.waiting import await_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+_LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
+_COUNT = 500
+
+
+def _way_in(cluster: SecuredCluster, listener: str, mechanism: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "bootstrap.servers": f"localhost:{cluster.port(listener)}",
+        "security.protocol": _LISTENERS[listener],
+        "log_level": 0,
+    }
+    if "TLS" in listener:
+        found["ssl.ca.location"] = str(cluster.certificates.ca)
+    if listener == "MTLS":
+        own = str(cluster.certificates.client)
+        found |= {"ssl.certificate.location": own, "ssl.key.location": own}
+    if mechanism:
+        found |= {
+            "sasl.mechanism": mechanism,
+            "sasl.username": ADMIN,
+            "sasl.password": PASSWORD,
+        }
+    return found
+
+
+def _hear(answers: list[Any], error: Any, _: Any) -> None:
+    answers.append(error)
+
+
+def test_each_way_into_a_secured_cluster(
+    target_cluster: LocalCluster, target: KafkaTools, prefix: str, tmp_path: Path
+) -> None:
+    """The records are the same on both sides, whichever client brought them; and a password that is
+    wrong holds up the other side's in no way."""
+    cluster = SecuredCluster("east", tmp_path / "certificates")
+    try:
+        cluster.start()
+        east = KafkaTools(cluster.bootstrap)
+        ways = [
+            ("TLS", "", {}),
+            ("MTLS", "", {}),
+            ("SASL", "PLAIN", {}),
+            ("SASL", "SCRAM-SHA-256", {}),
+            ("SASLTLS", "SCRAM-SHA-512", {}),
+            ("SASLTLS", "SCRAM-SHA-512", {"statistics.interval.ms": 1000, "stats_cb": print}),
+        ]
+        for number, (listener, mechanism, more) in enumerate(ways):
+            topic = f"{prefix}{number}"
+            for side in (east, target):
+                side.create_topic(topic, 3)
+            primary = _way_in(cluster, listener, mechanism) | more
+            assert (wire_settings("east", primary) is None) == bool(more), "whose client"
+            answers: list[Any] = []
+            with DualProducer(
+                primary,
+                {"bootstrap.servers": target_cluster.bootstrap, "log_level": 0},
+                spool=tmp_path / topic,
+                settle_s=0.5,
+            ) as producer:
+                for record in range(_COUNT):
+                    producer.produce(
+                        topic,
+                        b"%d" % record,
+                        key=b"%d" % (record % 10),
+                        on_delivery=partial(_hear, answers),
+                    )
+                    producer.poll(0)
+                assert producer.close(60), (listener, mechanism, producer.stats())
+            assert answers == [None] * _COUNT
+            logs = east.read(topic)
+            assert sum(map(len, logs.values())) == _COUNT
+            assert {p: [r.content for r in rs] for p, rs in logs.items()} == {
+                p: [r.content for r in rs] for p, rs in target.read(topic).items()
+            }
+        topic = f"{prefix}wrong"
+        for side in (east, target):
+            side.create_topic(topic, 3)
+        wrong = _way_in(cluster, "SASLTLS", "SCRAM-SHA-512") | {"sasl.password": "wr0ng-pssst"}
+        with DualProducer(
+            {"bootstrap.servers": target_cluster.bootstrap, "log_level": 0},
+            wrong,
+            spool=tmp_path / topic,
+            policy="primary",
+            settle_s=0.5,
+        ) as producer:
+            for record in range(_COUNT):
+                producer.produce(topic, b"%d" % record)
+            assert producer.flush(60) == 0
+            await_until(lambda: producer.stats()["sides"]["west"]["reason"], 60)
+            assert producer.stats()["sides"]["west"]["acknowledged"] == 0
+            assert "wr0ng" not in str(producer.stats())
+            producer.close(0)
+        assert sum(target.offsets(topic).values()) == _COUNT
+        assert sum(east.offsets(topic).values()) == 0
+    finally:
+        cluster.destroy()
