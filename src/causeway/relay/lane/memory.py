@@ -19,7 +19,8 @@ from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
 LOOK_S: Final = 0.01  # so often a full buffer is looked through, at most
-LOOK_SHARE: Final = 0.02  # nor is more than this part of the time spent on it, while most waits on
+# Nor is more than this part of the time spent on it, unless half of what waited has gone.
+LOOK_SHARE: Final = 0.02
 
 
 class Memory:
