@@ -14,17 +14,13 @@ the partition. What cannot be told for sure is not tried: `take` and `settle` ra
 
 from __future__ import annotations
 
-import time
 from collections import deque
 
 from causeway.producer.client import Sending
-from causeway.wire.batches import Batch, advance
+from causeway.wire.batches import advance
 from causeway.wire.records import SMALL_BATCH, merge, split
+from causeway.wire.remembering import REMEMBERED_S, is_young
 
-# A broker forgets a producer whose newest record is older than a day (producer.id.expiration.ms),
-# and looks for such every ten minutes. So it surely knows that of a young record, for a while.
-YOUNG_S = 12 * 3600.0
-REMEMBERED_S = 60.0
 _MERGED_BYTES = 128 << 10
 
 
@@ -72,14 +68,16 @@ class Outlet:
             sending = self.again.popleft()
             # What a broker knows of a producer is as old as the last that it has of it.
             if sending.doubtful and not all(
-                _is_young(each.batch) for each in (sending, *self.again) if each.doubtful
+                is_young(each.batch.max_timestamp)
+                for each in (sending, *self.again)
+                if each.doubtful
             ):
                 raise Unsure("its record is too old for the broker to know it again")
         else:
             sending = self._next()
             sending.sequence = self.sequence
             self.sequence = advance(self.sequence, sending.batch.records)
-        if not _is_young(sending.batch):
+        if not is_young(sending.batch.max_timestamp):
             self.remembered_until = 0.0
         self.way.append(sending)
         return sending
@@ -89,7 +87,7 @@ class Outlet:
         sending = self.way.popleft()
         self.failures = 0
         self.unknown_since = 0.0
-        if self.remembered_until or (not self.way and _is_young(sending.batch)):
+        if self.remembered_until or (not self.way and is_young(sending.batch.max_timestamp)):
             self.remembered_until = now + REMEMBERED_S
         return sending
 
@@ -181,7 +179,3 @@ def _halves(whole: Sending) -> list[Sending]:
         half.sequence = advance(whole.sequence, start)
         halves.append(half)
     return halves
-
-
-def _is_young(batch: Batch) -> bool:
-    return batch.max_timestamp / 1000 > time.time() - YOUNG_S

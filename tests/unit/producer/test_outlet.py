@@ -11,7 +11,8 @@ import pytest
 from causeway.producer.client import Sending
 from causeway.producer.encode import Packer, batch_of
 from causeway.producer.journal import Record
-from causeway.producer.outlet import YOUNG_S, Outlet, Unsure
+from causeway.producer.outlet import Outlet, Unsure
+from causeway.wire.remembering import YOUNG_S
 
 NOW = 1000.0
 

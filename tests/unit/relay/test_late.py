@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from causeway.relay.lane.late import YOUNG_S, must_wait
+from causeway.relay.lane.late import must_wait
 from causeway.relay.source import keep
 from causeway.wire.batches import Batch
+from causeway.wire.remembering import YOUNG_S
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.relay.test_target import Bench
 

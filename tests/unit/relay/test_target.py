@@ -20,7 +20,6 @@ from causeway.relay.lane.target import (
     MOST_REST_S,
     PLENTY_BYTES,
     PLENTY_REQUESTS,
-    REMEMBERED_S,
     SMALL_BYTES,
     Answer,
     TargetConnection,
@@ -31,6 +30,7 @@ from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
 from causeway.wire.frames import Outbox
 from causeway.wire.records import as_is, records_of
+from causeway.wire.remembering import REMEMBERED_S
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
 

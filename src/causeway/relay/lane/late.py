@@ -11,24 +11,11 @@ keep such a request out. It forgets old records' producers, so those wait until 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from causeway.relay.lane.flow import Flow
 from causeway.wire.batches import Batch
-
-# The broker forgets a producer whose newest record is older than a day (producer.id.expiration.ms).
-YOUNG_S = 12 * 60 * 60.0
-
-
-def is_young(timestamp_ms: int) -> bool:
-    """Whether a broker surely remembers the producer of a record of that time."""
-    return timestamp_ms / 1000 > time.time() - YOUNG_S
-
-
-def young_since_ms() -> int:
-    """Records of that time are just young enough."""
-    return int((time.time() - YOUNG_S) * 1000)
+from causeway.wire.remembering import is_young
 
 
 def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:

@@ -70,11 +70,8 @@ def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[Outbox]) -> set[i
     sizes: dict[int, int] = {}
     waiting = (batch.payload for outlet in outlets for batch in outlet.pending)
     on_their_way = (part for box in outboxes for part in box.waiting())
-    for view in _views(chain(waiting, on_their_way)):
-        sizes[id(view.obj)] = len(view.obj)  # type: ignore[arg-type]
-        used[id(view.obj)] += len(view)
+    for part in chain(waiting, on_their_way):
+        if isinstance(part, memoryview):
+            sizes[id(part.obj)] = len(part.obj)  # type: ignore[arg-type]
+            used[id(part.obj)] += len(part)
     return {answer for answer, size in sizes.items() if SPARSE * used[answer] < size}
-
-
-def _views(parts: Iterable[bytes | bytearray | memoryview]) -> Iterable[memoryview]:
-    return (part for part in parts if isinstance(part, memoryview))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
-from causeway.relay.lane.late import young_since_ms
 from causeway.relay.shares import part_of, shares
 from causeway.relay.source import NOTHING, Kept, Unread, keep, newest
 from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
 from causeway.wire.records import UNPACKED_BYTES, records_of
+from causeway.wire.remembering import young_since_ms
 from causeway.wire.unpack import unpacked_total
 
 

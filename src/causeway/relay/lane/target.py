@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.relay.lane.flow import Flow, OutletState, Sent
-from causeway.relay.lane.late import is_young
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, Batch, header, plainly
 from causeway.wire.connection import Connection
 from causeway.wire.produce import Produced
 from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
+from causeway.wire.remembering import REMEMBERED_S, is_young
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
@@ -38,10 +38,6 @@ RESTED = 0.5
 FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
 LEAST_REST_S = 0.0005  # less is not worth it
 MOST_REST_S = 0.01
-# How long after an answer the broker is taken to remember the producer id. It looks for ids whose
-# newest record is older than a day every 10 minutes (producer.id.expiration.*), so that after a
-# longer silence the id of old records may be forgotten.
-REMEMBERED_S = 60.0
 
 
 class Answer(NamedTuple):
