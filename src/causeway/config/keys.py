@@ -45,7 +45,10 @@ class RunKeys(Keys):
     """Of the whole process; ours alone."""
 
     lanes: Count | None = key(
-        "causeway.lanes", None, "Lanes (Spark tasks) that copy. Default: one a Spark core."
+        "causeway.lanes",
+        None,
+        "Lanes (Spark tasks) that copy. Default: one for each two cores of this machine, and as "
+        "many as a transform wants; what local[N] names; one a core of a Spark cluster.",
     )
     progress_interval_ms: Millis = key(
         "causeway.progress.interval.ms", 1000, "How often progress is written to the target."

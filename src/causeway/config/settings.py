@@ -383,7 +383,7 @@ class WebhookSettings:
 class RunSettings:
     """[causeway.*]: ours alone. Seconds unless named otherwise."""
 
-    lanes: int | None = None  # None: one a Spark core
+    lanes: int | None = None  # None: by the cores that there are
     progress_interval_s: float = 1.0
     lease_s: float = 10.0
     deleted_topics_retention_s: float | None = 7 * 24 * 3600.0  # None: for ever

@@ -99,9 +99,10 @@ class Daemon:
         self._status_at = 0.0
         self._draining = False
         secret = new_secret()
-        most = wanted_lanes(settings.spark, settings.run.lanes)
         transforms = {link.name: Transforms(link, settings.spark) for link in settings.links}
         staged = [transform for each in transforms.values() for transform in each.all]
+        least = max((transform.settings.lanes for transform in staged), default=1)
+        most = wanted_lanes(settings.spark, settings.run.lanes, least)
         self._engine = Engine(
             settings.spark, most, secret, self._on_lane_ended, _stages_at_once(staged, most)
         )

@@ -56,10 +56,10 @@ def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[Any]:
     """With the file's `spark.*`, and the causeway source. Raises PrerequisiteError."""
-    from causeway.daemon.spark.context import Spark, wanted_lanes
+    from causeway.daemon.spark.context import Spark, cores_of
     from causeway.relay.control import new_secret
 
-    lanes = wanted_lanes(settings.spark, None)
+    cores = cores_of(settings.spark)
     conf = {
         "spark.python.daemon.module": "pyspark.daemon",
         "spark.task.maxFailures": "4",
@@ -67,11 +67,11 @@ def spark_session(settings: Settings) -> Iterator[Any]:
     }
     master = str(settings.spark.get("spark.master", "local[*]"))
     if master.startswith("local"):
-        conf |= {"spark.master": f"local[{lanes or 1},4]", "spark.driver.memory": "1g"}
+        conf |= {"spark.master": f"local[{cores or 1},4]", "spark.driver.memory": "1g"}
     spark = Spark(
         {**conf, **{k: v for k, v in settings.spark.items() if k != "spark.master"}}
         | ({} if "spark.master" in conf else {"spark.master": master}),
-        lanes,
+        cores,
         new_secret(),
         on_lane_ended=lambda *_: None,
     )

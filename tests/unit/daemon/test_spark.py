@@ -32,6 +32,20 @@ def test_lanes_follow_the_file_or_the_local_cores(
     assert spark.wanted_lanes(conf, lanes) == wanted
 
 
+@pytest.mark.parametrize("conf", [{}, {"spark.master": "local[*]"}, {"spark.master": "local[*,4]"}])
+@pytest.mark.parametrize(
+    ("cores", "least", "wanted"), [(1, 1, 1), (2, 1, 1), (3, 1, 2), (8, 1, 4), (2, 2, 2), (2, 8, 2)]
+)
+def test_else_there_is_a_lane_for_two_cores_or_as_many_as_a_transform_wants(
+    monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], cores: int, least: int, wanted: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    assert spark.wanted_lanes(conf, None, least) == wanted
+    assert spark.wanted_lanes(conf, 8, least) == 8
+    assert spark.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3
+    assert spark.cores_of(conf) == cores
+
+
 def test_a_local_master_has_a_slot_for_every_lane_and_no_secret() -> None:
     conf = spark._complete({"spark.master": "local[2]"}, 8, "the key")
     assert conf["spark.master"] == "local[8]"

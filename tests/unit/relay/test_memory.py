@@ -17,6 +17,7 @@ from tests.harness.waiting import await_until
 from tests.unit.relay.test_throttle import flow
 
 MB = 1 << 20
+sparse = module._sparse
 BATCH = 64 * 1024
 
 
@@ -126,6 +127,30 @@ def test_it_is_full_where_all_wait() -> None:
         _send(outlet)
     await_until(lambda: memory.has_room(0, outlets, []))
     assert not memory.has_room(32 * MB, outlets, []), "what stages hold counts, too"
+
+
+def test_nothing_is_copied_while_half_of_the_buffer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a target is slow: there is enough to send. With less, room is found at once."""
+    looks = []
+    monkeypatch.setattr(module, "_sparse", lambda *given: looks.append(given) or sparse(*given))
+    memory = Memory(32 * MB)
+    box = Outbox(cast(Any, Takes()))
+    slow, *fast = outlets = _outlets(8)
+    while memory.has_room(0, outlets, [box]):
+        _answer(memory, outlets, 8)
+    for outlet in fast[:3]:
+        _send(outlet)
+    for _ in range(10):
+        assert not memory.has_room(0, outlets, [box])
+    for outlet in fast[3:]:
+        while outlet.pending:
+            box.queue([outlet.take().payload])
+    assert not memory.has_room(0, outlets, [box]), "what is on its way waits as well"
+    assert not looks
+    assert box.flush()
+    assert memory.has_room(0, outlets, [box])
+    assert len(looks) == 1
+    assert slow.copied_bytes == slow.pending_bytes > 0
 
 
 def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> None:

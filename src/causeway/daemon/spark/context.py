@@ -72,18 +72,25 @@ def is_local(spark: Mapping[str, str]) -> bool:
     return spark.get("spark.master", "local[*]").startswith("local")
 
 
-def wanted_lanes(conf: Conf, lanes: int | None) -> int | None:
-    """How many lanes there may be: what the file says, else one for each core of a local master;
-    None where only a running cluster can tell."""
-    spark = _plain(conf)
-    if lanes is not None:
+def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:
+    """How many lanes there may be: what the file says, or what `local[N]` names, else one for each
+    two cores of this machine, or `least` where it has so many (see decision 0040). None where only
+    a running cluster can tell."""
+    if lanes is not None or (cores := cores_of(conf)) is None:
         return lanes
+    named = not _plain(conf).get("spark.master", "local[*]").startswith("local[*")
+    return cores if named else max((cores + 1) // 2, min(least, cores))
+
+
+def cores_of(conf: Conf) -> int | None:
+    """Tasks that a local master runs at once; None where only a running cluster can tell."""
+    spark = _plain(conf)
     if not is_local(spark):
         return None
-    found = re.match(r"local\[(\d+)", spark.get("spark.master", "local[*]"))
-    if found:
+    master = spark.get("spark.master", "local[*]")
+    if found := re.match(r"local\[(\d+)", master):
         return max(1, int(found[1]))
-    return 1 if spark.get("spark.master") == "local" else len(os.sched_getaffinity(0))
+    return 1 if master == "local" else len(os.sched_getaffinity(0))
 
 
 class Spark:

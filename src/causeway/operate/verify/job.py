@@ -176,7 +176,7 @@ def runner(
     tick: Tick,
 ) -> Iterator[Runner]:
     """For about `size` bytes of the source. Raises PrerequisiteError."""
-    from causeway.daemon.spark.context import Spark, is_local, wanted_lanes
+    from causeway.daemon.spark.context import Spark, cores_of, is_local
     from causeway.relay.control import new_secret
 
     local = is_local({"spark.master": str(settings.spark.get("spark.master", "local[*]"))})
@@ -186,7 +186,7 @@ def runner(
     secret = new_secret()
     spark = Spark(
         settings.spark,
-        wanted_lanes(settings.spark, settings.run.lanes),
+        settings.run.lanes or cores_of(settings.spark),
         secret,
         on_lane_ended=lambda *_: None,
     )

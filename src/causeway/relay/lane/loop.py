@@ -225,6 +225,8 @@ class Lane:
                 until = time.monotonic() + TICK_S
 
     def _timeout(self) -> float:
+        if self._relay is None:  # nothing to report before the driver has said what there is
+            return TICK_S
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
 
     def _turn(self, relay: Relay, now: float) -> None:

@@ -43,10 +43,12 @@ class Memory:
         held = self.buffers.held_bytes
         if not held:
             self.buffers.give_back()
-        if pending >= most:
-            return False
         if held + copied < most:
             return True
+        # With more than that waiting, no answer need be sparse. With less some are, and copied out
+        # they make room: what is left is used to a half at least, or a copy.
+        if SPARSE * (pending + sum([box.size for box in outboxes])) >= most:
+            return False
         begun = time.monotonic()
         if begun < self._look_at and 2 * pending >= self._in_vain:
             return False
