@@ -76,9 +76,7 @@ def make_parser() -> _Parser:
     option("producer.config", metavar="FILE", help="producer properties of the target cluster")
     option("include", metavar="REGEX", help="topics to mirror: Java regex, ',' stands for '|'")
     option("whitelist", metavar="REGEX", help="the older name of --include")
-    option(
-        "num.streams", type=_positive, metavar="N", help="lanes (default: one for each two cores)"
-    )
+    option("num.streams", type=_positive, metavar="N", help="lanes (default: one for two cores)")
     option(
         "offset.commit.interval.ms",
         type=_positive,

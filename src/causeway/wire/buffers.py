@@ -10,15 +10,17 @@ import mmap
 from typing import Final
 from weakref import WeakSet
 
-SPARE_BYTES: Final = 20 * 1024 * 1024  # the largest buffer that is kept
-KEPT_BYTES: Final = 40 * 1024 * 1024  # what is kept of free ones
+SPARE_BYTES: Final = 40 * 1024 * 1024  # the largest buffer that is kept
+KEPT_BYTES: Final = 40 * 1024 * 1024  # what is kept of free ones, unless more is wanted
 _WASTE: Final = 4  # a buffer so many times too large waits for something larger
 
 
 class Buffers:
-    """Not thread-safe. Several connections of one thread may share them."""
+    """Not thread-safe. Several connections of one thread may share them. `kept_bytes`: what is kept
+    of free ones."""
 
     def __init__(self) -> None:
+        self.kept_bytes = KEPT_BYTES
         self._kept: list[bytearray] = []
         self._large: WeakSet[mmap.mmap] = WeakSet()
 
@@ -38,14 +40,15 @@ class Buffers:
         for buffer in free:
             if size <= len(buffer) <= _WASTE * size:
                 return memoryview(buffer)[:size]
-        self.give_back(KEPT_BYTES - size)
+        self.give_back(self.kept_bytes - size)
         buffer = bytearray(max(size, min(SPARE_BYTES, size + size // 8)) + 1)
         buffer.pop()  # so that `_is_free` need not move it
         self._kept.append(buffer)  # the next frame may be somewhat larger
         return memoryview(buffer)[:size]
 
-    def give_back(self, left: int = KEPT_BYTES) -> None:
-        """What is free beyond `left` bytes, the smallest first."""
+    def give_back(self, left: int | None = None) -> None:
+        """What is free beyond `left` bytes, or those that are kept, the smallest first."""
+        left = self.kept_bytes if left is None else left
         free = sorted(filter(_is_free, self._kept), key=len)
         kept = sum(map(len, free))
         gone = set[int]()

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from causeway.relay.lane.flow import OutletState
-from causeway.wire.buffers import Buffers
+from causeway.wire.buffers import KEPT_BYTES, Buffers
 from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
@@ -42,6 +42,7 @@ class Memory:
         copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes
         if not held:
+            self.buffers.kept_bytes = max(KEPT_BYTES, self.most_bytes // 2)
             self.buffers.give_back()
         if held + copied < most:
             return True
