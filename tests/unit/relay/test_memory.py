@@ -138,8 +138,11 @@ def test_a_larger_buffer_keeps_more_memory_for_what_comes_next() -> None:
     assert memory.buffers.kept_bytes == 160 * MB
 
 
-def test_nothing_is_copied_while_half_of_the_buffer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a target is slow: there is enough to send. With less, room is found at once."""
+def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is enough to send. With less, room is found at once."""
+    monkeypatch.setattr(module, "PATIENCE_S", 3600.0)
     looks = 0
 
     def looked(*given: Any) -> set[int]:
@@ -166,6 +169,23 @@ def test_nothing_is_copied_while_half_of_the_buffer_waits(monkeypatch: pytest.Mo
     assert memory.has_room(0, outlets, [box])
     assert looks == 1
     assert slow.copied_bytes == slow.pending_bytes > 0
+
+
+def test_much_that_waits_for_one_broker_leaves_the_others_what_it_does_not_use() -> None:
+    memory = Memory(32 * MB)
+    stuck, slow, fast = outlets = _outlets(3)
+    _answer(memory, [stuck], 17 * MB // BATCH)
+    for number in range(20):
+        await_until(
+            lambda: memory.has_room(0, outlets, []), 10, f"room after {number} answers", 0.01
+        )
+        frame = memory.buffers.room(4 * MB)
+        for outlet, view in ((slow, frame[:BATCH]), (fast, frame[BATCH:])):
+            outlet.put_all([Batch(view, 0, 0, 0, 1, 0, 1, 0, None, (0, 0))])
+        del frame, view
+        _send(fast)
+    assert stuck.copied_bytes == 0
+    assert slow.copied_bytes > 0
 
 
 def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> None:

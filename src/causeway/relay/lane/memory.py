@@ -18,9 +18,10 @@ from causeway.wire.buffers import KEPT_BYTES, Buffers
 from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
-LOOK_S: Final = 0.01  # so often a full buffer is looked through, at most
-# Nor is more than this part of the time spent on it, unless half of what waited has gone.
-LOOK_SHARE: Final = 0.02
+PATIENCE_S: Final = 0.1  # so long a full buffer may get room by itself, while there is much to send
+LOOK_S: Final = 0.01  # so often a full buffer is looked through in vain, at most
+# Nor is more than this part of the time spent on that, unless half of what waited has gone.
+LOOK_SHARE: Final = 0.005
 
 
 class Memory:
@@ -29,6 +30,7 @@ class Memory:
     def __init__(self, most_bytes: int) -> None:
         self.buffers = Buffers()
         self.most_bytes = most_bytes
+        self._full_since: float | None = None
         self._look_at = 0.0
         self._in_vain = 0  # what was pending at the last look, which found no room
 
@@ -45,12 +47,16 @@ class Memory:
             self.buffers.kept_bytes = max(KEPT_BYTES, self.most_bytes // 2)
             self.buffers.give_back()
         if held + copied < most:
+            self._full_since = None
             return True
-        # With more than that waiting, no answer need be sparse. With less some are, and copied out
-        # they make room: what is left is used to a half at least, or a copy.
-        if SPARSE * (pending + sum([box.size for box in outboxes])) >= most:
-            return False
         begun = time.monotonic()
+        if self._full_since is None:
+            self._full_since = begun
+        # With less than that some answers are sparse, and copied out they make room: what is left
+        # is used to a half at least, or a copy. With more it may be that none is.
+        much = SPARSE * (pending + sum([box.size for box in outboxes])) >= most
+        if much and begun < self._full_since + PATIENCE_S:
+            return False
         if begun < self._look_at and 2 * pending >= self._in_vain:
             return False
         if sparse := _sparse(outlets, outboxes):
@@ -60,6 +66,7 @@ class Memory:
                 box.copy_out(sparse)
         copied = sum([outlet.copied_bytes for outlet in outlets])
         if self.buffers.held_bytes + copied < most:
+            self._full_since = None
             return True
         self._in_vain = pending
         now = time.monotonic()
