@@ -75,7 +75,7 @@ class RunKeys(Keys):
     lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] | None = key(
         "causeway.lane.buffer.bytes",
         None,
-        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 320 MiB where it reads"
+        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 256 MiB where it reads"
         " over a long line.",
     )
     metrics_port: Annotated[int, whole(1, 65535)] | None = key(

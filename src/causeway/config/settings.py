@@ -390,7 +390,7 @@ class RunSettings:
     connections: int = 2  # to each target broker, a lane
     # Produce requests unanswered on a connection. None: 16, over a long round trip more.
     in_flight: int | None = None
-    lane_buffer_bytes: int | None = None  # None: 64 MiB, with a far source broker 160
+    lane_buffer_bytes: int | None = None  # None: 64 MiB, with a far source broker 256
     metrics_port: int | None = None  # None: metrics are not served
     metrics_host: str = "127.0.0.1"
     http: HttpSettings = HttpSettings()

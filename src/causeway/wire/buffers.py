@@ -10,7 +10,7 @@ import mmap
 from typing import Final
 from weakref import WeakSet
 
-SPARE_BYTES: Final = 40 * 1024 * 1024  # the largest buffer that is kept
+SPARE_BYTES: Final = 41 * 1024 * 1024  # the largest buffer that is kept
 KEPT_BYTES: Final = 40 * 1024 * 1024  # what is kept of free ones, unless more is wanted
 _WASTE: Final = 4  # a buffer so many times too large waits for something larger
 

@@ -365,7 +365,7 @@ def test_a_lane_may_hold_what_the_file_says_and_else_more_of_what_comes_from_far
         (clusters,) = (m for m in Lane(fleet, 0).connect().sent if isinstance(m, Clusters))
         return clusters.buffer_bytes // MB, (clusters.far_buffer_bytes or 0) // MB
 
-    assert told(fleet) == (64, 320)
+    assert told(fleet) == (64, 256)
     assert told(Fleet(RunSettings(lane_buffer_bytes=20 * MB), {}, local=True)) == (20, 20)
 
 

@@ -131,11 +131,28 @@ def test_it_is_full_where_all_wait() -> None:
 
 def test_a_larger_buffer_keeps_more_memory_for_what_comes_next() -> None:
     memory = Memory(64 * MB)
-    assert memory.has_room(0, [], [])
-    assert memory.buffers.kept_bytes == 40 * MB
-    memory.most_bytes = 320 * MB
-    assert memory.has_room(0, [], [])
-    assert memory.buffers.kept_bytes == 160 * MB
+    outlets = _outlets(1)
+    for most, kept in ((64, 40), (256, 128), (1024, 160)):
+        memory.most_bytes = most * MB
+        _answer(memory, outlets, 1)
+        assert memory.has_room(0, outlets, [])
+        assert memory.buffers.kept_bytes == kept * MB
+
+
+def test_memory_is_given_back_some_time_after_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = Memory(256 * MB)
+    (outlet,) = outlets = _outlets(1)
+    for _ in range(8):
+        _answer(memory, outlets, 8 * MB // BATCH)
+    assert memory.has_room(0, outlets, [])
+    _send(outlet)
+    assert memory.has_room(0, outlets, [])
+    assert sum(map(len, memory.buffers._kept)) > 64 * MB
+    monkeypatch.setattr(module, "KEPT_S", 0.0)
+    assert memory.has_room(0, outlets, [])
+    assert sum(map(len, memory.buffers._kept)) <= 40 * MB
 
 
 def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
@@ -226,7 +243,7 @@ def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
 
 def test_a_look_in_vain_is_repeated_once_much_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of each answer may be little then."""
-    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(module, "LOOK_S", (3600.0, 3600.0))
     memory = Memory(32 * MB)
     slow, *fast = outlets = _outlets(16)
     while memory.has_room(0, outlets, []):

@@ -52,7 +52,7 @@ from causeway.relay.messages import (
 _log = logging.getLogger("causeway.fleet")
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 BUFFER_BYTES = 64 << 20  # of a lane
-FAR_BUFFER_BYTES = 320 << 20  # where it reads over a long line
+FAR_BUFFER_BYTES = 256 << 20  # where it reads over a long line
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
 
 

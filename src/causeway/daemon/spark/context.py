@@ -23,6 +23,7 @@ import javaproperties
 
 from causeway.config.settings import Secret
 from causeway.daemon.spark import archive, stages
+from causeway.daemon.spark.cores import cores
 from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
@@ -76,10 +77,10 @@ def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:
     """How many lanes there may be: what the file says, or what `local[N]` names, else one for each
     two cores of this machine, or `least` where it has so many (see decision 0040). None where only
     a running cluster can tell."""
-    if lanes is not None or (cores := cores_of(conf)) is None:
+    if lanes is not None or (found := cores_of(conf)) is None:
         return lanes
     named = not _plain(conf).get("spark.master", "local[*]").startswith("local[*")
-    return cores if named else max((cores + 1) // 2, min(least, cores))
+    return found if named else max((found + 1) // 2, min(least, found))
 
 
 def cores_of(conf: Conf) -> int | None:
@@ -90,7 +91,7 @@ def cores_of(conf: Conf) -> int | None:
     master = spark.get("spark.master", "local[*]")
     if found := re.match(r"local\[(\d+)", master):
         return max(1, int(found[1]))
-    return 1 if master == "local" else len(os.sched_getaffinity(0))
+    return 1 if master == "local" else cores()
 
 
 class Spark:

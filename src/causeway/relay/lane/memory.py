@@ -19,9 +19,12 @@ from causeway.wire.frames import Outbox
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
 PATIENCE_S: Final = 0.1  # so long a full buffer may get room by itself, while there is much to send
-LOOK_S: Final = 0.01  # so often a full buffer is looked through in vain, at most
-# Nor is more than this part of the time spent on that, unless half of what waited has gone.
+LOOK_S = (0.01, 0.5)  # so often a full buffer is looked through in vain, at most and at least
+# Between these, this part of the time is spent on that, unless a quarter of what waited has gone.
 LOOK_SHARE: Final = 0.005
+KEPT_SHARE: Final = 2  # of the buffer: this part is kept for the next answers
+MOST_KEPT_BYTES: Final = 160 * 1024 * 1024
+KEPT_S: Final = 10.0  # after so long without any, less is kept
 
 
 class Memory:
@@ -31,6 +34,7 @@ class Memory:
         self.buffers = Buffers()
         self.most_bytes = most_bytes
         self._full_since: float | None = None
+        self._held_at = 0.0
         self._look_at = 0.0
         self._in_vain = 0  # what was pending at the last look, which found no room
 
@@ -43,21 +47,20 @@ class Memory:
         pending = sum([outlet.pending_bytes for outlet in outlets])
         copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes
-        if not held:
-            self.buffers.kept_bytes = max(KEPT_BYTES, self.most_bytes // 2)
-            self.buffers.give_back()
+        now = time.monotonic()
+        self._keep(held, now)
         if held + copied < most:
             self._full_since = None
             return True
-        begun = time.monotonic()
         if self._full_since is None:
-            self._full_since = begun
-        # With less than that some answers are sparse, and copied out they make room: what is left
-        # is used to a half at least, or a copy. With more it may be that none is.
+            self._full_since = now
+        # With less than that some answers are sparse, and copied out they make room, but for those
+        # that are still to come whole: what is left is used to a half at least, or a copy. With
+        # more it may be that none is.
         much = SPARSE * (pending + sum([box.size for box in outboxes])) >= most
-        if much and begun < self._full_since + PATIENCE_S:
+        if much and now < self._full_since + PATIENCE_S:
             return False
-        if begun < self._look_at and 2 * pending >= self._in_vain:
+        if now < self._look_at and 4 * pending >= 3 * self._in_vain:
             return False
         if sparse := _sparse(outlets, outboxes):
             for outlet in outlets:
@@ -69,9 +72,20 @@ class Memory:
             self._full_since = None
             return True
         self._in_vain = pending
-        now = time.monotonic()
-        self._look_at = now + max(LOOK_S, (now - begun) / LOOK_SHARE)
+        ended = time.monotonic()
+        least, most_s = LOOK_S
+        self._look_at = ended + min(most_s, max(least, (ended - now) / LOOK_SHARE))
         return False
+
+    def _keep(self, held: int, now: float) -> None:
+        """Memory for answers: much while some come, in which case new pages cost most."""
+        if held:
+            self._held_at = now
+            kept = min(MOST_KEPT_BYTES, self.most_bytes // KEPT_SHARE)
+            self.buffers.kept_bytes = max(KEPT_BYTES, kept)
+        elif now > self._held_at + KEPT_S:
+            self.buffers.kept_bytes = KEPT_BYTES
+            self.buffers.give_back()
 
 
 def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[Outbox]) -> set[int]:
