@@ -20,4 +20,4 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_TOP_PAD, 1024 * 1024)
-        mallopt(_MMAP_THRESHOLD, 16 * 1024 * 1024)  # large ones are kept by `Buffers`
+        mallopt(_MMAP_THRESHOLD, 32 * 1024 * 1024)  # the most that it takes
