@@ -24,7 +24,7 @@ LOOK_S = (0.01, 0.5)  # so often a full buffer is looked through in vain, at mos
 LOOK_SHARE: Final = 0.005
 KEPT_SHARE: Final = 2  # of the buffer: this part is kept for the next answers
 MOST_KEPT_BYTES: Final = 160 * 1024 * 1024
-KEPT_S: Final = 10.0  # after so long without any, less is kept
+KEPT_S: Final = 60.0  # after so long without any, less is kept
 
 
 class Memory:
