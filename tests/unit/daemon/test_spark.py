@@ -39,7 +39,7 @@ def test_lanes_follow_the_file_or_the_local_cores(
 def test_else_there_is_a_lane_for_two_cores_or_as_many_as_a_transform_wants(
     monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], cores: int, least: int, wanted: int
 ) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(spark, "cores", lambda: cores)
     assert spark.wanted_lanes(conf, None, least) == wanted
     assert spark.wanted_lanes(conf, 8, least) == 8
     assert spark.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3

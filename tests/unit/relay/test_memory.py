@@ -17,7 +17,6 @@ from tests.harness.waiting import await_until
 from tests.unit.relay.test_throttle import flow
 
 MB = 1 << 20
-sparse = module._sparse
 BATCH = 64 * 1024
 
 
@@ -160,7 +159,7 @@ def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
 ) -> None:
     """There is enough to send. With less, room is found at once."""
     monkeypatch.setattr(module, "PATIENCE_S", 3600.0)
-    looks = 0
+    looks, sparse = 0, module._sparse
 
     def looked(*given: Any) -> set[int]:
         nonlocal looks
