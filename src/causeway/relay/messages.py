@@ -10,10 +10,9 @@ that lay in a socket buffer while the lane was paused therefore never prolongs a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -300,7 +299,7 @@ ToDriver = Hello | Report | LookedUp | Drained
 
 @lru_cache(1)
 def _adapter() -> TypeAdapter[ToLane | ToDriver]:
-    return TypeAdapter(ToLane | ToDriver)
+    return TypeAdapter(Annotated[ToLane | ToDriver, Field(discriminator="type")])
 
 
 def encode(message: ToLane | ToDriver) -> bytes:
@@ -310,6 +309,6 @@ def encode(message: ToLane | ToDriver) -> bytes:
 def decode(data: bytes) -> ToLane | ToDriver:
     """Raises ValueError for anything else, which quotes nothing of it."""
     try:
-        return _adapter().validate_python(json.loads(data))
-    except (ValidationError, ValueError, RecursionError):
+        return _adapter().validate_json(data)
+    except ValidationError:
         raise ValueError("not a message between driver and lane") from None

@@ -96,7 +96,9 @@ class Outbox:
     def _flush_plain(self) -> bool:
         queue, sendmsg = self._queue, self._sock.sendmsg
         while queue:
-            vectors = list(islice(queue, MAX_VECTORS))
+            # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
+            most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
+            vectors = list(islice(queue, most))
             size = sum(map(len, vectors))
             if size > SEND_BYTES:
                 ends = accumulate(map(len, vectors))

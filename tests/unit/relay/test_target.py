@@ -20,6 +20,7 @@ from causeway.relay.lane.target import (
     MOST_REST_S,
     PLENTY_BYTES,
     PLENTY_REQUESTS,
+    RESTED_BYTES,
     SMALL_BYTES,
     Answer,
     TargetConnection,
@@ -322,9 +323,20 @@ def test_how_long_answers_may_wait_follows_how_fast_the_broker_is() -> None:
     requests = list(bench.wire.requests)
     assert bench.target.rest_s == FIRST_REST_S
     assert answered(4, 0.002) == pytest.approx(0.004)  # half of what 16 more take
-    assert answered(1, 0.002) == MOST_REST_S
+    assert answered(1, 0.01) == MOST_REST_S
     assert answered(6, 0.0001) == 0.0, "it will have done them at once"
     assert answered(8, 1.0) == 0.0, "with little to do, it shows nothing"
+
+
+def test_no_more_comes_during_a_rest_than_a_cache_holds() -> None:
+    bench = Bench(20)
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i, size=RESTED_BYTES) for i in range(8)))
+    bench.send()
+    bench.wire.answer(bench.wire.requests[0])
+    bench.now += 0.01
+    bench.receive()
+    assert bench.target.rest_s == pytest.approx(0.01, rel=0.01), "half of the rest would be 35 ms"
 
 
 def test_more_requests_may_be_under_way_where_they_are_small() -> None:

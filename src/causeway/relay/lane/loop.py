@@ -55,6 +55,7 @@ def run_lane(lane: int, host: str, port: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as the lease's guard needs it
     keep_freed_memory()
     gc.freeze()  # what is loaded by now is no garbage; to look through it takes 40 ms
+    gc.set_threshold(10_000, 10, 10)  # batches that wait are none either, and are in no cycle
     secret = os.environ[SECRET_VARIABLE]
     control = ControlClient(host, port, secret)
     try:

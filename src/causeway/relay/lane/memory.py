@@ -44,7 +44,6 @@ class Memory:
         """Whether less is held than the buffer holds, `besides` bytes elsewhere included. What
         `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
         most = self.most_bytes - besides
-        pending = sum([outlet.pending_bytes for outlet in outlets])
         copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes
         now = time.monotonic()
@@ -54,6 +53,7 @@ class Memory:
             return True
         if self._full_since is None:
             self._full_since = now
+        pending = sum([outlet.pending_bytes for outlet in outlets])
         # With less than that some answers are sparse, and copied out they make room, but for those
         # that are still to come whole: what is left is used to a half at least, or a copy. With
         # more it may be that none is.

@@ -35,9 +35,12 @@ SMALL_BYTES = 8 * 1024 * 1024
 PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
 # Of the time for which the broker has work: so long its answers may wait for each other.
 RESTED = 0.5
+# And no longer than it takes so many bytes: what comes meanwhile waits in the kernel, and is to be
+# in a cache still when it is fetched from there.
+RESTED_BYTES = 3 * 1024 * 1024
 FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
 LEAST_REST_S = 0.0005  # less is not worth it
-MOST_REST_S = 0.01
+MOST_REST_S = 0.02  # what another broker's record may wait for it
 
 
 class Answer(NamedTuple):
@@ -117,7 +120,7 @@ class TargetConnection:
         """How long nothing need be done for a broker that has plenty; 0: no time at all."""
         if not self._bytes_per_s:
             return FIRST_REST_S
-        rest_s = RESTED * self._sent_bytes / self._bytes_per_s
+        rest_s = min(RESTED * self._sent_bytes, RESTED_BYTES) / self._bytes_per_s
         return 0.0 if rest_s < LEAST_REST_S else min(rest_s, MOST_REST_S)
 
     @property
