@@ -43,6 +43,11 @@ class Waiting:
         return SimpleNamespace(outbox=Outbox(cast(Any, None)))
 
 
+def target(*, ready: bool = False, lacks: bool = False, rest_s: float = 0.0) -> Any:
+    has_plenty = rest_s > 0.0
+    return SimpleNamespace(ready=ready, lacks=lacks, has_plenty=has_plenty, rest_s=rest_s)
+
+
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     clusters = Clusters(
@@ -133,3 +138,32 @@ def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> N
     relay._connections._sources = {}
     assert sum(read.values()) <= 11e6
     assert all(size > 1e6 for size in read.values()), list(read.values())
+
+
+@pytest.mark.parametrize(
+    ("targets", "slept", "awaited"),
+    [
+        ([], [], []),
+        ([target()], [], []),
+        ([target(), target(rest_s=0.02, ready=True)], [0.02], []),
+        ([target(rest_s=0.02, ready=True), target(rest_s=0.01, ready=True)], [0.01], []),
+        ([target(rest_s=0.02, ready=True), target(rest_s=0.01)], [], [0.01]),
+        ([target(rest_s=0.02), target(lacks=True)], [], []),
+    ],
+)
+def test_a_lane_rests_while_each_target_has_what_it_can_do(
+    relay: Relay,
+    monkeypatch: pytest.MonkeyPatch,
+    targets: list[Any],
+    slept: list[float],
+    awaited: list[float],
+) -> None:
+    """And until more has come, where there is nothing else to send after that."""
+    did: dict[str, list[float]] = {"sleep": [], "await": []}
+    connections = relay._connections
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", did["sleep"].append)
+        patch.setattr(connections, "await_source", did["await"].append)
+        patch.setattr(connections, "_targets", dict(enumerate(targets)))
+        relay.rest()
+    assert did == {"sleep": slept, "await": awaited}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from causeway.relay.lane import connections as module
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Clusters
 from causeway.wire.buffers import Buffers
 from causeway.wire.fetch import HIGHEST_VERSION
@@ -73,6 +76,11 @@ class Broker:
     def close(self) -> None:
         for one in self._sockets:
             one.close()
+
+
+def sent_by(owner: SourceConnection | TargetConnection) -> None:
+    _, theirs = cast(Broker, owner.connection)._sockets
+    theirs.send(b"an answer")
 
 
 class Brokers:
@@ -145,14 +153,41 @@ def round_trip(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(module, "round_trip_s", lambda *_: seconds)
 
 
-def test_a_near_broker_is_read_over_one_connection(
+def test_a_near_broker_is_read_over_two_connections(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:
     round_trip(0.001)
     lane.attach(*map(flow, range(4)))
-    assert (lane.read, lane.most) == ([[0, 1, 2, 3]], [16])
+    assert (lane.read, lane.most) == ([[0, 2], [1, 3]], [8, 8])
     assert lane.connections.buffer_bytes == 64 * MB
     assert [target.max_requests for target in lane.connections.targets] == [16]
+
+
+def test_a_rest_ends_once_a_source_broker_has_sent_something(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.001)
+    lane.attach(flow(0))
+    (source,) = lane.connections.sources
+    sent_by(source)
+    begun = time.monotonic()
+    lane.connections.await_source(60)
+    assert time.monotonic() < begun + 60
+
+
+def test_a_rest_lasts_whatever_targets_send_and_whoever_is_gone(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.001)
+    lane.attach(flow(0), flow(1))
+    for target in lane.connections.targets:
+        sent_by(target)
+    begun = time.monotonic()
+    lane.connections.await_source(0.02)
+    for lost in lane.connections.sources:
+        lane.connections.drop(lost)
+    lane.connections.await_source(0.02)
+    assert time.monotonic() >= begun + 0.04
 
 
 def test_what_a_far_broker_leads_is_spread_and_all_together_is_bounded(
@@ -243,7 +278,7 @@ def test_what_the_broker_took_before_it_refused_is_used_whenever_that_is_known(
         lane.connections.attach(one)
     lane.helpers.finish_one(0)
     lane.source.takes = 0
-    for _ in range(3):
+    for _ in range(2):
         lane.helpers.finish_one(-1)
     lane.source.takes = 1
     lane.helpers.finish()

@@ -1,11 +1,12 @@
-"""A lane's connections: one a link, source broker and way of reading, several if the broker is far;
-a few a target broker.
+"""A lane's connections: two a link, source broker and way of reading, more if the broker is far; a
+few a target broker.
 
 Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
 """
 
 from __future__ import annotations
 
+import select
 import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -86,6 +87,7 @@ class Connections:
         self._targets: dict[TargetKey, TargetConnection] = {}
         self._opening: dict[SourceKey | TargetKey, dict[Flow, None]] = {}
         self._masks: dict[Owner, int] = {}
+        self._awaited = select.poll()  # the sources
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
         self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
@@ -342,6 +344,8 @@ class Connections:
         owner.connection.set_nonblocking()
         self._selector.register(owner.connection, selectors.EVENT_READ, handler)
         self._masks[owner] = selectors.EVENT_READ
+        if isinstance(owner, SourceConnection):
+            self._awaited.register(owner.connection, select.POLLIN)
 
     def watch(self) -> None:
         """Ask for room to write where something waits to be written, and only there."""
@@ -353,6 +357,11 @@ class Connections:
                 handler = self._selector.get_key(owner.connection).data
                 self._selector.modify(owner.connection, wanted, handler)
                 self._masks[owner] = wanted
+
+    def await_source(self, timeout_s: float) -> None:
+        """Sleep until a source broker has sent an answer, or much of one, or time (which is counted
+        in whole milliseconds) has run out."""
+        self._awaited.poll(1000 * timeout_s)
 
     def timed_out(self, now: float) -> list[Owner]:
         """The connections whose answer is overdue, and those whose session is about to expire."""
@@ -382,6 +391,7 @@ class Connections:
             return set()
         self._selector.unregister(owner.connection)
         if isinstance(owner, SourceConnection):
+            self._awaited.unregister(owner.connection)
             self._sources = {k: v for k, v in self._sources.items() if v is not owner}
             owner.connection.close()
             return set(owner.flows.values())

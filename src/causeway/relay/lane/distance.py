@@ -3,9 +3,9 @@
     throughput = bytes under way / round trip
 
 A broker works on the requests of a connection one after another, and a fetch session has one under
-way. So a far source broker is read over several connections, each with a session of its own for
-some of the partitions, and in larger answers; a far target is sent more requests before it has
-answered the first.
+way. So a source broker is read over two connections, each with a session of its own for some of the
+partitions, that it prepares an answer while another arrives. A far one is read over more, and in
+larger answers; a far target is sent more requests before it has answered the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 NEAR_S: Final = 0.01  # below this round trip nothing is gained by more than a near broker gets
-MOST_SESSIONS: Final = 8
+NEAR_SESSIONS, MOST_SESSIONS = 2, 8
 NEAR_SHARE, FAR_SHARE = 4, 2  # what a broker's answers together may hold, as a part of a buffer
 # Of a partition in an answer, where that has no more room for each.
 PARTITION_BYTES: Final = 4 * 1024 * 1024
@@ -27,7 +27,7 @@ MOST_REQUESTS: Final = 1000
 
 def sessions(round_trip_s: float) -> int:
     """How many connections of a lane read from such a broker, if there are as many partitions."""
-    return max(1, min(MOST_SESSIONS, int(round_trip_s / NEAR_S)))
+    return max(NEAR_SESSIONS, min(MOST_SESSIONS, int(round_trip_s / NEAR_S)))
 
 
 def answer_bytes(round_trip_s: float, buffer_bytes: int, sessions: int) -> int:

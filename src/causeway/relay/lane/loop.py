@@ -88,8 +88,8 @@ class Lane:
         self._control.send(Hello(lane=self._number, pid=os.getpid(), host=socket.gethostname()))
         try:
             while not self._ended:
-                if self._relay is not None and (rest_s := self._relay.rest_s):
-                    time.sleep(rest_s)
+                if self._relay is not None:
+                    self._relay.rest()
                 self._take_in()
                 if self._relay is not None:
                     self._turn(self._relay, time.monotonic())

@@ -1,8 +1,8 @@
 """One connection to a source broker: a fetch session over flows that it leads.
 
 One request is outstanding at a time; while the broker prepares the next answer, the lane works on
-the last one. A far broker has several (connections.py), each with flows of its own: what is fetched
-of a flow always follows what was taken of it before.
+the last one. A broker has several (connections.py), each with flows of its own: what is fetched of
+a flow always follows what was taken of it before.
 """
 
 from __future__ import annotations

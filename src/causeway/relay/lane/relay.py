@@ -110,17 +110,23 @@ class Relay:
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._stages.turn(now)
 
-    @property
-    def rest_s(self) -> float:
-        """For how long nobody lacks anything from us: each target broker that there is something
-        for is at work on what it has. What arrives meanwhile may as well be taken in together."""
+    def rest(self) -> None:
+        """Sleep for as long as nobody lacks anything from us: each target broker that there is
+        something for is at work on what it has. What arrives meanwhile may as well be taken in
+        together, unless there is nothing else to send to one of them after that."""
         rests = []
+        all_sent = False
         for target in self._connections.targets:
             if target.lacks:
-                return 0.0
+                return
             if target.has_plenty:
                 rests.append(target.rest_s)
-        return min(rests, default=0.0)
+                all_sent = all_sent or not target.ready
+        rest_s = min(rests, default=0.0)
+        if rest_s and all_sent:
+            self._connections.await_source(rest_s)
+        elif rest_s:
+            time.sleep(rest_s)
 
     @property
     def crowded(self) -> tuple[str, ...]:
