@@ -6,7 +6,6 @@ Opened by helper threads when the first flow needs them. Flows wait here meanwhi
 
 from __future__ import annotations
 
-import select
 import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -87,7 +86,7 @@ class Connections:
         self._targets: dict[TargetKey, TargetConnection] = {}
         self._opening: dict[SourceKey | TargetKey, dict[Flow, None]] = {}
         self._masks: dict[Owner, int] = {}
-        self._awaited = select.poll()  # the sources
+        self._awaited = selectors.DefaultSelector()  # the sources
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
         self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
@@ -345,7 +344,7 @@ class Connections:
         self._selector.register(owner.connection, selectors.EVENT_READ, handler)
         self._masks[owner] = selectors.EVENT_READ
         if isinstance(owner, SourceConnection):
-            self._awaited.register(owner.connection, select.POLLIN)
+            self._awaited.register(owner.connection, selectors.EVENT_READ)
 
     def watch(self) -> None:
         """Ask for room to write where something waits to be written, and only there."""
@@ -361,7 +360,7 @@ class Connections:
     def await_source(self, timeout_s: float) -> None:
         """Sleep until a source broker has sent an answer, or much of one, or time (which is counted
         in whole milliseconds) has run out."""
-        self._awaited.poll(1000 * timeout_s)
+        self._awaited.select(timeout_s)
 
     def timed_out(self, now: float) -> list[Owner]:
         """The connections whose answer is overdue, and those whose session is about to expire."""
@@ -417,6 +416,7 @@ class Connections:
     def close(self) -> None:
         for owner in list(self._masks):
             self.drop(owner)
+        self._awaited.close()
         for cluster in self._clusters.values():
             cluster.close()
 
