@@ -153,7 +153,7 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
 def test_a_header_name_that_is_not_utf_8(mirror: Mirror, append_times: bool) -> None:
     """In large batches, of which some have gaps or append times, and in small ones."""
     kind = "LogAppendTime" if append_times else "CreateTime"
-    mirror.create(config={"message.timestamp.type": kind})
+    mirror.create(config=FOREVER | {"message.timestamp.type": kind})
     at = TopicPartition(mirror.topic, 0)
     for size in (3000, 1, 1):
         odd = Rec(offset=0, value=b"v" * size, headers=[("\udcff\udc80", b"1"), ("é", None)])

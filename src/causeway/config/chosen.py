@@ -7,10 +7,11 @@ class Chosen:
     """The names of a link's, on its source, as last read of its directives (control/chosen.py).
 
     One is shared by all who hold a link's settings, so that what is chosen counts everywhere at
-    once. Replaced as a whole: whoever reads it needs no lock.
+    once. Where a driver is among them, it alone replaces `names`: it sees by them what it has yet
+    to do. Replaced as a whole: whoever reads it needs no lock.
     """
 
     __slots__ = ("names",)
 
-    def __init__(self) -> None:
-        self.names: frozenset[str] = frozenset()
+    def __init__(self, names: frozenset[str] = frozenset()) -> None:
+        self.names = names

@@ -116,13 +116,16 @@ def plan_forget(standing: Standing) -> Plan:
     return Plan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
+def names(standing: Standing, link: LinkSettings) -> frozenset[str]:
+    """The topics that `link` mirrors as people want it so."""
+    if link.geo:
+        return frozenset(chosen(standing))
+    return begun(standing) if link.way_back else frozenset()
+
+
 def learn(target: Cluster, link: LinkSettings) -> Standing:
-    """What stands among the directives of `link`, whose `chosen` are brought up to date. Raises
-    CausewayError."""
+    """What stands among the directives of `link`. Its `chosen` stay as they are: a driver that
+    shares them sees by them what it has yet to do. Raises CausewayError."""
     log = DirectiveLog(target, link.directives_topic)
     log.look()
-    if link.geo:
-        link.chosen.names = frozenset(chosen(log.standing))
-    elif link.way_back:
-        link.chosen.names = begun(log.standing)
     return log.standing

@@ -105,16 +105,17 @@ class Directing:
         self._intake.resume()
         with self._lock:
             scopes = set(self._restarts)
+        looks = set[Scope]()
+        if scopes and self._intake.restart(scopes):
+            looks |= scopes
         # What is renewed is a restart of the link's, as far as the look after it goes.
-        looks = {THE_LINK} if self._intake.renew() else set[Scope]()
+        if self._intake.renew():
+            looks.add(THE_LINK)
         with self._lock:
+            self._restarts -= looks & scopes
             if self._chosen:
                 self._chosen = False
                 looks.add(THE_LINK)
-        if scopes and self._intake.restart(scopes):
-            looks |= scopes
-        with self._lock:
-            self._restarts -= looks & scopes
             self._looking |= looks
         return bool(looks)
 

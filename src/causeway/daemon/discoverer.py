@@ -78,7 +78,8 @@ class Discoverer:
                 self._on_failure(str(self._fail(error)))
             else:
                 again = found.unfinished
-                self._directing.looked()
+                if not found.held:
+                    self._directing.looked()
                 self._on_found(found)
             if again:
                 self._sleep(pause)

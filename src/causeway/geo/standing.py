@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
+from causeway.config.chosen import Chosen
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import chosen, directive_json
 from causeway.control.directives import Directive, Scope, Standing
@@ -72,7 +73,9 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
         target = connect(link.target_admin)
         cluster = claims.id_of(target)
         standing = chosen.learn(target, link)
-        status = status_of(link, connect, None, only=chosen.chosen(standing).keys())
+        # Of its own, as a driver may share the link's.
+        shown = replace(link, chosen=Chosen(chosen.names(standing, link)))
+        status = status_of(shown, connect, None, only=chosen.chosen(standing).keys())
     except CausewayError as error:
         return Destination(name=name, link=link, error=error)
     return Destination(

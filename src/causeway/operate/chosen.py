@@ -17,6 +17,7 @@ def learn(settings: Settings) -> None:
     with clusters() as connect:
         for link in links:
             try:
-                chosen.learn(connect(link.target_admin), link)
+                standing = chosen.learn(connect(link.target_admin), link)
             except CausewayError:
                 continue
+            link.chosen.names = chosen.names(standing, link)

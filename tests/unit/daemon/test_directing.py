@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.chosen import Chosen
-from causeway.control import fences
+from causeway.control import chosen, fences
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.daemon import directing
 from causeway.daemon.directing import Directing
@@ -74,6 +74,10 @@ class Log:
         with self._looked:
             self.standing = self.standing.with_all([((kind, scope), None)])
             self.end = offset + 2
+
+
+def read(log: Log) -> dict[str, Any]:
+    return {"look": lambda: [], "standing": log.standing}
 
 
 class Named:
@@ -276,6 +280,60 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     log.await_looks(2)
     assert found.carry_out()
     assert link.chosen.names == frozenset()
+
+
+def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page does, which asks what could be chosen: nothing has acted on it by then."""
+    link = replace(LINK, geo=True, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    found, log = begin(None)
+    monkeypatch.setattr(chosen, "DirectiveLog", lambda *_: SimpleNamespace(**read(log)))
+    assert found.known.wait(60)
+    log.comes(0, Kind.MIRROR, Scope("orders"))
+    assert found.wanted.wait(60)
+    assert found.carry_out()
+    found.looked()
+    log.await_looks(2)
+    assert found.take_dirty()
+    found.wanted.clear()
+    plain = log.look
+
+    def look() -> list[tuple[int, Directive]]:
+        if log.look is not plain:
+            monkeypatch.setattr(log, "look", plain)
+            log.leaves(2, Kind.MIRROR, Scope("orders"))
+            assert not chosen.chosen(chosen.learn(cast(Cluster, Named()), link))
+        return plain()
+
+    monkeypatch.setattr(log, "look", look)
+    assert found.wanted.wait(60)
+    assert found.take_dirty() == []
+    assert found.carry_out()
+    assert link.chosen.names == frozenset()
+
+
+def test_what_is_chosen_is_looked_for_also_where_a_restart_fails_first(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = replace(LINK, geo=True, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+
+    def fail(*_: object) -> bool:
+        raise CausewayError("restart", "orders", "no", retriable=True)
+
+    found, log = begin(None)
+    assert found.known.wait(60)
+    log.comes(0, Kind.MIRROR, Scope("orders"))
+    log.comes(2, Kind.RESTART)
+    log.await_looks(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Partitions, "restart", fail)
+        with pytest.raises(CausewayError):
+            found.carry_out()
+    monkeypatch.setattr(Partitions, "restart", lambda *_: False)
+    assert found.carry_out()
 
 
 def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(

@@ -26,13 +26,15 @@ class Directing:
         self.known.set()
         self.wanted.set()
         self._errors = list(errors)
+        self.looks = 0
 
     def carry_out(self) -> bool:
         if self._errors:
             raise self._errors.pop(0)
         return True
 
-    def looked(self) -> None: ...
+    def looked(self) -> None:
+        self.looks += 1
 
 
 class Looks:
@@ -91,3 +93,27 @@ def test_who_was_overtaken_meanwhile_ends() -> None:
 
     assert lost.is_set()
     assert failures == []
+
+
+def test_what_a_lane_has_yet_to_let_go_of_is_not_acted_upon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discoverer, "_BACKOFF_S", (0.01, 0.02))
+    directing, looks = Directing(), Looks()
+    seen: list[int] = []
+
+    def look(self: Looks) -> Found:
+        seen.append(directing.looks)
+        if len(seen) == 2:
+            self.second.set()
+        held = len(seen) == 1
+        return Found(held=held, unfinished=held)
+
+    monkeypatch.setattr(Looks, "look", look)
+    made, lost, _ = start(directing, looks)
+
+    assert looks.second.wait(PATIENCE_S)
+    lost.set()
+    made.join()
+    assert seen[:2] == [0, 0]
+    assert directing.looks == len(seen) - 1

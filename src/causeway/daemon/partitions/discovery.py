@@ -43,7 +43,8 @@ class Found:
     numbers of partitions. `ended`: topics whose mirror has ended, by source name, as far as they
     had begun and are there; nothing is done for them. `lost_targets`: by source name, those whose
     target was mirrored to and is gone. `lost_led`: topics of the target that transforms led to, and
-    that are gone. `unfinished`: something may be better when asked again soon."""
+    that are gone. `unfinished`: something may be better when asked again soon. `held`: a lane has
+    yet to let go of what people want no more."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
     ended: dict[str, MirroredTopic] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Found:
     lost_targets: Mapping[str, MirroredTopic] = field(default_factory=dict)
     lost_led: frozenset[str] = frozenset()
     unfinished: bool = False
+    held: bool = False
 
     def trouble(self, topic: str, error: CausewayError) -> None:
         self.troubles.append(Trouble(topic=topic, reason=str(error)))

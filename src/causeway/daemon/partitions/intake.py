@@ -242,7 +242,7 @@ class Intake:
         if not rows:
             return
         if not self.revoke(row.progress.source for row in rows):
-            found.unfinished = True
+            found.unfinished = found.held = True
             return
         with self._writing:
             self._leadership.write(
