@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.chosen import Chosen
+from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.daemon import directing
@@ -76,10 +77,6 @@ class Log:
             self.end = offset + 2
 
 
-def read(log: Log) -> dict[str, Any]:
-    return {"look": lambda: [], "standing": log.standing}
-
-
 class Named:
     def bootstrap_check(self, _: float) -> SimpleNamespace:
         return SimpleNamespace(cluster_id="the source")
@@ -115,6 +112,13 @@ class Partitions:
 
     def restart(self, _: object) -> bool:
         return True
+
+
+def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettings:
+    """The link of `begin` from now on: people may choose its topics, or not."""
+    link = replace(LINK, geo=geo, chosen=Chosen())
+    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    return link
 
 
 Begin = Callable[[DirectivesRecord | None], tuple[Directing, Log]]
@@ -261,8 +265,7 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what is no longer. What stood at the start counts before anything is looked for."""
-    link = replace(LINK, geo=True, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    link = choosing(monkeypatch)
     found, log = begin(None)
     assert found.known.wait(60)
     log.comes(0, Kind.MIRROR, Scope("orders"))
@@ -286,10 +289,11 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the page does, which asks what could be chosen: nothing has acted on it by then."""
-    link = replace(LINK, geo=True, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    link = choosing(monkeypatch)
     found, log = begin(None)
-    monkeypatch.setattr(chosen, "DirectiveLog", lambda *_: SimpleNamespace(**read(log)))
+    monkeypatch.setattr(
+        chosen, "DirectiveLog", lambda *_: SimpleNamespace(look=list, standing=log.standing)
+    )
     assert found.known.wait(60)
     log.comes(0, Kind.MIRROR, Scope("orders"))
     assert found.wanted.wait(60)
@@ -301,10 +305,9 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     plain = log.look
 
     def look() -> list[tuple[int, Directive]]:
-        if log.look is not plain:
-            monkeypatch.setattr(log, "look", plain)
-            log.leaves(2, Kind.MIRROR, Scope("orders"))
-            assert not chosen.chosen(chosen.learn(cast(Cluster, Named()), link))
+        monkeypatch.setattr(log, "look", plain)
+        log.leaves(2, Kind.MIRROR, Scope("orders"))
+        assert not chosen.chosen(chosen.learn(cast(Cluster, Named()), link))
         return plain()
 
     monkeypatch.setattr(log, "look", look)
@@ -317,8 +320,7 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
 def test_what_is_chosen_is_looked_for_also_where_a_restart_fails_first(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = replace(LINK, geo=True, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    choosing(monkeypatch)
 
     def fail(*_: object) -> bool:
         raise CausewayError("restart", "orders", "no", retriable=True)
@@ -340,8 +342,7 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would be resumed, and copied until the next look."""
-    link = replace(LINK, geo=True, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    link = choosing(monkeypatch)
     seen: list[tuple[bool, frozenset[str]]] = []
 
     def stand(_: object, standing: Standing) -> None:
@@ -373,8 +374,7 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
 def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
     begin: Begin, monkeypatch: pytest.MonkeyPatch, geo: bool, cluster: str, why: str
 ) -> None:
-    link = replace(LINK, geo=geo, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    link = choosing(monkeypatch, geo=geo)
     found, log = begin(None)
     log.comes(0, Kind.ORIGIN, cluster=cluster)
     log.comes(2, Kind.MIRROR, Scope("orders"))
@@ -392,8 +392,7 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
         raise CausewayError("connect", "A", "no broker answered", retriable=True)
 
     monkeypatch.setattr(Named, "bootstrap_check", fail)
-    link = replace(LINK, geo=True, chosen=Chosen())
-    monkeypatch.setattr(sys.modules[__name__], "LINK", link)
+    link = choosing(monkeypatch)
     found, log = begin(None)
     log.comes(0, Kind.MIRROR, Scope("orders"))
     log.comes(2, Kind.RESTART)

@@ -114,19 +114,17 @@ class Relay:
         """Sleep for as long as nobody lacks anything from us: each target broker that there is
         something for is at work on what it has. What arrives meanwhile may as well be taken in
         together, unless there is nothing else to send to one of them after that."""
-        rests = []
-        all_sent = False
-        for target in self._connections.targets:
-            if target.lacks:
-                return
-            if target.has_plenty:
-                rests.append(target.rest_s)
-                all_sent = all_sent or not target.ready
-        rest_s = min(rests, default=0.0)
-        if rest_s and all_sent:
-            self._connections.await_source(rest_s)
-        elif rest_s:
+        targets = self._connections.targets
+        if any(target.lacks for target in targets):
+            return
+        busy = [target for target in targets if target.has_plenty]
+        rest_s = min((target.rest_s for target in busy), default=0.0)
+        if not rest_s:
+            return
+        if all(target.ready for target in busy):
             time.sleep(rest_s)
+        else:
+            self._connections.await_source(rest_s)
 
     @property
     def crowded(self) -> tuple[str, ...]:
