@@ -107,15 +107,15 @@ class _Relay:
         self.held_bytes -= size
         self.in_flight += 1
         number = self.target.next_correlation_id()
-        request = produce.build(number, _BY_NAME_PRODUCE, b"bare", _TIMEOUT_MS, batches)
+        request, _ = produce.build(number, _BY_NAME_PRODUCE, b"bare", _TIMEOUT_MS, batches)
         self.target.queue(request)
         self.target.flush()
 
     def _acknowledged(self) -> None:
         for frame in self.target.receive():
             self.in_flight -= 1
-            results, _ = produce.parse(frame, _BY_NAME_PRODUCE)
-            for result in results:
+            answered = produce.parse(frame, _BY_NAME_PRODUCE)
+            for result in answered.results.values():
                 assert not result.error, result
 
 

@@ -71,11 +71,10 @@ class Broker:
             return False
         connection = self.connection
         correlation_id = connection.next_correlation_id()
-        connection.queue(
-            produce.build(
-                correlation_id, self.version, connection.client_id_bytes, timeout_ms, stamped
-            )
+        buffers, framed = produce.build(
+            correlation_id, self.version, connection.client_id_bytes, timeout_ms, stamped
         )
+        connection.queue(buffers, framed)
         self.requests.append(_Request(correlation_id, size, now, parts))
         self.unanswered += size
         return True
@@ -83,12 +82,10 @@ class Broker:
     def answers(self, now: float) -> Iterator[tuple[Outlet, Produced]]:
         """Those that have arrived. Raises ConnectionError and ProtocolError."""
         for frame in self.connection.receive():
-            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-            if not self.requests or self.requests[0].correlation_id != correlation_id:
+            number, results, throttle_ms = produce.parse(frame, self.version)
+            if not self.requests or self.requests[0].correlation_id != number:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
-            answers, throttle_ms = produce.parse(frame, self.version)
             parts = self.requests[0].parts
-            results = {answer[:2]: answer for answer in answers}
             if not parts.keys() <= results.keys():
                 raise ProtocolError("produce", "", "the answer leaves a partition out")
             self.unanswered -= self.requests.popleft().size

@@ -35,7 +35,12 @@ from causeway.wire.frames import (
 )
 from causeway.wire.handshake import authenticate
 from causeway.wire.sockets import connect, describe_loss
-from causeway.wire.varint import bound_kafka_python, skip_tags, walking
+from causeway.wire.varint import (
+    ENDS_TOO_EARLY,
+    bound_kafka_python,
+    ends_too_early,
+    skip_tags,
+)
 
 bound_kafka_python()
 _API_VERSIONS = 18
@@ -231,9 +236,10 @@ class Connection:
         """What is queued."""
         return self._outbox
 
-    def queue(self, buffers: Sequence[Buffer]) -> None:
-        """Appends to what `flush` sends, uncopied: don't change the buffers until it is sent."""
-        self._outbox.queue(buffers)
+    def queue(self, buffers: Sequence[Buffer], size: int | None = None) -> None:
+        """Appends to what `flush` sends, uncopied: don't change the buffers until it is sent.
+        `size`: the bytes in them, where that is known."""
+        self._outbox.queue(buffers, size)
 
     def flush(self) -> bool:
         """Sends what the socket takes; True when nothing is left. Raises ConnectionError."""
@@ -297,8 +303,10 @@ def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, whe
         )
     body = frame[4:]
     if kind.API_KEY != _API_VERSIONS and kind.flexible_version_q(version):
-        with walking(f"an answer from {where}"):
+        try:
             body = body[skip_tags(body, 0) :]
+        except ENDS_TOO_EARLY as error:
+            raise ends_too_early(f"an answer from {where}") from error
     try:
         return kind.decode(body, version=version)
     except Exception as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
-from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
+from causeway.wire.varint import ENDS_TOO_EARLY, ends_too_early, put_uvarint, skip_tags, uvarint
 
 API_KEY = 1
 LOWEST_VERSION = 12
@@ -165,8 +165,10 @@ class FetchSession:
     def parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
         """The response's error code and its partitions. Any error starts a new session. Raises
         ProtocolError."""
-        with walking("a fetch answer"):
+        try:
             return self._parse(frame)
+        except ENDS_TOO_EARLY as error:
+            raise ends_too_early("a fetch answer") from error
 
     def _parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
         at = 4  # correlation id

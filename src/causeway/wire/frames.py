@@ -21,6 +21,7 @@ import ssl
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate, islice
+from struct import Struct
 
 from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire.buffers import Buffers
@@ -39,6 +40,7 @@ SEND_BYTES = 4 * 1024 * 1024
 
 # How TLS 1.x says no; as a length it would be 352 MB.
 _TLS_ALERT = b"\x15\x03"
+_LENGTH = Struct(">I")
 
 Buffer = bytes | bytearray | memoryview  # a memoryview is of single bytes
 
@@ -70,9 +72,10 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._queue)
 
-    def queue(self, buffers: Sequence[Buffer]) -> None:
+    def queue(self, buffers: Sequence[Buffer], size: int | None = None) -> None:
+        """`size`: of all of them, where that is known."""
         self._queue.extend(filter(len, buffers))
-        self.size += sum(map(len, buffers))
+        self.size += sum(map(len, buffers)) if size is None else size
 
     def waiting(self) -> Iterator[Buffer]:
         """What is queued, but for the first, of which a part may be sent."""
@@ -156,7 +159,8 @@ class Outbox:
 
 class FrameReader:
     """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held.
-    Small ones are read-only, each in memory of its own; big ones lie in `buffers`."""
+    Small ones are read-only, those of one read in memory of their own; big ones lie in
+    `buffers`."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         """`peer`: for errors."""
@@ -237,10 +241,11 @@ class FrameReader:
     def _cut(self, end: int, frames: list[memoryview]) -> None:
         """Takes the frames from scratch[:end], and keeps or moves over what is unfinished."""
         scratch = self._scratch
+        here: memoryview | None = None  # a copy of it, for small frames
         at = 0
         self._kept = 0
         while end - at >= 4:
-            size = int.from_bytes(scratch[at : at + 4])
+            (size,) = _LENGTH.unpack_from(scratch, at)
             if self._first and scratch[at : at + 2] == _TLS_ALERT:
                 raise AuthenticationError(
                     "connect to",
@@ -257,14 +262,16 @@ class FrameReader:
                 )
             self._first = False
             at += 4
-            have = min(size, end - at)
-            if have == size:
-                frames.append(memoryview(bytes(scratch[at : at + size])))
+            if size <= end - at:
+                if here is None:
+                    here = memoryview(bytes(scratch[:end]))
+                frames.append(here[at : at + size])
+                at += size
             else:
                 self._frame = self.buffers.room(size)
-                self._frame[:have] = scratch[at : at + have]
-                self._rest = self._frame[have:]
-            at += have
+                self._frame[: end - at] = scratch[at:end]
+                self._rest = self._frame[end - at :]
+                at = end
         if at < end:
             self._kept = end - at
             scratch[: self._kept] = bytes(scratch[at:end])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from causeway.wire.batches import plainly
 from causeway.wire.frames import Buffer
-from causeway.wire.varint import put_uvarint, skip_tags, uvarint, walking
+from causeway.wire.varint import ENDS_TOO_EARLY, ends_too_early, put_uvarint, skip_tags, uvarint
 
 API_KEY = 0
 LOWEST_VERSION = 9
@@ -26,8 +26,8 @@ _HEADER = Struct(">hhi")
 _INDEX = Struct(">i")
 _INDEX_AND_SIZE = Struct(">iBBB")  # of three bytes, as most batches have it
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
-_RESULT = Struct(">ihqqq3s")
-_RESULT_SIZE = 30
+# Index, error, base offset, append time, not the log's start, and what follows.
+_RESULT = Struct(">ihqq8x3s")
 _ALL = -1
 _NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
@@ -41,17 +41,26 @@ class Stamped(NamedTuple):
     payload: bytes | memoryview
 
 
+Part = tuple[bytes, int]  # topic, as the version names it, and partition
+
+
 class Produced(NamedTuple):
     """`append_time` is -1 but for a LogAppendTime topic and, seen on every broker since 1.0, for
     a batch that was there already: then it is the time of the batch in the log."""
 
-    topic: bytes
-    partition: int
     error: int
     base_offset: int
     append_time: int
-    log_start: int
     message: str
+
+
+class Response(NamedTuple):
+    """`throttle_ms`: how long the broker will read nothing more from the connection, for a
+    quota."""
+
+    correlation_id: int
+    results: dict[Part, Produced]
+    throttle_ms: int
 
 
 _produced = plainly(Produced)
@@ -63,8 +72,8 @@ def build(
     client_id: bytes,
     timeout_ms: int,
     batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes | memoryview]],
-) -> list[Buffer]:
-    """A framed request with acks=all, as buffers in order."""
+) -> tuple[list[Buffer], int]:
+    """A framed request with acks=all: buffers in order, and how many bytes they hold."""
     head = bytearray(_head(version, client_id, timeout_ms))
     _HEADER.pack_into(head, 4, API_KEY, version, correlation_id)
     by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes | memoryview]]] = {}
@@ -95,8 +104,9 @@ def build(
             buffers += (payload, small)
         small.append(0)
     small.append(0)
-    head[:4] = (sum(map(len, buffers)) - 4).to_bytes(4, "big")
-    return buffers
+    size = sum(map(len, buffers))
+    _INDEX.pack_into(head, 0, size - 4)
+    return buffers, size
 
 
 @lru_cache(maxsize=256)
@@ -114,16 +124,18 @@ def _head(version: int, client_id: bytes, timeout_ms: int) -> bytes:
     )
 
 
-def parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
-    """The result of each partition in a response's frame, and how long (ms) the broker will read
-    nothing more from the connection, for a quota. Raises ProtocolError."""
-    with walking("a produce answer"):
+def parse(frame: memoryview, version: int) -> Response:
+    """A response's frame. Raises ProtocolError."""
+    try:
         return _parse(frame, version)
+    except ENDS_TOO_EARLY as error:
+        raise ends_too_early("a produce answer") from error
 
 
-def _parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
-    results = []
+def _parse(frame: memoryview, version: int) -> Response:
+    results: dict[Part, Produced] = {}
     unpack = _RESULT.unpack_from
+    (correlation_id,) = _INDEX.unpack_from(frame)
     at = skip_tags(frame, 4)
     topics, at = uvarint(frame, at)
     for _ in range(topics - 1):
@@ -132,22 +144,18 @@ def _parse(frame: memoryview, version: int) -> tuple[list[Produced], int]:
             size, at = uvarint(frame, at)
             size -= 1
         topic = bytes(frame[at : at + size])
-        at += size
-        partitions, at = uvarint(frame, at)
+        partitions, at = uvarint(frame, at + size)
         for _ in range(partitions - 1):
-            index, error, base_offset, append_time, log_start, more = unpack(frame, at)
-            at += _RESULT_SIZE
-            message = ""
+            index, error, base_offset, append_time, more = unpack(frame, at)
             if more == _NOTHING_MORE:
-                at += len(_NOTHING_MORE)
+                at += _RESULT.size
+                message = ""
             else:
-                message, at = _message(frame, at)
-            results.append(
-                _produced((topic, index, error, base_offset, append_time, log_start, message))
-            )
+                message, at = _message(frame, at + _RESULT.size - len(more))
+            results[topic, index] = _produced((error, base_offset, append_time, message))
         at = skip_tags(frame, at)
     (throttle_ms,) = _INDEX.unpack_from(frame, at)
-    return results, throttle_ms
+    return Response(correlation_id, results, throttle_ms)
 
 
 def _message(frame: memoryview, at: int) -> tuple[str, int]:

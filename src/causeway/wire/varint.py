@@ -6,7 +6,6 @@ For the messages walked by hand; and `bound_kafka_python` for those that kafka-p
 from __future__ import annotations
 
 import struct
-from types import TracebackType
 from typing import Any
 
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
@@ -43,6 +42,8 @@ def uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 def skip_tags(frame: memoryview, at: int) -> int:
     """The place after the tagged fields at `at`."""
+    if not frame[at]:  # there are none
+        return at + 1
     count, at = uvarint(frame, at)
     for _ in range(count):
         _, at = uvarint(frame, at)
@@ -51,25 +52,12 @@ def skip_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-class walking:  # noqa: N801 - a context manager, once a hot message, where a generator is slow
-    """Makes a ProtocolError of running past the end of a message that is walked by hand."""
+ENDS_TOO_EARLY = IndexError, struct.error  # how running past the end of a message shows
 
-    __slots__ = ("_what",)
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, (IndexError, struct.error)):
-            raise ProtocolError("read", self._what, "it ends too early") from error
+def ends_too_early(what: str) -> ProtocolError:
+    """Of a message that is walked by hand."""
+    return ProtocolError("read", what, "it ends too early")
 
 
 def bound_kafka_python() -> None:

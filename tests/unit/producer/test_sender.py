@@ -51,7 +51,7 @@ def test_what_a_broker_may_have_appended_is_in_doubt(code: int, doubtful: bool) 
     outlet.waiting.append(one)
     outlet.take()
     broker = cast(Broker, SimpleNamespace(node=1))
-    client._answered(broker, outlet, Produced(b"orders", 0, code, -1, -1, 0, ""), NOW)
+    client._answered(broker, outlet, Produced(code, -1, -1, ""), NOW)
     assert list(outlet.again) == [one]
     assert one.doubtful == doubtful
 

@@ -60,8 +60,9 @@ class FakeConnection:
     def wants_write(self) -> bool:
         return bool(self.queued)
 
-    def queue(self, buffers: Sequence[bytes]) -> None:
+    def queue(self, buffers: Sequence[bytes], size: int) -> None:
         frame = b"".join(buffers)
+        assert size == len(frame)
         self.outbox.size += len(frame)
         self.queued.append(ProduceRequest.decode(frame, version=VERSION, header=True, framed=True))
 
@@ -495,8 +496,8 @@ def test_nothing_leaves_where_the_lease_ends_while_a_request_is_built(
     bench.offer(flow, flow.outlets[0], _batch(0))
     queue = bench.wire.queue
 
-    def slowly(buffers: Sequence[bytes]) -> None:
-        queue(buffers)
+    def slowly(buffers: Sequence[bytes], size: int) -> None:
+        queue(buffers, size)
         bench.lease.renew(0)
 
     monkeypatch.setattr(bench.wire, "queue", slowly)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from causeway.wire.produce import Stamped, build, parse
+from causeway.wire.produce import Produced, Stamped, build, parse
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 VERSIONS = pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
@@ -30,7 +30,9 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
         Stamped(_topic(version, ONE), 3, b"h" * 61, b"third"),
     ]
 
-    frame = b"".join(build(17, version, b"causeway", 30_000, batches))
+    buffers, size = build(17, version, b"causeway", 30_000, batches)
+    frame = b"".join(buffers)
+    assert size == len(frame)
 
     request = ProduceRequest.decode(frame, version=version, header=True, framed=True)
     assert (request.header.correlation_id, request.header.client_id) == (17, "causeway")
@@ -54,7 +56,7 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
 def test_a_batchs_length_is_written_as_kafka_writes_it(size: int) -> None:
     """In one to four bytes."""
     batches = [Stamped(ONE.bytes, p, b"h" * 61, memoryview(bytes(size))) for p in (7, 1 << 20)]
-    frame = b"".join(build(17, 13, b"causeway", 30_000, batches))
+    frame = b"".join(build(17, 13, b"causeway", 30_000, batches)[0])
     request = ProduceRequest.decode(frame, version=13, header=True, framed=True)
     (topic,) = request.topic_data
     assert [p.index for p in topic.partition_data] == [7, 1 << 20]
@@ -63,7 +65,7 @@ def test_a_batchs_length_is_written_as_kafka_writes_it(size: int) -> None:
 
 def test_payloads_are_not_copied() -> None:
     payload = b"x" * 100_000
-    buffers = build(1, 13, b"c", 1, [Stamped(ONE.bytes, 0, b"h" * 61, payload)])
+    buffers, _ = build(1, 13, b"c", 1, [Stamped(ONE.bytes, 0, b"h" * 61, payload)])
     assert any(buffer is payload for buffer in buffers)
 
 
@@ -107,14 +109,14 @@ def test_response_is_what_kafka_python_wrote(version: int) -> None:
     )
     response.with_header(correlation_id=17)
 
-    results, throttle_ms = parse(memoryview(bytes(response.encode(header=True))), version)
-    one, refused, two = results
-    assert throttle_ms == 5
-
-    assert (one.topic, one.partition, one.error) == (_topic(version, ONE), 0, 0)
-    assert (one.base_offset, one.append_time, one.message) == (12, -1, "")
-    assert (refused.partition, refused.error, refused.message) == (3, 87, "no key")
-    assert (two.topic, two.base_offset, two.append_time) == (_topic(version, TWO), 2**40, 77)
+    answered = parse(memoryview(bytes(response.encode(header=True))), version)
+    assert (answered.correlation_id, answered.throttle_ms) == (17, 5)
+    one, two = _topic(version, ONE), _topic(version, TWO)
+    assert answered.results == {
+        (one, 0): Produced(0, 12, -1, ""),
+        (one, 3): Produced(87, -1, -1, "no key"),
+        (two, 5): Produced(0, 2**40, 77, ""),
+    }
 
 
 @pytest.mark.parametrize("version", [10, 12, 13])
@@ -144,6 +146,6 @@ def test_hints_about_a_new_leader_are_skipped(version: int) -> None:
     )
     response.with_header(correlation_id=17)
 
-    results, _ = parse(memoryview(bytes(response.encode(header=True))), version)
+    results = parse(memoryview(bytes(response.encode(header=True))), version).results
 
-    assert [(r.partition, r.error) for r in results] == [(0, 6), (1, 6)]
+    assert [(partition, r.error) for (_, partition), r in results.items()] == [(0, 6), (1, 6)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from causeway.errors import CausewayError, DivergedError, TooLargeError
-from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState
+from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState, Sent
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import take
-from causeway.relay.lane.target import Answer
 from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
 from causeway.wire import codes
 from causeway.wire.fetch import Fetched
+from causeway.wire.produce import Produced
 
 
 class Doubt(Exception):  # noqa: N818 - it is no error, but a turn that a flow takes
@@ -101,9 +101,8 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     return kept, list(dict.fromkeys(touched))
 
 
-def account(answer: Answer, now_ms: int) -> None:
+def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
     """Accounts for the answer to a batch of a running flow, at the time `now_ms`. Raises Doubt."""
-    flow, outlet, sent, produced = answer
     if produced.error:
         spec, message = outlet.spec, produced.message
         if produced.error == codes.CORRUPT_MESSAGE:

@@ -27,7 +27,7 @@ from causeway.relay.lane.memory import Memory
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.stages import Stages
-from causeway.relay.lane.target import Answer, TargetConnection
+from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
 from causeway.relay.messages import Clusters, Lookup, Throttle
@@ -290,18 +290,15 @@ class Relay:
 
     def _read_target(self, target: TargetConnection) -> None:
         now_ms = arrivals.wall_ms()
-        for answer in target.receive(time.monotonic()):
-            self._on_answer(answer, now_ms)
-
-    def _on_answer(self, answer: Answer, now_ms: int) -> None:
-        flow = answer[0]
-        if flow.state is not State.RUNNING:
-            return  # in doubt already: recovery reads from the log what became of it
-        self._touched[flow] = None
-        try:
-            arrivals.account(answer, now_ms)
-        except Doubt as doubt:
-            self._places.doubt(flow, doubt)
-        else:
-            if flow.on_the_way is not None or flow.assignment.stop_at is not None:
-                self._transforming.look(flow)
+        touched, running, account = self._touched, State.RUNNING, arrivals.account
+        for flow, outlet, sent, produced in target.receive(time.monotonic()):
+            if flow.state is not running:
+                continue  # in doubt already: recovery reads from the log what became of it
+            touched[flow] = None
+            try:
+                account(flow, outlet, sent, produced, now_ms)
+            except Doubt as doubt:
+                self._places.doubt(flow, doubt)
+            else:
+                if flow.on_the_way is not None or flow.assignment.stop_at is not None:
+                    self._transforming.look(flow)

@@ -22,7 +22,7 @@ from causeway.relay.lane.lease import LeaseGuard
 from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, Batch, header, plainly
 from causeway.wire.connection import Connection
-from causeway.wire.produce import Produced
+from causeway.wire.produce import Part, Produced
 from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
 from causeway.wire.remembering import REMEMBERED_S, is_young
 
@@ -59,7 +59,10 @@ class _Request(NamedTuple):
     correlation_id: int
     size: int
     framed: int
-    parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]]
+    parts: dict[Part, tuple[Flow, OutletState, Sent]]
+
+
+_request = plainly(_Request)
 
 
 @dataclass(slots=True, eq=False)
@@ -133,11 +136,11 @@ class TargetConnection:
         lease is over, and nothing more is begun once the session ends: it ends without a request
         in doubt."""
         expires_at = self.connection.session_expires_at
-        if not self._ready or (expires_at is not None and now >= expires_at):
+        if not self._ready or (expires_at is not None and now >= expires_at) or not lease.lasts():
             return
         full = self.connection.wants_write  # then `flush` is called once there is room
         queued = False
-        while self._may_have_more() and lease.lasts() and self._queue_one(now):
+        while self._may_have_more() and self._queue_one(now):
             queued = True
         if queued and not full:
             self.flush(lease)
@@ -155,7 +158,7 @@ class TargetConnection:
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
         stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
-        parts: dict[tuple[bytes, int], tuple[Flow, OutletState, Sent]] = {}
+        parts: dict[Part, tuple[Flow, OutletState, Sent]] = {}
         size = 0
         ready = self._ready
         with_ids = self.version >= produce.WITH_IDS
@@ -196,37 +199,36 @@ class TargetConnection:
                 break
         if not stamped:
             return False
-        correlation_id = self.connection.next_correlation_id()
-        buffers = produce.build(
-            correlation_id, self.version, self.connection.client_id_bytes, self.timeout_ms, stamped
+        connection = self.connection
+        correlation_id = connection.next_correlation_id()
+        buffers, framed = produce.build(
+            correlation_id, self.version, connection.client_id_bytes, self.timeout_ms, stamped
         )
         if not self._requests:
             self.oldest_sent_at = now
-        framed = sum(map(len, buffers))
-        self._requests.append(_Request(correlation_id, size, framed, parts))
+        self._requests.append(_request((correlation_id, size, framed, parts)))
         self._unanswered_bytes += size
-        self.connection.queue(buffers)
+        connection.queue(buffers, framed)
         return True
 
     def receive(self, now: float) -> Iterator[Answer]:
         """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
         connection is dead, and `abandon` names what stays unanswered."""
         begun, had = self.oldest_sent_at, self._unanswered_bytes if self.has_plenty else 0
+        requests = self._requests
         for frame in self.connection.receive():
-            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-            if not self._requests or self._requests[0].correlation_id != correlation_id:
+            number, results, throttle_ms = produce.parse(frame, self.version)
+            if not requests or requests[0].correlation_id != number:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
-            answered, throttle_ms = produce.parse(frame, self.version)
-            self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
-            results = {produced[:2]: produced for produced in answered}
-            request = self._requests[0]
-            parts = request.parts
+            if throttle_ms:
+                self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
+            _, size, _, parts = requests[0]
             if not parts.keys() <= results.keys():
                 (flow, _, _), *_ = (part for key, part in parts.items() if key not in results)
                 raise ProtocolError("produce", flow.subject, "the answer leaves it out")
-            self._requests.popleft()
+            requests.popleft()
             self.oldest_sent_at = now
-            self._unanswered_bytes -= request.size
+            self._unanswered_bytes -= size
             for _, outlet, _ in parts.values():
                 outlet.unanswered -= 1
             for key, (flow, outlet, sent) in parts.items():
@@ -234,7 +236,7 @@ class TargetConnection:
                 # could leave shows by its offsets, but not where others write as well.
                 young = outlet.exclusive or is_young(sent.max_timestamp)
                 result = results[key]
-                if young and result.error == 0:
+                if young and not result.error:
                     outlet.remembered_until = now + REMEMBERED_S
                 yield _answer((flow, outlet, sent, result))
         # Only with plenty to do does a broker show how fast it is.
