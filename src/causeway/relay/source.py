@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
-from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from causeway.errors import CausewayError, ProtocolError
@@ -32,6 +31,7 @@ from causeway.wire.batches import (
     MAGIC_AT,
     TRANSACTIONAL,
     Batch,
+    checksum,
     plainly,
     wrong_crc,
 )
@@ -130,10 +130,8 @@ def _keep_all(
 ) -> None:
     batches = kept.batches
     most_bytes, since, before = unread
-    most_unread = most_bytes - LENGTH_OVERHEAD
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
-    unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
     at, end = 0, len(data)
     most_unpacked = unpacked_total() + UNPACKED_BYTES
     unpacked = False
@@ -147,13 +145,16 @@ def _keep_all(
         if length < _LEAST or (data[at + MAGIC_AT] == MAGIC and length < _LEAST_BATCH):
             what = f"the batch at offset {offset} says that it has {length} bytes"
             raise ProtocolError("read", subject, what)
-        if length <= SMALL_BATCH and not aborted:
+        after = at
+        if length > SMALL_BATCH and before >= since:
+            after = _keep_unread(data, at, kept, most_bytes, since, before)
+        elif length <= SMALL_BATCH and not aborted:
             unpacked = True
             after = _keep_small(data, at, kept, subject)
-            if after > at:
-                before = newest(batches, most_bytes)
-                at = after
-                continue
+        if after > at:
+            before = newest(batches, most_bytes)
+            at = after
+            continue
         if data[at + MAGIC_AT] != MAGIC:
             unpacked = True
             _keep_legacy(data[at:stop], kept, subject)
@@ -174,40 +175,10 @@ def _keep_all(
             _,
             _,
             count,
-        ) = unpack(data, at)
+        ) = HEADER.unpack_from(data, at)
         last = base + last_delta
-        of_header = crc32c(checked(data, at + CRC_START)[0])
-        if (
-            SMALL_BATCH < length <= most_unread
-            and before >= since
-            and count == last_delta + 1
-            and 0 < count < length  # so that the sequences of what is under way stay below 2**31
-            and base >= kept.position
-            and not attributes & _OTHERWISE
-        ):
-            batches.append(
-                _batch(
-                    (
-                        data[at + HEADER_SIZE : stop],
-                        attributes & CODEC_MASK,
-                        base_timestamp,
-                        max_timestamp,
-                        count,
-                        base,
-                        last + 1,
-                        leader_epoch,
-                        None,
-                        (crc, of_header),
-                    )
-                )
-            )
-            before = max_timestamp
-            kept.position = last + 1
-            kept.leader_epoch = leader_epoch
-            at = stop
-            continue
         payload = bytes(data[at + HEADER_SIZE : stop])
-        if extend(of_header, payload) != crc:
+        if checksum(_CHECKED.unpack_from(data, at + CRC_START)[0], payload) != crc:
             raise wrong_crc(subject, base)
         if last < kept.position:
             at = stop
@@ -233,19 +204,15 @@ def _keep_all(
                 batches.append(dense)
         else:
             batches.append(
-                _batch(
-                    (
-                        payload,
-                        attributes & CODEC_MASK,
-                        base_timestamp,
-                        max_timestamp,
-                        count,
-                        base,
-                        last + 1,
-                        leader_epoch,
-                        None,
-                        None,
-                    )
+                Batch(
+                    payload,
+                    attributes & CODEC_MASK,
+                    base_timestamp,
+                    max_timestamp,
+                    count,
+                    base,
+                    last + 1,
+                    leader_epoch,
                 )
             )
         if batches:
@@ -253,6 +220,67 @@ def _keep_all(
         kept.position = last + 1
         kept.leader_epoch = leader_epoch
         at = stop
+
+
+def _keep_unread(
+    data: memoryview, start: int, kept: Kept, most_bytes: int, since: int, before: int
+) -> int:
+    """Pass on the run of batches at `start` that nobody has to look into; the place after. See
+    `Unread`."""
+    most_length = most_bytes - LENGTH_OVERHEAD
+    keep_batch = kept.batches.append
+    unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
+    at, end = start, len(data)
+    following, leader_epoch = kept.position, kept.leader_epoch
+    while before >= since and end - at >= HEADER_SIZE:
+        (
+            base,
+            length,
+            epoch,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            base_timestamp,
+            max_timestamp,
+            _,
+            _,
+            _,
+            count,
+        ) = unpack(data, at)
+        stop = at + LENGTH_OVERHEAD + length
+        if (
+            not SMALL_BATCH < length <= most_length
+            or stop > end
+            or magic != MAGIC
+            or attributes & _OTHERWISE
+            or count != last_delta + 1
+            or not 0 < count < length  # so that the sequences under way stay below 2**31
+            or base < following
+        ):
+            break
+        leader_epoch = epoch
+        following = base + count
+        keep_batch(
+            _batch(
+                (
+                    data[at + HEADER_SIZE : stop],
+                    attributes & CODEC_MASK,
+                    base_timestamp,
+                    max_timestamp,
+                    count,
+                    base,
+                    following,
+                    leader_epoch,
+                    None,
+                    (crc, crc32c(checked(data, at + CRC_START)[0])),
+                )
+            )
+        )
+        before = max_timestamp
+        at = stop
+    kept.position, kept.leader_epoch = following, leader_epoch
+    return at
 
 
 def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate, islice
@@ -102,11 +103,12 @@ class Outbox:
             # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
             most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
             vectors = list(islice(queue, most))
-            size = sum(map(len, vectors))
+            ends = list(accumulate(map(len, vectors)))
+            size = ends[-1]
             if size > SEND_BYTES:
-                ends = accumulate(map(len, vectors))
-                vectors = vectors[: 1 + sum(1 for end in ends if end < SEND_BYTES)]
-                size = sum(map(len, vectors))
+                last = bisect_left(ends, SEND_BYTES)
+                vectors = vectors[: last + 1]
+                size = ends[last]
             try:
                 sent = sendmsg(vectors)
             except BlockingIOError:

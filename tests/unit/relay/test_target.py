@@ -466,7 +466,7 @@ def test_a_partition_is_once_in_a_request_whoever_feeds_it() -> None:
     assert producers == {10, 11, 20, 21}
     for request in bench.wire.requests:
         bench.wire.answer(request)
-    assert {a.outlet for a in bench.receive()} == {o for f in flows for o in f.outlets}
+    assert {outlet for _, outlet, _, _ in bench.receive()} == {o for f in flows for o in f.outlets}
     assert all(flow.idle for flow in flows)
 
 
@@ -542,7 +542,7 @@ def test_what_was_sent_knows_where_it_should_lie() -> None:
 
     for request in bench.wire.requests:
         bench.wire.answer(request)
-    one, two = [a.sent for a in bench.receive()]
+    one, two = [sent for _, _, sent, _ in bench.receive()]
 
     assert len(requests) == 2
     assert (one.sequence, one.records, one.expected, one.next) == (2**31 - 2, 3, 0, 8)

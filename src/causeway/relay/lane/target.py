@@ -43,14 +43,7 @@ LEAST_REST_S = 0.0005  # less is not worth it
 MOST_REST_S = 0.02  # what another broker's record may wait for it
 
 
-class Answer(NamedTuple):
-    flow: Flow
-    outlet: OutletState
-    sent: Sent
-    produced: Produced
-
-
-_answer = plainly(Answer)
+Answer = tuple[Flow, OutletState, Sent, Produced]
 
 
 class _Request(NamedTuple):
@@ -190,7 +183,7 @@ class TargetConnection:
                 stamp = header(batch, *outlet.producer, outlet.sequence)
             else:
                 stamp = header(batch, -1, -1, -1)
-            stamped.append((*part, stamp, payload))
+            stamped.append((part[0], part[1], stamp, payload))
             parts[part] = flow, outlet, outlet.sent(batch)
             size += length
             if pending:
@@ -223,22 +216,24 @@ class TargetConnection:
             if throttle_ms:
                 self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
             _, size, _, parts = requests[0]
-            if not parts.keys() <= results.keys():
-                (flow, _, _), *_ = (part for key, part in parts.items() if key not in results)
-                raise ProtocolError("produce", flow.subject, "the answer leaves it out")
+            try:
+                found = [results[part] for part in parts]
+            except KeyError as left_out:
+                flow, _, _ = parts[left_out.args[0]]
+                cause = "the answer leaves it out"
+                raise ProtocolError("produce", flow.subject, cause) from None
             requests.popleft()
             self.oldest_sent_at = now
             self._unanswered_bytes -= size
             for _, outlet, _ in parts.values():
                 outlet.unanswered -= 1
-            for key, (flow, outlet, sent) in parts.items():
+            for (flow, outlet, sent), result in zip(parts.values(), found, strict=True):
                 # Amid a stream of old records the broker may forget at any moment. A hole that this
                 # could leave shows by its offsets, but not where others write as well.
                 young = outlet.exclusive or is_young(sent.max_timestamp)
-                result = results[key]
                 if young and not result.error:
                     outlet.remembered_until = now + REMEMBERED_S
-                yield _answer((flow, outlet, sent, result))
+                yield flow, outlet, sent, result
         # Only with plenty to do does a broker show how fast it is.
         if had > self._unanswered_bytes and now > begun:
             self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
