@@ -24,7 +24,8 @@ from causeway.wire.fetch import Cursor, Fetched, FetchSession
 from causeway.wire.produce import Stamped
 
 _HELD_BYTES = 64 * 1024 * 1024
-_FETCH_BYTES, _PARTITION_BYTES = 50 * 1024 * 1024, 1024 * 1024  # MirrorMaker's consumer's
+# Larger answers would lie in new memory each.
+_FETCH_BYTES, _PARTITION_BYTES = 8 * 1024 * 1024, 1024 * 1024
 _REQUEST_BYTES = 4 * 1024 * 1024
 _IN_FLIGHT = 5
 _TIMEOUT_MS = 30_000

@@ -10,7 +10,7 @@ import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
@@ -51,8 +51,7 @@ class SourceKey:
         return replace(self, slot=0)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetKey:
+class TargetKey(NamedTuple):
     cluster: str
     node: int
     slot: int  # which of the connections to that broker
@@ -307,7 +306,7 @@ class Connections:
         """Whether others serve `waiting` instead: a broker may take only so many of a machine."""
         if isinstance(refused, SourceKey):
             return self._read_over_fewer(refused, waiting)
-        others = [key for key in self._targets if replace(key, slot=refused.slot) == refused]
+        others = [key for key in self._targets if key._replace(slot=refused.slot) == refused]
         if not others:
             return False
         # Nothing of these flows is under way elsewhere, so that their batches stay in order.

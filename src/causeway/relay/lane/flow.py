@@ -301,6 +301,10 @@ class Flow:
     wants: tuple[Want, ...] = ()  # outlets that it lacks: it waits for them
     treatment: Treatment | None = None  # of its records, before all else
     unprepared: bool = False  # the treatment has to find something out before it goes on
+    subject: str = field(init=False)  # for errors
+
+    def __post_init__(self) -> None:
+        self.subject = f"{self.assignment.link} {self.assignment.source_partition}"
 
     @classmethod
     def of(cls, assignment: Assignment) -> Flow:
@@ -316,10 +320,6 @@ class Flow:
             unsettled=not assignment.settled,
             answer_bytes=assignment.max_partition_bytes or PARTITION_BYTES,
         )
-
-    @property
-    def subject(self) -> str:
-        return f"{self.assignment.link} {self.assignment.source_partition}"
 
     @property
     def pending_bytes(self) -> int:
