@@ -41,7 +41,7 @@ from bench.systems import (
 )
 
 _CPU_BACKLOGS = {"json": 4}  # compressed it is drained in two seconds, too few to tell
-# In some the machine takes three times as long for what the kernel copies, whoever asks it to.
+# In some rounds what the kernel copies takes three times as long, whoever asks for it.
 _CPU_ROUNDS = 5
 _QUICK_FACTOR = 50
 

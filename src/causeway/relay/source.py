@@ -231,12 +231,12 @@ def _keep_unread(
     keep_batch = kept.batches.append
     unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
     at, end = start, len(data)
-    following, leader_epoch = kept.position, kept.leader_epoch
+    following = kept.position
     while before >= since and end - at >= HEADER_SIZE:
         (
             base,
             length,
-            epoch,
+            leader_epoch,
             magic,
             crc,
             attributes,
@@ -259,7 +259,6 @@ def _keep_unread(
             or base < following
         ):
             break
-        leader_epoch = epoch
         following = base + count
         keep_batch(
             _batch(
@@ -279,7 +278,8 @@ def _keep_unread(
         )
         before = max_timestamp
         at = stop
-    kept.position, kept.leader_epoch = following, leader_epoch
+    if at > start:
+        kept.position, kept.leader_epoch = following, kept.batches[-1].leader_epoch
     return at
 
 

@@ -52,6 +52,8 @@ class SourceKey:
 
 
 class TargetKey(NamedTuple):
+    """A plain tuple: it is looked up for each partition of each answer."""
+
     cluster: str
     node: int
     slot: int  # which of the connections to that broker

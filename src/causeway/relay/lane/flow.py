@@ -129,10 +129,8 @@ class OutletState:
 
     def put_all(self, batches: Sequence[Batch]) -> None:
         self.pending.extend(batches)
-        payloads = [batch[0] for batch in batches]
-        self.pending_bytes += sum(map(len, payloads)) + HEADER_SIZE * len(batches)
-        if copies := [len(one) for one in payloads if type(one) is not memoryview]:
-            self.copied_bytes += sum(copies) + HEADER_SIZE * len(copies)
+        self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
+        self.copied_bytes += sum([batch.size for batch in batches if not is_view(batch)])
 
     def put_back(self, batch: Batch) -> None:
         self.pending.appendleft(batch)
