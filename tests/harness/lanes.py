@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import to_wire
@@ -93,7 +94,7 @@ class LaneDriver:
         self.target.close()
 
     def claim(
-        self, topic: str, target_topic: str, *, outlets: int | None = None, **more: object
+        self, topic: str, target_topic: str, *, outlets: int | None = None, **more: Any
     ) -> list[Assignment]:
         """Assign every partition of `topic`, from its start; `outlets`: how many target
         partitions each feeds by key (None: its namesake alone)."""
@@ -210,8 +211,7 @@ class LaneDriver:
         connection.send(
             Assign(
                 assignments=tuple(
-                    one.model_copy(update={"settled": one.key not in self._handed})
-                    for one in assignments
+                    one.replace(settled=one.key not in self._handed) for one in assignments
                 )
             )
         )
@@ -221,9 +221,7 @@ class LaneDriver:
         report = self.reports.get(assignment.key)
         if report is None:
             return assignment
-        return assignment.model_copy(
-            update={"outlets": report.outlets, "leader_epoch": report.leader_epoch}
-        )
+        return assignment.replace(outlets=report.outlets, leader_epoch=report.leader_epoch)
 
     def _on_message(self, connection: LaneConnection, message: ToDriver) -> None:
         if isinstance(message, Report):

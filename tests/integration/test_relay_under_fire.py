@@ -86,9 +86,7 @@ class ForgetfulDriver(LaneDriver):
         if self._random.random() < 0.1:
             return assignment
         report = ever[-1] if self._random.random() < 0.5 else self._random.choice(ever)
-        return assignment.model_copy(
-            update={"outlets": report.outlets, "leader_epoch": report.leader_epoch}
-        )
+        return assignment.replace(outlets=report.outlets, leader_epoch=report.leader_epoch)
 
     def forget(self) -> None:
         """All that lanes ever reported."""
@@ -415,8 +413,8 @@ def test_at_least_once_loses_nothing(ground: Ground, prefix: str) -> None:
         it.claim()
         for key, assignment in it.driver.assignments.items():
             plain = {"producer_id": -1, "producer_epoch": -1}
-            outlets = tuple(outlet.model_copy(update=plain) for outlet in assignment.outlets)
-            it.driver.assignments[key] = assignment.model_copy(update={"outlets": outlets})
+            outlets = tuple(outlet.replace(**plain) for outlet in assignment.outlets)
+            it.driver.assignments[key] = assignment.replace(outlets=outlets)
         for lane in range(3):
             it.written(500)
             it.driver.start_lane(lane)
@@ -647,8 +645,8 @@ def test_sequences_wrap(ground: Ground, prefix: str, progress: str) -> None:
         it.claim()
         for key, assignment in it.driver.assignments.items():
             near = {"pair": assignment.outlets[0].pair._replace(sequence=2**31 - 130)}
-            outlets = tuple(outlet.model_copy(update=near) for outlet in assignment.outlets)
-            it.driver.assignments[key] = assignment.model_copy(update={"outlets": outlets})
+            outlets = tuple(outlet.replace(**near) for outlet in assignment.outlets)
+            it.driver.assignments[key] = assignment.replace(outlets=outlets)
         for lane in range(4):
             it.written(70)
             it.driver.start_lane(lane)

@@ -172,10 +172,7 @@ def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground:
     assert "transform" in _said(ground.verify("limits-transformed"))[0]
 
     def repeats(one: Progress) -> Progress:
-        outlets = tuple(
-            each.model_copy(update={"producer_id": -1, "producer_epoch": -1})
-            for each in one.outlets
-        )
+        outlets = tuple(each.replace(producer_id=-1, producer_epoch=-1) for each in one.outlets)
         return replace(one, outlets=outlets)
 
     ground.mirrored("limits-repeats", claimed=edited(repeats))
@@ -231,7 +228,7 @@ def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> Non
         return [
             replace(
                 entry,
-                outlets=tuple(one.model_copy(update={"exclusive": False}) for one in entry.outlets),
+                outlets=tuple(one.replace(exclusive=False) for one in entry.outlets),
             )
             if isinstance(entry, Progress)
             else entry

@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import structs
+
 from causeway.errors import ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import offset_map
@@ -226,7 +228,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
         value = {
             "v": VERSION,
             "hash": entry.identity,
-            **entry.counts.model_dump(),
+            **structs.asdict(entry.counts),
             "reason": entry.reason,
             "written_at": now_ms,
         }
@@ -322,7 +324,9 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             return TransformRecord(
                 name=name["transform"],
                 identity=fields["hash"],
-                counts=Transformed(**{each: fields[each] for each in Transformed.model_fields}),
+                counts=Transformed(
+                    **{each: fields[each] for each in Transformed.__struct_fields__}
+                ),
                 reason=fields["reason"],
                 written_at=fields["written_at"],
             )

@@ -11,16 +11,29 @@ that lay in a socket buffer while the lane was paused therefore never prolongs a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from msgspec import Meta, Struct, json, structs
 
 from causeway.model import Pair, Spread, State, TopicPartition
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+# For mypy: of all of them, whose fields are given by name.
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class _Message(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Types are checked where a message arrives, not where it is made."""
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with other values for these fields."""
+        return structs.replace(self, **changes)
+
+
+def _shown(message: Struct, *hidden: str) -> str:
+    """What `repr` shows of it: all but what these fields hold."""
+    fields = (name for name in message.__struct_fields__ if name not in hidden)
+    shown = ", ".join(f"{name}={getattr(message, name)!r}" for name in fields)
+    return f"{type(message).__name__}({shown})"
 
 
 class Outlet(_Message):
@@ -84,20 +97,25 @@ class TreatmentStep(_Message):
     """One step of what becomes of a link's records on the way: see relay.treatment."""
 
     kind: str
-    settings: Mapping[str, Any] = Field(repr=False)
+    settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return _shown(self, "settings")
 
 
-class Clusters(_Message):
-    type: Literal["clusters"] = "clusters"
+class Clusters(_Message, tag="clusters"):
     # What config.transport makes of ClientSettings: with passwords and keys.
-    clusters: Mapping[str, dict[str, Any]] = Field(repr=False)
+    clusters: Mapping[str, dict[str, Any]]
     lease_s: float
     report_interval_s: float
     connections: int
     in_flight: int | None  # None: as many as the round trip wants
     buffer_bytes: int
     far_buffer_bytes: int | None = None  # while a source broker is far away; None: as many
-    treatments: Mapping[str, tuple[TreatmentStep, ...]] = Field(default_factory=dict)  # by link
+    treatments: Mapping[str, tuple[TreatmentStep, ...]] = {}  # by link
+
+    def __repr__(self) -> str:
+        return _shown(self, "clusters")
 
 
 class Stage(_Message):
@@ -109,53 +127,50 @@ class Stage(_Message):
 
     key: str
     name: str
-    secrets: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    registry: dict[str, Any] | None = Field(default=None, repr=False)
+    secrets: Mapping[str, str] = {}
+    registry: dict[str, Any] | None = None
     dead_letters: str | None = None
-    shortcut: str | None = Field(default=None, repr=False)
+    shortcut: str | None = None
     late: bool = False
 
+    def __repr__(self) -> str:
+        return _shown(self, "secrets", "registry", "shortcut")
 
-class Stages(_Message):
+
+class Stages(_Message, tag="stages"):
     """Sent before the first Assign that needs them."""
 
-    type: Literal["stages"] = "stages"
     stages: tuple[Stage, ...]
 
 
-class StageEnded(_Message):
+class StageEnded(_Message, tag="stage-ended"):
     """An attempt at a stage is over, and is followed by another one. `reason`: why, or '' where its
     lane hung up. `threw`: its query threw on what it was given."""
 
-    type: Literal["stage-ended"] = "stage-ended"
     key: str
     attempt: str
     reason: str
     threw: bool
 
 
-class Assign(_Message):
-    type: Literal["assign"] = "assign"
+class Assign(_Message, tag="assign"):
     assignments: tuple[Assignment, ...]
 
 
-class Revoke(_Message):
+class Revoke(_Message, tag="revoke"):
     """The lane stops these, waits for their answers, reports them once more with `final` set."""
 
-    type: Literal["revoke"] = "revoke"
     keys: tuple[tuple[str, str, int], ...]
 
 
-class Lease(_Message):
-    type: Literal["lease"] = "lease"
+class Lease(_Message, tag="lease"):
     lane_time: float  # echoed from a Report
 
 
-class Lookup(_Message):
+class Lookup(_Message, tag="lookup"):
     """Where did these source offsets of a partition (`key`) go, in the outlet with this producer
     id? See relay.lookup.Sought. The driver waits for the answer `patience_s` at the most."""
 
-    type: Literal["lookup"] = "lookup"
     id: int
     key: tuple[str, str, int]
     producer_id: int
@@ -171,22 +186,20 @@ class Rate(_Message):
 
     link: str
     topic: str | None
-    bytes_per_s: float = Field(gt=0)
+    bytes_per_s: Annotated[float, Meta(gt=0)]
 
 
-class Throttle(_Message):
+class Throttle(_Message, tag="throttle"):
     """All that holds from now on; nothing else is throttled."""
 
-    type: Literal["throttle"] = "throttle"
     rates: tuple[Rate, ...]
 
 
-class Drain(_Message):
-    type: Literal["drain"] = "drain"
+class Drain(_Message, tag="drain"):
+    """The lane is to end, once its answers are here."""
 
 
-class Hello(_Message):
-    type: Literal["hello"] = "hello"
+class Hello(_Message, tag="hello"):
     lane: int
     pid: int
     host: str
@@ -227,13 +240,13 @@ class PartitionReport(_Message):
     topic: str
     partition: int
     state: State
-    reason: str | None = None
     position: int  # every source offset below is relayed and acknowledged, or rightly dropped
     leader_epoch: int
     source_end: int  # last stable offset (read_committed) or high watermark; -1 while unknown
-    high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
     outlets: tuple[Outlet, ...]  # with the newest true pairs
+    reason: str | None = None
+    high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
     # Where it went on after its place was looked for, since the last report: the lowest such pair.
     resumed: Pair | None = None
@@ -264,11 +277,10 @@ class StageWanted(_Message):
     waiting: str | None = None
 
 
-class Report(_Message):
+class Report(_Message, tag="report"):
     """Once every `report_interval_s`; `partitions` are those that changed since the last one.
     `crowded`: the brokers that took fewer connections than there should be."""
 
-    type: Literal["report"] = "report"
     lane_time: float
     partitions: tuple[PartitionReport, ...] = ()
     rss_bytes: int = 0
@@ -277,38 +289,35 @@ class Report(_Message):
     crowded: tuple[str, ...] = ()
 
 
-class LookedUp(_Message):
+class LookedUp(_Message, tag="looked-up"):
     """`places`: source offsets with their target offsets, as far as the logs tell. `reason`: why
     nothing could be looked up now."""
 
-    type: Literal["looked-up"] = "looked-up"
     id: int
     places: tuple[tuple[int, int], ...] = ()
     reason: str | None = None
 
 
-class Drained(_Message):
+class Drained(_Message, tag="drained"):
     """The lane's last word: nothing of it is in flight any more."""
-
-    type: Literal["drained"] = "drained"
 
 
 ToLane = Clusters | Stages | StageEnded | Assign | Revoke | Lease | Lookup | Throttle | Drain
 ToDriver = Hello | Report | LookedUp | Drained
 
 
-@lru_cache(1)
-def _adapter() -> TypeAdapter[ToLane | ToDriver]:
-    return TypeAdapter(Annotated[ToLane | ToDriver, Field(discriminator="type")])
+@cache
+def _decoder() -> json.Decoder[ToLane | ToDriver]:
+    return json.Decoder(ToLane | ToDriver)
 
 
 def encode(message: ToLane | ToDriver) -> bytes:
-    return message.model_dump_json().encode()
+    return json.encode(message)
 
 
 def decode(data: bytes) -> ToLane | ToDriver:
     """Raises ValueError for anything else, which quotes nothing of it."""
     try:
-        return _adapter().validate_json(data)
-    except ValidationError:
+        return _decoder().decode(data)
+    except (ValueError, RecursionError):
         raise ValueError("not a message between driver and lane") from None

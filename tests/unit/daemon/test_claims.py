@@ -181,7 +181,7 @@ def test_mirror_makers_book_does_not_count_where_the_target_is_empty() -> None:
     copied = Copied(499, ours=False)
     assert decide(TOPIC, 0, None, EMPTY, LINK, NOBODY, copied) == Begin(start=0, targets=(0,))
     # Nor does it count once we have begun there: what it says is from before.
-    outlets = (progress().outlets[0].model_copy(update={"pair": Pair(0, 0, 0)}),)
+    outlets = (progress().outlets[0].replace(pair=Pair(0, 0, 0)),)
     begun = progress(position=0, outlets=outlets)
     assert decide(TOPIC, 0, begun, EMPTY, LINK, NOBODY, copied) == GoOn(progress=begun)
 
@@ -223,9 +223,7 @@ def test_a_source_deleted_past_the_position_is_the_lanes_to_judge() -> None:
 def test_ids_that_a_cluster_has_given_its_topics_since_are_learnt() -> None:
     """Progress from before Kafka 2.8 knows none."""
     (outlet,) = progress().outlets
-    unknown = progress(
-        topic_id=NO_TOPIC_ID, outlets=(outlet.model_copy(update={"topic_id": NO_TOPIC_ID}),)
-    )
+    unknown = progress(topic_id=NO_TOPIC_ID, outlets=(outlet.replace(topic_id=NO_TOPIC_ID),))
     assert decide(TOPIC, 0, unknown, BEGUN, LINK, NOBODY) == GoOn(progress=progress())
 
 

@@ -187,8 +187,8 @@ def _led_to(*names: str) -> Progress:
     """Progress of a partition whose transform leads it to these topics, too."""
     known = test_claims.progress()
     (own,) = known.outlets
-    alike = own.model_copy(update={"exclusive": False})
-    led = [alike.model_copy(update={"topic": f"A.{name}", "routed": name}) for name in names]
+    alike = own.replace(exclusive=False)
+    led = [alike.replace(topic=f"A.{name}", routed=name) for name in names]
     return replace(known, outlets=(own, *led))
 
 

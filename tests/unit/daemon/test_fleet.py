@@ -293,9 +293,7 @@ def test_what_was_claimed_anew_does_not_get_old_pairs(fleet: Fleet) -> None:
     one = Lane(fleet, 0).connect()
     one.reports(standing(0, 50))
     fleet.remove([("A->B", "orders", 0)], 0.0)
-    fresh = assignment(0).model_copy(
-        update={"outlets": (outlet(0).model_copy(update={"producer_id": 999}),)}
-    )
+    fresh = assignment(0).replace(outlets=(outlet(0).replace(producer_id=999),))
     fleet.add([fresh])
     one.reports(standing(0, 60, final=True))
     assert one.given(0) == fresh

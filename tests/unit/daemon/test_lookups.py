@@ -43,7 +43,7 @@ class FakeLane:
         answer = self.answers.pop(0)
         if answer is not None:
             assert self.lookups is not None
-            answer = answer.model_copy(update={"id": message.id})
+            answer = answer.replace(id=message.id)
             threading.Thread(target=self.lookups.take, args=(answer,)).start()
 
 

@@ -18,7 +18,7 @@ OWN, PAID = TopicPartition("A.orders", 0), TopicPartition("A.paid", 2)
 
 def paid(pair: Pair, producer_id: int = 2) -> Outlet:
     update = {"topic": "A.paid", "partition": 2, "producer_id": producer_id, "pair": pair}
-    return outlet(0).model_copy(update=update | {"routed": "paid"})
+    return outlet(0).replace(**(update | {"routed": "paid"}))
 
 
 def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
@@ -31,13 +31,13 @@ def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
 def hear(it: Row, *outlets: Outlet, traces: tuple[Trace, ...]) -> None:
     said = says(State.RUNNING, 100)
     update = {"outlets": outlets, "traces": traces}
-    it.hear(replace(said, report=said.report.model_copy(update=update)))
+    it.hear(replace(said, report=said.report.replace(**update)))
 
 
 def test_each_outlet_is_told_of_by_its_own_trace() -> None:
     it = transformed(outlet(0), paid(Pair(10, 30, 0)))
     mine, routed = outlet(0), paid(Pair(100, 36, 6))
-    mine = mine.model_copy(update={"pair": Pair(100, 40, 40)})
+    mine = mine.replace(pair=Pair(100, 40, 40))
     traces = (
         Trace(breaks=(Pair(20, 8, 8),), newest=(99, 39)),
         Trace(breaks=(Pair(50, 33, 3),), newest=(98, 35)),
@@ -81,7 +81,7 @@ def test_they_outlive_the_driver_and_are_valid_for_their_producer_ids() -> None:
 
 def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
     """An earlier transform may have fed it, from below the claim."""
-    behind = outlet(0).model_copy(update={"pair": Pair(50, 20, 0)})
+    behind = outlet(0).replace(pair=Pair(50, 20, 0))
     for since, known in ((0, 30), (50, None)):
         it = transformed(behind, since=since)
         entries = it.grow(replace(it.progress, outlets=(behind, paid(Pair(70, 30, 0)))))
@@ -94,9 +94,7 @@ def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
 def test_a_map_that_was_rewound_is_written_with_the_outlet_that_comes() -> None:
     """The next leader must not find it as it was before."""
     it = transformed(outlet(0))
-    far, back = (
-        outlet(0).model_copy(update={"pair": p}) for p in (Pair(90, 40, 40), Pair(20, 8, 8))
-    )
+    far, back = (outlet(0).replace(pair=p) for p in (Pair(90, 40, 40), Pair(20, 8, 8)))
     hear(it, far, traces=(Trace(breaks=(Pair(20, 8, 8),)),))
     hear(it, back, traces=(Trace(resumed=Pair(20, 8, 8)),))
     entries = it.grow(replace(it.progress, outlets=(back, paid(Pair(70, 30, 0)))))

@@ -92,15 +92,15 @@ class World:
     def add(self, name: str = "orders", **changes: Any) -> Row:
         topic = replace(TOPIC, source=name, target=f"A.{name}")
         known = progress(topic=name, transform="now", **changes)
-        own = known.outlets[0].model_copy(update={"topic": topic.target})
+        own = known.outlets[0].replace(topic=topic.target)
         row = Row(topic=topic, progress=replace(known, outlets=(own,)), first=0)
         self.registry.add([row])
         return row
 
     def wants(self, row: Row, *wants: Want, state: State = State.RECOVERING) -> None:
         told = says(state, 100)
-        report = told.report.model_copy(
-            update={"topic": row.progress.topic, "outlets": row.progress.outlets, "wants": wants}
+        report = told.report.replace(
+            topic=row.progress.topic, outlets=row.progress.outlets, wants=wants
         )
         self.registry.hear([replace(told, report=report)])
 

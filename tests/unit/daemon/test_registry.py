@@ -97,4 +97,4 @@ def _other(number: int) -> rows.Row:
 def _reaches(number: int, position: int) -> Standing:
     standing = says(State.RUNNING, position)
     news = {"partition": number, "newest": (position - 1, position - 1)}
-    return replace(standing, report=standing.report.model_copy(update=news))
+    return replace(standing, report=standing.report.replace(**news))

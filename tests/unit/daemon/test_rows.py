@@ -80,7 +80,7 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
 def holds(high_watermark: int, source_end: int = 100) -> Standing:
     said = says(State.RUNNING, 100)
     ends = {"high_watermark": high_watermark, "source_end": source_end}
-    return replace(said, report=said.report.model_copy(update=ends))
+    return replace(said, report=said.report.replace(**ends))
 
 
 def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:
@@ -166,7 +166,7 @@ def test_each_failure_counts_once_however_often_it_is_reported() -> None:
 def test_a_lane_of_an_older_claim_is_not_believed() -> None:
     it = row()
     it.hear(says(State.RUNNING, 10))
-    claimed = outlet(10).model_copy(update={"producer_id": 2})
+    claimed = outlet(10).replace(producer_id=2)
     it.progress = replace(it.progress, outlets=(claimed,))
     it.dirty = False
 
@@ -187,8 +187,8 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     registry.take_dirty()
     known.changed = False
 
-    report = says(State.RUNNING, 60).report.model_copy(
-        update={"resumed": Pair(30, 30, 30), "breaks": (Pair(30, 33, 30),)}
+    report = says(State.RUNNING, 60).report.replace(
+        resumed=Pair(30, 30, 30), breaks=(Pair(30, 33, 30),)
     )
     registry.hear([replace(says(State.RUNNING, 60), report=report)])
 

@@ -61,7 +61,7 @@ def fleet(heard: Heard) -> Fleet:
 
 
 def through(partition: int, stage: str = PII) -> Assignment:
-    return assignment(partition).model_copy(update={"transform": stage})
+    return assignment(partition).replace(transform=stage)
 
 
 def told(lane: Lane) -> list[str]:
@@ -150,18 +150,18 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
     thread, got = recalled(fleet)
     until(lambda: isinstance(one.sent[-1], Revoke))
     last = standing(0, 7, records=7, final=True)
-    one.reports(last.model_copy(update={"transformed": counts, "settled": True}))
+    one.reports(last.replace(transformed=counts, settled=True))
     thread.join(60)
     assert got == {KEY: True}
     fleet.tick()
     assert not one.has(), "nobody gets it before it is claimed for more"
 
-    more = through(0).model_copy(update={"leader_epoch": 9})
+    more = through(0).replace(leader_epoch=9)
     fleet.add([more])
 
     assert one.given(0).leader_epoch == 9
-    again = standing(0, 9, records=2).model_copy(
-        update={"transformed": Transformed(records_in=2, refused=2, seen=4)}
+    again = standing(0, 9, records=2).replace(
+        transformed=Transformed(records_in=2, refused=2, seen=4)
     )
     one.reports(again)
     assert heard.standings[-1].records == 9

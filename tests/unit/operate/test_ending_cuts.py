@@ -84,11 +84,7 @@ def test_of_several_that_feed_one_the_last_counts(log: list[Any]) -> None:
     two = replace(
         one,
         partition=1,
-        outlets=(
-            outlet.model_copy(
-                update={"producer_id": 6, "pair": Pair(source=10, target=70, sequence=10)}
-            ),
-        ),
+        outlets=(outlet.replace(producer_id=6, pair=Pair(source=10, target=70, sequence=10)),),
     )
     first, second = cut_of(one, two)
     assert first.targets == second.targets == ((AT, 70),)

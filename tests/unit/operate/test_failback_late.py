@@ -52,9 +52,7 @@ def old_source(*stretches: tuple[int, int]) -> tuple[Counting, Log]:
 def way_back(target: int, sequence: int) -> Progress:
     (outlet,) = row().progress.outlets
     place = {"topic": SOURCE.topic, "partition": 0, "producer_id": OURS}
-    outlet = outlet.model_copy(
-        update={**place, "pair": Pair(source=9, target=target, sequence=sequence)}
-    )
+    outlet = outlet.replace(**{**place, "pair": Pair(source=9, target=target, sequence=sequence)})
     return replace(row().progress, topic=SOURCE.topic, outlets=(outlet,))
 
 

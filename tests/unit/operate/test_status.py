@@ -99,7 +99,7 @@ def test_lag_in_records_and_in_time() -> None:
 def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
     first: int, target_end: int, lacks: bool
 ) -> None:
-    outlet = OUTLET.model_copy(update={"topic_id": TOPIC.target_id})
+    outlet = OUTLET.replace(topic_id=TOPIC.target_id)
     one = judge(
         replace(PROGRESS, outlets=(outlet,)),
         end=OffsetAt(offset=70, timestamp=-1, leader_epoch=0),
@@ -256,7 +256,7 @@ def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
 
 def test_a_target_that_ends_too_early_has_lost_records() -> None:
     pair = Pair(source=70, target=50, sequence=50)
-    outlet = OUTLET.model_copy(update={"pair": pair, "topic_id": TOPIC.target_id})
+    outlet = OUTLET.replace(pair=pair, topic_id=TOPIC.target_id)
     progress = replace(PROGRESS, outlets=(outlet,))
 
     assert judge(progress, target_end=50).reason is None

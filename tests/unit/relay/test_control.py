@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.model import State
+from causeway.model import Spread, State
 from causeway.relay import control
 from causeway.relay.control import ControlClient, ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (
@@ -24,7 +24,11 @@ from causeway.relay.messages import (
     PartitionReport,
     Report,
     Revoke,
+    Stage,
+    Stages,
     ToDriver,
+    Transformed,
+    TreatmentStep,
     decode,
     encode,
 )
@@ -267,7 +271,7 @@ def test_a_raising_callback_is_kept_as_the_failure() -> None:
 def test_no_text_of_a_message_shows_a_secret() -> None:
     clusters = Clusters(
         clusters={"A": {"sasl": {"password": "hunter2-hunter2"}}},
-        lease_s=1,
+        lease_s=1.0,
         report_interval_s=1,
         connections=1,
         in_flight=1,
@@ -280,3 +284,33 @@ def test_no_text_of_a_message_shows_a_secret() -> None:
         with pytest.raises(ValueError, match="not a message") as caught:
             decode(data)
         assert "hunter2" not in repr(caught.value)
+    stage = Stage(key="k", name="n", secrets={"p": "hunter2"}, registry={"password": "hunter2"})
+    step = TreatmentStep(kind="k", settings={"password": "hunter2"})
+    shown = repr(Stages(stages=(stage.replace(shortcut="hunter2"),))) + repr(step)
+    assert "hunter2" not in shown
+    assert "name='n'" in shown
+
+
+def test_what_is_as_usual_is_not_sent_and_what_is_unknown_not_taken() -> None:
+    report = PartitionReport(
+        link="A->B",
+        topic="t",
+        partition=0,
+        state=State.FAILED,
+        reason="why",
+        position=1,
+        leader_epoch=2,
+        source_end=3,
+        last_timestamp=4,
+        outlets=(),
+        ages=Spread.of(5),
+        transformed=Transformed(seen=1 << 100),
+    )
+    sent = encode(Report(lane_time=1.0, partitions=(report,)))
+    assert decode(sent) == Report(lane_time=1.0, partitions=(report,))
+    assert b"records" not in sent
+    for wrong in (b'{"type":"drain","x":1}', b'{"type":"lane"}', b'{"lane_time":1.0}', b"\xff"):
+        with pytest.raises(ValueError, match="not a message"):
+            decode(wrong)
+    with pytest.raises(ValueError, match="not a message"):
+        decode(sent.replace(b'"failed"', b'"asleep"'))

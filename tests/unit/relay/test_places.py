@@ -64,7 +64,7 @@ def _flow(topic: str, stage: str | None) -> Flow:
                 topic_id="b" * 32,
                 producer_id=1,
                 producer_epoch=0,
-                pair={"source": 0, "target": 0, "sequence": 0},
+                pair=Pair(0, 0, 0),
             ),
         ),
         transform=stage,

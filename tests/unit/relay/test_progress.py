@@ -53,7 +53,7 @@ def standing(partition: int, position: int = 10) -> Progress:
     )
 
 
-ROUTED = outlet(1).model_copy(update={"topic": "A.paid", "routed": "paid"})
+ROUTED = outlet(1).replace(topic="A.paid", routed="paid")
 LEASE = LeaseRecord(link="A->B", owner="me", producer_id=9, producer_epoch=2, lease_s=10.0)
 
 

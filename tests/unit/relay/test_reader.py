@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow
@@ -12,7 +12,7 @@ from causeway.wire.connection import Connection
 from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
 
 
-def _flow(link: str, partition: int = 0, **more: object) -> Flow:
+def _flow(link: str, partition: int = 0, **more: Any) -> Flow:
     outlet = Outlet(
         topic="A.t",
         partition=0,

@@ -47,7 +47,7 @@ class Homes:
     def stage(self, key: str, lane: int) -> Stage:
         """As `lane` is told of it."""
         stage = self._homes[key].stage
-        return stage.model_copy(update={"key": at_lane(key, lane)})
+        return stage.replace(key=at_lane(key, lane))
 
     def _guests(self, lane: int) -> int:
         return sum(lane in home.at for home in self._homes.values())

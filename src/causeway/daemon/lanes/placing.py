@@ -83,4 +83,4 @@ def hand_over(lane: Lane, assignments: Sequence[Assignment], homes: Homes) -> No
 def _at(assignment: Assignment, lane: int) -> Assignment:
     if assignment.transform is None:
         return assignment
-    return assignment.model_copy(update={"transform": at_lane(assignment.transform, lane)})
+    return assignment.replace(transform=at_lane(assignment.transform, lane))

@@ -144,7 +144,7 @@ class Tracked:
         self.lane, self.leaving = None, False
         if self.report is None:
             # Handed out and never heard of: what its lane has sent is unknown.
-            self.assignment = self.assignment.model_copy(update={"settled": False})
+            self.assignment = self.assignment.replace(settled=False)
             return
         self.records += self.report.records
         self.bytes += self.report.bytes
@@ -172,9 +172,6 @@ def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
     before = [outlet.producer_id for outlet in assignment.outlets]
     if [outlet.producer_id for outlet in report.outlets] != before:
         return assignment
-    update = {
-        "outlets": report.outlets,
-        "leader_epoch": report.leader_epoch,
-        "settled": report.settled,
-    }
-    return assignment.model_copy(update=update)
+    return assignment.replace(
+        outlets=report.outlets, leader_epoch=report.leader_epoch, settled=report.settled
+    )

@@ -322,10 +322,7 @@ def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
     return replace(
         progress,
         topic_id=topic.source_id,
-        outlets=tuple(
-            o if o.routed else o.model_copy(update={"topic_id": target_id})
-            for o in progress.outlets
-        ),
+        outlets=tuple(o if o.routed else o.replace(topic_id=target_id) for o in progress.outlets),
     )
 
 

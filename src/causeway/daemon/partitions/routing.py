@@ -128,7 +128,7 @@ def led_to(known: Iterable[Progress]) -> frozenset[TopicPartition]:
 def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progress:
     """`progress` with no outlet exclusive that is in `led`."""
     outlets = tuple(
-        outlet.model_copy(update={"exclusive": False})
+        outlet.replace(exclusive=False)
         if outlet.exclusive and (outlet.topic, outlet.partition) in led
         else outlet
         for outlet in progress.outlets

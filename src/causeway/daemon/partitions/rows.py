@@ -89,7 +89,7 @@ class Row:
         kept |= before.state in ENDED
         self.wants = report.wants
         if self.wants and self.lack is not None:
-            report = report.model_copy(update={"state": State.FAILED, "reason": self.lack})
+            report = report.replace(state=State.FAILED, reason=self.lack)
         self.progress = replace(
             before,
             leader_epoch=report.leader_epoch,

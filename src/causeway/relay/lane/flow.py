@@ -220,7 +220,7 @@ class OutletState:
             del self.breaks[1::2]
 
     def report(self) -> Outlet:
-        return self.spec.model_copy(update={"pair": self.pair, "exclusive": self.exclusive})
+        return self.spec.replace(pair=self.pair, exclusive=self.exclusive)
 
     def trace(self) -> Trace:
         """What the offset map has to learn since the last report."""

@@ -220,12 +220,9 @@ def _recover(
 
 def _request(flow: Flow) -> Request:
     """With what the flow knows by now."""
-    newest = {
-        "outlets": tuple(outlet.report() for outlet in flow.outlets),
-        "leader_epoch": flow.relayed_epoch,
-    }
+    outlets = tuple(outlet.report() for outlet in flow.outlets)
     return Request(
-        assignment=flow.assignment.model_copy(update=newest),
+        assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),
         unsettled=flow.unsettled,
         series=series_of(flow),
     )

@@ -182,7 +182,7 @@ def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
         return None
     before, _ = last_before(outlet, stop, target, upto=pair.sequence)
     lower = pair._replace(target=before.end if before else 0)
-    return outlet.model_copy(update={"pair": lower})
+    return outlet.replace(pair=lower)
 
 
 def is_past(sequence: int, following: int) -> bool:

@@ -147,7 +147,7 @@ def _find_place(
         if lower is None:
             raise doubt.otherwise from None
     outlets = tuple(lower if one is outlet else one for one in assignment.outlets)
-    assignment = assignment.model_copy(update={"outlets": outlets})
+    assignment = assignment.replace(outlets=outlets)
     return _find_place(assignment, lower, source, end, target, remembered)
 
 
