@@ -100,15 +100,10 @@ class Outbox:
     def _flush_plain(self) -> bool:
         queue, sendmsg = self._queue, self._sock.sendmsg
         while queue:
-            # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
-            most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
-            vectors = list(islice(queue, most))
-            ends = list(accumulate(map(len, vectors)))
-            size = ends[-1]
-            if size > SEND_BYTES:
-                last = bisect_left(ends, SEND_BYTES)
-                vectors = vectors[: last + 1]
-                size = ends[last]
+            vectors: Sequence[Buffer] = queue
+            size = self.size
+            if size > SEND_BYTES or len(queue) > MAX_VECTORS:
+                vectors, size = self._first()
             try:
                 sent = sendmsg(vectors)
             except BlockingIOError:
@@ -123,6 +118,16 @@ class Outbox:
                 for _ in vectors:
                     queue.popleft()
         return True
+
+    def _first(self) -> tuple[list[Buffer], int]:
+        """What one call is to take of more than that, and its size."""
+        queue = self._queue
+        # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
+        most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
+        vectors = list(islice(queue, most))
+        ends = list(accumulate(map(len, vectors)))
+        last = min(bisect_left(ends, SEND_BYTES), len(ends) - 1)
+        return vectors[: last + 1], ends[last]
 
     def _flush_tls(self) -> bool:
         queue = self._queue

@@ -23,12 +23,14 @@ HIGHEST_VERSION = 13
 WITH_IDS = 13
 
 _HEADER = Struct(">hhi")
+_ANSWER = Struct(">iBB")  # correlation id, no tags, and up to 126 topics
 _INDEX = Struct(">i")
 _INDEX_AND_SIZE = Struct(">iBBB")  # of three bytes, as most batches have it
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
 # Index, error, base offset, append time, not the log's start, and what follows.
 _RESULT = Struct(">ihqq8x3s")
 _ALL = -1
+_NO_TAGS = b"\x00"
 _NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
 
@@ -63,7 +65,7 @@ class Response(NamedTuple):
     throttle_ms: int
 
 
-_produced = plainly(Produced)
+_produced, _response = plainly(Produced), plainly(Response)
 
 
 def build(
@@ -74,44 +76,38 @@ def build(
     batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes | memoryview]],
 ) -> tuple[list[Buffer], int]:
     """A framed request with acks=all: buffers in order, and how many bytes they hold."""
-    head = bytearray(_head(version, client_id, timeout_ms))
-    _HEADER.pack_into(head, 4, API_KEY, version, correlation_id)
     by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes | memoryview]]] = {}
     for batch in batches:
         if (topic := batch[0]) in by_topic:
             by_topic[topic].append(batch)
         else:
             by_topic[topic] = [batch]
-    put_uvarint(head, len(by_topic) + 1)
+    head = bytearray(_head(version, client_id, timeout_ms, len(by_topic)))
+    _HEADER.pack_into(head, 4, API_KEY, version, correlation_id)
     buffers: list[Buffer] = [head]
-    small = head
+    between = b""
     for topic, partitions in by_topic.items():
-        if version < WITH_IDS:
-            put_uvarint(small, len(topic) + 1)
-        small += topic
-        put_uvarint(small, len(partitions) + 1)
+        between += _topic(version, topic, len(partitions))
         for _, partition, header, payload in partitions:
             size = len(header) + len(payload) + 1
-            if 1 << 14 <= size < 1 << 21:  # as `put_uvarint` would
-                small += _INDEX_AND_SIZE.pack(
+            if 1 << 14 <= size < 1 << 21:
+                place = _INDEX_AND_SIZE.pack(
                     partition, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14
                 )
             else:
-                small += _INDEX.pack(partition)
-                put_uvarint(small, size)
-            small += header
-            small = bytearray(b"\x00")  # the partition's tags follow the payload
-            buffers += (payload, small)
-        small.append(0)
-    small.append(0)
+                place = _INDEX.pack(partition) + _uvarint(size)
+            buffers += (between + place + header, payload)
+            between = _NO_TAGS  # of the partition
+        between += _NO_TAGS  # of the topic
+    buffers.append(between + _NO_TAGS)
     size = sum(map(len, buffers))
     _INDEX.pack_into(head, 0, size - 4)
     return buffers, size
 
 
 @lru_cache(maxsize=256)
-def _head(version: int, client_id: bytes, timeout_ms: int) -> bytes:
-    """What all requests over a connection begin with, but for their size and correlation id."""
+def _head(version: int, client_id: bytes, timeout_ms: int, topics: int) -> bytes:
+    """What requests over a connection begin with, but for their size and correlation id."""
     return b"".join(
         (
             bytes(4),
@@ -120,8 +116,21 @@ def _head(version: int, client_id: bytes, timeout_ms: int) -> bytes:
             client_id,
             b"\x00\x00",  # header tags, no transactional id
             _ACKS_ALL_AND_TIMEOUT.pack(_ALL, timeout_ms),
+            _uvarint(topics + 1),
         )
     )
+
+
+@lru_cache(maxsize=4096)
+def _topic(version: int, topic: bytes, partitions: int) -> bytes:
+    name = topic if version >= WITH_IDS else _uvarint(len(topic) + 1) + topic
+    return name + _uvarint(partitions + 1)
+
+
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    put_uvarint(out, number)
+    return bytes(out)
 
 
 def parse(frame: memoryview, version: int) -> Response:
@@ -135,9 +144,10 @@ def parse(frame: memoryview, version: int) -> Response:
 def _parse(frame: memoryview, version: int) -> Response:
     results: dict[Part, Produced] = {}
     unpack = _RESULT.unpack_from
-    (correlation_id,) = _INDEX.unpack_from(frame)
-    at = skip_tags(frame, 4)
-    topics, at = uvarint(frame, at)
+    correlation_id, tags, topics = _ANSWER.unpack_from(frame)
+    at = _ANSWER.size
+    if tags or topics > 0x7F:
+        topics, at = uvarint(frame, skip_tags(frame, _INDEX.size))
     for _ in range(topics - 1):
         size = 16
         if version < WITH_IDS:
@@ -155,7 +165,7 @@ def _parse(frame: memoryview, version: int) -> Response:
             results[topic, index] = _produced((error, base_offset, append_time, message))
         at = skip_tags(frame, at)
     (throttle_ms,) = _INDEX.unpack_from(frame, at)
-    return Response(correlation_id, results, throttle_ms)
+    return _response((correlation_id, results, throttle_ms))
 
 
 def _message(frame: memoryview, at: int) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.errors import ProtocolError
 from causeway.model import Pair
-from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard, clock
 from causeway.relay.lane.target import (
     FIRST_REST_S,
@@ -22,7 +22,6 @@ from causeway.relay.lane.target import (
     PLENTY_REQUESTS,
     RESTED_BYTES,
     SMALL_BYTES,
-    Answer,
     TargetConnection,
     next_batch,
 )
@@ -30,6 +29,7 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
 from causeway.wire.frames import Outbox
+from causeway.wire.produce import Produced
 from causeway.wire.records import as_is, records_of
 from causeway.wire.remembering import REMEMBERED_S
 from tests.harness.examples import examples
@@ -166,8 +166,10 @@ class Bench:
             for r in self.wire.requests[before:]
         ]
 
-    def receive(self) -> list[Answer]:
-        return list(self.target.receive(self.now))
+    def receive(self) -> list[tuple[Flow, OutletState, Sent, Produced]]:
+        return [
+            (*part, result) for answer in self.target.receive(self.now) for part, result in answer
+        ]
 
 
 def _batch(first: int, count: int = 1, size: int = 3000, **more: Any) -> Batch:

@@ -103,44 +103,43 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
 
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
     """Accounts for the answer to a batch of a running flow, at the time `now_ms`. Raises Doubt."""
-    if produced.error:
-        spec, message = outlet.spec, produced.message
-        if produced.error == codes.CORRUPT_MESSAGE:
+    error, base_offset, append_time, message = produced
+    _, records, expected, first, _, _, leader_epoch, newest, size, _ = sent
+    if error:
+        spec = outlet.spec
+        if error == codes.CORRUPT_MESSAGE:
             # The broker says no more than that. The first batch of a new try is read, so what its
             # source has damaged is told of there.
-            damaged = (
-                f"the batch at source offset {sent.first} came damaged, by its CRC or its form"
-            )
+            damaged = f"the batch at source offset {first} came damaged, by its CRC or its form"
             message = f"{damaged} ({message})" if message else damaged
-        error = codes.broker_error(
-            produced.error,
+        refusal = codes.broker_error(
+            error,
             "produce to",
             f"{spec.topic}-{spec.partition}",
             message,
             needs=f"WRITE on topic {spec.topic}",
         )
-        raise Doubt(str(error), unsettled=True)
+        raise Doubt(str(refusal), unsettled=True)
     if outlet.idempotent:
-        if sent.expected not in (UNKNOWN, produced.base_offset):
+        if expected not in (base_offset, UNKNOWN):
             raise Doubt(
-                f"the target gave offset {produced.base_offset} where {sent.expected} "
+                f"the target gave offset {base_offset} where {expected} "
                 "was due: somebody else writes to it",
                 unsettled=True,
             )
-        if produced.append_time != -1 and not outlet.append_times:
+        if append_time != -1 and not outlet.append_times:
             # Somebody had sent this sequence before; only the log tells what it holds. Or the
             # target sets the times itself, which the log tells as well.
             raise Doubt("the target had this batch already", unsettled=True, failure=False)
-    outlet.acknowledged(sent, produced.base_offset)
+    outlet.acknowledged(sent, base_offset)
     # Another outlet may have had newer ones answered before.
-    if sent.leader_epoch > flow.relayed_epoch:
-        flow.relayed_epoch = sent.leader_epoch
-    newest = sent.max_timestamp
+    if leader_epoch > flow.relayed_epoch:
+        flow.relayed_epoch = leader_epoch
     if newest > flow.last_timestamp:
         flow.last_timestamp = newest
     flow.latencies.note(now_ms - newest)
-    flow.records += sent.records
-    flow.bytes += sent.size
+    flow.records += records
+    flow.bytes += size
     flow.failures = 0
     flow.changed = True
 

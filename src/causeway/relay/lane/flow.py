@@ -130,7 +130,8 @@ class OutletState:
     def put_all(self, batches: Sequence[Batch]) -> None:
         self.pending.extend(batches)
         self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
-        self.copied_bytes += sum([batch.size for batch in batches if not is_view(batch)])
+        if copied := [len(each[0]) for each in batches if type(each[0]) is not memoryview]:
+            self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
 
     def put_back(self, batch: Batch) -> None:
         self.pending.appendleft(batch)

@@ -291,14 +291,15 @@ class Relay:
     def _read_target(self, target: TargetConnection) -> None:
         now_ms = arrivals.wall_ms()
         touched, running, account = self._touched, State.RUNNING, arrivals.account
-        for flow, outlet, sent, produced in target.receive(time.monotonic()):
-            if flow.state is not running:
-                continue  # in doubt already: recovery reads from the log what became of it
-            touched[flow] = None
-            try:
-                account(flow, outlet, sent, produced, now_ms)
-            except Doubt as doubt:
-                self._places.doubt(flow, doubt)
-            else:
-                if flow.on_the_way is not None or flow.assignment.stop_at is not None:
-                    self._transforming.look(flow)
+        for answer in target.receive(time.monotonic()):
+            for (flow, outlet, sent), produced in answer:
+                if flow.state is not running:
+                    continue  # in doubt already: recovery reads from the log what became of it
+                touched[flow] = None
+                try:
+                    account(flow, outlet, sent, produced, now_ms)
+                except Doubt as doubt:
+                    self._places.doubt(flow, doubt)
+                else:
+                    if flow.on_the_way is not None or flow.assignment.stop_at is not None:
+                        self._transforming.look(flow)

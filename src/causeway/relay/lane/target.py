@@ -43,7 +43,8 @@ LEAST_REST_S = 0.0005  # less is not worth it
 MOST_REST_S = 0.02  # what another broker's record may wait for it
 
 
-Answer = tuple[Flow, OutletState, Sent, Produced]
+_Part = tuple[Flow, OutletState, Sent]
+Answer = Iterator[tuple[_Part, Produced]]  # what became of each batch of a request
 
 
 class _Request(NamedTuple):
@@ -52,7 +53,7 @@ class _Request(NamedTuple):
     correlation_id: int
     size: int
     framed: int
-    parts: dict[Part, tuple[Flow, OutletState, Sent]]
+    parts: dict[Part, _Part]
 
 
 _request = plainly(_Request)
@@ -151,7 +152,7 @@ class TargetConnection:
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
         stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
-        parts: dict[Part, tuple[Flow, OutletState, Sent]] = {}
+        parts: dict[Part, _Part] = {}
         size = 0
         ready = self._ready
         with_ids = self.version >= produce.WITH_IDS
@@ -208,7 +209,7 @@ class TargetConnection:
         """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
         connection is dead, and `abandon` names what stays unanswered."""
         begun, had = self.oldest_sent_at, self._unanswered_bytes if self.has_plenty else 0
-        requests = self._requests
+        requests, remembered_until = self._requests, now + REMEMBERED_S
         for frame in self.connection.receive():
             number, results, throttle_ms = produce.parse(frame, self.version)
             if not requests or requests[0].correlation_id != number:
@@ -217,7 +218,7 @@ class TargetConnection:
                 self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
             _, size, _, parts = requests[0]
             try:
-                found = [results[part] for part in parts]
+                found = list(map(results.__getitem__, parts))
             except KeyError as left_out:
                 flow, _, _ = parts[left_out.args[0]]
                 cause = "the answer leaves it out"
@@ -225,15 +226,13 @@ class TargetConnection:
             requests.popleft()
             self.oldest_sent_at = now
             self._unanswered_bytes -= size
-            for _, outlet, _ in parts.values():
+            for (_, outlet, sent), result in zip(parts.values(), found, strict=True):
                 outlet.unanswered -= 1
-            for (flow, outlet, sent), result in zip(parts.values(), found, strict=True):
                 # Amid a stream of old records the broker may forget at any moment. A hole that this
                 # could leave shows by its offsets, but not where others write as well.
-                young = outlet.exclusive or is_young(sent.max_timestamp)
-                if young and not result.error:
-                    outlet.remembered_until = now + REMEMBERED_S
-                yield flow, outlet, sent, result
+                if not result[0] and (outlet.exclusive or is_young(sent.max_timestamp)):
+                    outlet.remembered_until = remembered_until
+            yield zip(parts.values(), found, strict=True)
         # Only with plenty to do does a broker show how fast it is.
         if had > self._unanswered_bytes and now > begun:
             self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
