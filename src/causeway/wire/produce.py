@@ -90,7 +90,7 @@ def build(
         between += _topic(version, topic, len(partitions))
         for _, partition, header, payload in partitions:
             size = len(header) + len(payload) + 1
-            if 1 << 14 <= size < 1 << 21:
+            if 1 << 14 <= size < 1 << 21:  # as `_uvarint` would, for most
                 place = _INDEX_AND_SIZE.pack(
                     partition, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14
                 )

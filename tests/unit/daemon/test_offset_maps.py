@@ -17,8 +17,9 @@ OWN, PAID = TopicPartition("A.orders", 0), TopicPartition("A.paid", 2)
 
 
 def paid(pair: Pair, producer_id: int = 2) -> Outlet:
-    update = {"topic": "A.paid", "partition": 2, "producer_id": producer_id, "pair": pair}
-    return outlet(0).replace(**(update | {"routed": "paid"}))
+    return outlet(0).replace(
+        topic="A.paid", partition=2, producer_id=producer_id, pair=pair, routed="paid"
+    )
 
 
 def transformed(*outlets: Outlet, since: int | None = 0) -> Row:

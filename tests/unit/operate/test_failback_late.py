@@ -51,8 +51,8 @@ def old_source(*stretches: tuple[int, int]) -> tuple[Counting, Log]:
 
 def way_back(target: int, sequence: int) -> Progress:
     (outlet,) = row().progress.outlets
-    place = {"topic": SOURCE.topic, "partition": 0, "producer_id": OURS}
-    outlet = outlet.replace(**{**place, "pair": Pair(source=9, target=target, sequence=sequence)})
+    pair = Pair(source=9, target=target, sequence=sequence)
+    outlet = outlet.replace(topic=SOURCE.topic, partition=0, producer_id=OURS, pair=pair)
     return replace(row().progress, topic=SOURCE.topic, outlets=(outlet,))
 
 

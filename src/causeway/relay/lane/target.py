@@ -43,8 +43,9 @@ LEAST_REST_S = 0.0005  # less is not worth it
 MOST_REST_S = 0.02  # what another broker's record may wait for it
 
 
-_Part = tuple[Flow, OutletState, Sent]
-Answer = Iterator[tuple[_Part, Produced]]  # what became of each batch of a request
+Unanswered = tuple[Flow, OutletState, Sent]
+# What became of each batch of a request.
+Answer = Iterator[tuple[Unanswered, Produced]]
 
 
 class _Request(NamedTuple):
@@ -53,7 +54,7 @@ class _Request(NamedTuple):
     correlation_id: int
     size: int
     framed: int
-    parts: dict[Part, _Part]
+    parts: dict[Part, Unanswered]
 
 
 _request = plainly(_Request)
@@ -152,7 +153,7 @@ class TargetConnection:
     def _queue_one(self, now: float) -> bool:
         """Build one request with a batch of each outlet that may send; False if none may."""
         stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
-        parts: dict[Part, _Part] = {}
+        parts: dict[Part, Unanswered] = {}
         size = 0
         ready = self._ready
         with_ids = self.version >= produce.WITH_IDS
