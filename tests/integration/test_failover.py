@@ -300,7 +300,7 @@ def test_where_a_silent_driver_had_come_is_found_again(
     (known,) = ProgressTopic(Cluster(link.target), link.progress_topic).read().partitions.values()
     (outlet,) = known.outlets
     older = outlet.replace(pair=Pair(source=60, target=60, sequence=60))
-    driver.write([replace(known, position=60, outlets=(older,))])
+    driver.write([known.replace(position=60, outlets=(older,))])
     fill(source, topic, 20, first=100)
     fill(target, topic, 10, first=1000)  # life goes on at B already
     (found,) = failover(settings_of(link), yes=True, wait_s=0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -166,14 +166,12 @@ def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground:
             change(entry) if isinstance(entry, Progress) else entry for entry in entries
         ]
 
-    ground.mirrored(
-        "limits-transformed", claimed=edited(lambda one: replace(one, transform="hash"))
-    )
+    ground.mirrored("limits-transformed", claimed=edited(lambda one: one.replace(transform="hash")))
     assert "transform" in _said(ground.verify("limits-transformed"))[0]
 
     def repeats(one: Progress) -> Progress:
         outlets = tuple(each.replace(producer_id=-1, producer_epoch=-1) for each in one.outlets)
-        return replace(one, outlets=outlets)
+        return one.replace(outlets=outlets)
 
     ground.mirrored("limits-repeats", claimed=edited(repeats))
     assert "at least once" in _said(ground.verify("limits-repeats"))[0]
@@ -187,7 +185,7 @@ def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground:
 
     ground.mirrored(
         "limits-paused",
-        claimed=edited(lambda one: replace(one, state=State.PAUSED, reason="by anna")),
+        claimed=edited(lambda one: one.replace(state=State.PAUSED, reason="by anna")),
     )
     ground.source.produce("limits-paused", [b"more", b"and more"])
     found = ground.verify("limits-paused")
@@ -226,8 +224,7 @@ def test_records_of_others_where_nothing_is_mirrored_to_are_told(ground: Ground)
 def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> None:
     def shared(entries: list[Entry]) -> list[Entry]:
         return [
-            replace(
-                entry,
+            entry.replace(
                 outlets=tuple(one.replace(exclusive=False) for one in entry.outlets),
             )
             if isinstance(entry, Progress)

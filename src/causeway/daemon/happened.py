@@ -11,7 +11,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from causeway.relay.entries import EVENTS, EventRecord
@@ -84,7 +83,7 @@ class Happened(logging.Handler):
             self._next = max(events, default=-1) + 1
             # Those of a term of ours whose last write failed; it may have got there all the same.
             lost = [each for each in self._unwritten if each not in known]
-            self._waiting.extendleft(replace(each, number=-1) for each in reversed(lost))
+            self._waiting.extendleft(each.replace(number=-1) for each in reversed(lost))
             self._unwritten = []
 
     def unwritten(self) -> list[EventRecord]:
@@ -93,10 +92,10 @@ class Happened(logging.Handler):
             if self._left_out and self._waiting:
                 many = {"count": str(self._left_out)}
                 last = self._waiting[-1]
-                self._waiting.append(replace(last, level="warning", event=_MORE, about=many))
+                self._waiting.append(last.replace(level="warning", event=_MORE, about=many))
                 self._left_out = 0
             while self._waiting:
-                self._unwritten.append(replace(self._waiting.popleft(), number=self._next))
+                self._unwritten.append(self._waiting.popleft().replace(number=self._next))
                 self._next += 1
             return list(self._unwritten)
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from causeway.daemon.status import Timing
 from causeway.model import Spread
+from causeway.relay.values import Value
 
 _HALF_S = 30.0
 RECENT_S = 2 * _HALF_S  # figures older than that are recent no more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recent:
+class Recent(Value):
     """`now` and `begun` are monotonic seconds; `last`: the mean of the newest figures."""
 
     last: float

@@ -25,24 +25,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from msgspec import structs
+import msgspec
+from msgspec import field, structs
 
 from causeway.errors import ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import offset_map
 from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.outlet_json import outlet_json, outlet_of
+from causeway.relay.values import Value
 
 VERSION = 1
 OFFSET_MAP = b'{"offsets"'  # so begin the keys of offset maps
 EVENTS = 250  # of a link that are kept, the newest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Value):
     """Where one source partition stands. Timestamps are ms since 1970, and -1 stands for unknown.
     `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
     began has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py;
@@ -72,8 +72,7 @@ class Progress:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord:
+class LeaseRecord(Value):
     """Who leads the link. It holds for `lease_s` seconds after its reader has seen it, unless
     `released`. `owner` names the driver for people; `process` tells whether it is one of this
     machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
@@ -82,18 +81,17 @@ class LeaseRecord:
 
     link: str
     owner: str
-    process: str = ""
     producer_id: int
     producer_epoch: int
     lease_s: float
+    process: str = ""
     released: bool = False
     progress_lost: bool | None = False
     reached: int = 0
     written_at: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetMapRecord:
+class OffsetMapRecord(Value):
     """The breaks of one outlet's offset map, for its producer id's life. It may be old, or missing:
     the outlet's own pair is true, and what lies between can be looked up. `to`: the target
     partition, None for a partition's first outlet. `since`: see OffsetMap."""
@@ -110,8 +108,7 @@ class OffsetMapRecord:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRecord:
+class TaskRecord(Value):
     """How a task of the control plane fares. `reason`: why its last run failed, None where it did
     not; `items`: what of it could not be done, and why; `figures`: what it counts, by name;
     `done_at` (ms): its last good run's end."""
@@ -124,8 +121,7 @@ class TaskRecord:
     written_at: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformRecord:
+class TransformRecord(Value):
     """What a transform has done since it is what it is (`identity`), by the last driver that led.
     `reason`: why its stages fail, None where they don't."""
 
@@ -136,8 +132,7 @@ class TransformRecord:
     written_at: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectivesRecord:
+class DirectivesRecord(Value):
     """How far the leading driver has come with what people asked for: all below offset `applied` of
     the directives topic with this id is done, and what stands of it holds. `reason`: why it comes
     no further, None where nothing keeps it. `kinds` of directives that it knows of: older ones do
@@ -151,8 +146,7 @@ class DirectivesRecord:
     written_at: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRecord:
+class EventRecord(Value):
     """What a leading driver's log said of the link, at `at` (ms); `number`: among all events of the
     link; `level`: info, warning or error; `about`: more of it, such as partition and reason."""
 
@@ -163,8 +157,7 @@ class EventRecord:
     about: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class Deletion(Value):
     """Takes a partition's progress ("topic") or an offset map ("offsets") out of the topic. `to`:
     see OffsetMapRecord."""
 
@@ -390,5 +383,7 @@ def _to(name: dict[str, Any]) -> TopicPartition | None:
 
 
 def _dump(value: dict[str, Any]) -> bytes:
-    # A reason may hold what is no UTF-8, such as the name of a file.
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a reason may hold what is no UTF-8, such as the name of a file
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")

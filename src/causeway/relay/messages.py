@@ -12,21 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Self, dataclass_transform
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct, json, structs
+from msgspec import Meta, Struct, json
 
 from causeway.model import Pair, Spread, State, TopicPartition
+from causeway.relay.values import Value
 
 
-# For mypy: of all of them, whose fields are given by name.
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-class _Message(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _Message(Value, forbid_unknown_fields=True, omit_defaults=True):
     """Types are checked where a message arrives, not where it is made."""
-
-    def replace(self, **changes: Any) -> Self:
-        """The same with other values for these fields."""
-        return structs.replace(self, **changes)
 
 
 def _shown(message: Struct, *hidden: str) -> str:

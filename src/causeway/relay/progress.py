@@ -12,7 +12,7 @@ grows with every leader: once a leader has written, the broker refuses what an o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
@@ -160,7 +160,7 @@ class ProgressTopic:
                 if record.key.startswith(b'{"lease"'):
                     lease = decode(record.key, record.value)
                     if isinstance(lease, LeaseRecord) and record.offset < lease.reached:
-                        lease = replace(lease, progress_lost=True)
+                        lease = lease.replace(progress_lost=True)
                     contents.take(lease)
                 else:
                     newest[record.key] = record.value

@@ -82,7 +82,7 @@ def progress(**changes: Any) -> Progress:
         ),
         state=State.RUNNING,
     )
-    return replace(known, **changes)
+    return known.replace(**changes)
 
 
 def test_an_empty_target_begins() -> None:

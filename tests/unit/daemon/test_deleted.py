@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -21,12 +20,12 @@ from tests.unit.daemon.test_rows import row
 
 AT = TopicPartition("orders", 0)
 DAY_MS = 24 * 3600 * 1000
-STOPPED = replace(row().progress, state=State.STOPPED, reason="deleted")
+STOPPED = row().progress.replace(state=State.STOPPED, reason="deleted")
 
 
 def test_what_is_gone_is_noted_once_and_over_after_its_time() -> None:
     assert judge({AT: STOPPED}, {"orders"}, DAY_MS, 60).noted == {AT: DAY_MS}
-    gone = replace(STOPPED, gone_at=DAY_MS)
+    gone = STOPPED.replace(gone_at=DAY_MS)
     for now_ms, over in ((DAY_MS, False), (DAY_MS + 59_999, False), (DAY_MS + 60_000, True)):
         changes = judge({AT: gone}, {"orders"}, now_ms, 60)
         assert (changes.noted, set(changes.over)) == ({}, {AT} if over else set())
@@ -34,10 +33,10 @@ def test_what_is_gone_is_noted_once_and_over_after_its_time() -> None:
 
 
 def test_what_is_back_begins_anew() -> None:
-    gone = replace(STOPPED, gone_at=0)
+    gone = STOPPED.replace(gone_at=0)
     changes = judge({AT: gone}, {"payments"}, DAY_MS, 60)
     assert (changes.noted, changes.over) == ({AT: -1}, {})
-    assert not is_over(replace(gone, gone_at=-1), DAY_MS, 60)
+    assert not is_over(gone.replace(gone_at=-1), DAY_MS, 60)
 
 
 class Cluster:

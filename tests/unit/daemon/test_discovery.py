@@ -180,7 +180,7 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         assert row.state is State.STOPPED
         assert "A.orders was deleted at the target" in (row.reason or "")
     (entry,) = registry.take_dirty()[1]
-    assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"
+    assert entry == known.replace(state=State.STOPPED, reason=row.reason), "the claim stays"
 
 
 def _led_to(*names: str) -> Progress:
@@ -189,7 +189,7 @@ def _led_to(*names: str) -> Progress:
     (own,) = known.outlets
     alike = own.replace(exclusive=False)
     led = [alike.replace(topic=f"A.{name}", routed=name) for name in names]
-    return replace(known, outlets=(own, *led))
+    return known.replace(outlets=(own, *led))
 
 
 @pytest.mark.parametrize("runs", [True, False])
@@ -214,7 +214,7 @@ def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
     assert row.state is State.STOPPED
     assert "A.us, to which its transform leads, was deleted at the target (start" in str(row.reason)
     (entry,) = registry.take_dirty()[1]
-    assert entry == replace(known, state=State.STOPPED, reason=row.reason), "the claim stays"
+    assert entry == known.replace(state=State.STOPPED, reason=row.reason), "the claim stays"
     assert not intake.look().lost_led, "nobody needs it any more"
 
 
@@ -226,7 +226,7 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     link = replace(test_claims.LINK, geo=True, chosen=Chosen(), topics=())
     monkeypatch.setattr(test_claims, "LINK", link)
     link.chosen.names = frozenset({"orders"})
-    registry, known = Registry("A->B"), replace(test_claims.progress(), state=State.RUNNING)
+    registry, known = Registry("A->B"), test_claims.progress().replace(state=State.RUNNING)
     topic = replace(test_claims.TOPIC, partitions=1)
     registry.add([Row(topic=topic, progress=known, first=0)])
     intake = _intake(monkeypatch, registry, topic)
@@ -250,7 +250,7 @@ def test_what_is_paused_and_chosen_no_more_is_not_resumed(
     """The look that follows lets go of it."""
     registry, known = Registry("A->B"), test_claims.progress()
     topic = replace(test_claims.TOPIC, partitions=1)
-    paused = replace(known, state=State.PAUSED)
+    paused = known.replace(state=State.PAUSED)
     registry.add([Row(topic=topic, progress=paused, first=0)])
     own = Chosen()
     own.names = frozenset({"orders"} if chosen else ())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
@@ -24,7 +22,7 @@ def paid(pair: Pair, producer_id: int = 2) -> Outlet:
 
 def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
     it = row(State.RUNNING)
-    it.progress = replace(it.progress, transform="12ab", outlets=outlets)
+    it.progress = it.progress.replace(transform="12ab", outlets=outlets)
     it.maps = offset_maps_of(it.progress, {}, since=since)
     return it
 
@@ -32,7 +30,7 @@ def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
 def hear(it: Row, *outlets: Outlet, traces: tuple[Trace, ...]) -> None:
     said = says(State.RUNNING, 100)
     update = {"outlets": outlets, "traces": traces}
-    it.hear(replace(said, report=said.report.replace(**update)))
+    it.hear(said.replace(report=said.report.replace(**update)))
 
 
 def test_each_outlet_is_told_of_by_its_own_trace() -> None:
@@ -74,9 +72,9 @@ def test_they_outlive_the_driver_and_are_valid_for_their_producer_ids() -> None:
     assert {at: (m.points, m.since) for at, m in again.items()} == {
         at: (m.points, m.since) for at, m in it.maps.items()
     }
-    anew = replace(it.progress, outlets=(outlet(0), paid(Pair(100, 36, 0), producer_id=9)))
+    anew = it.progress.replace(outlets=(outlet(0), paid(Pair(100, 36, 0), producer_id=9)))
     assert offset_maps_of(anew, records)[PAID].points == [Pair(100, 36, 0)]
-    by_key = replace(it.progress, transform=None)
+    by_key = it.progress.replace(transform=None)
     assert offset_maps_of(by_key, records) == {}
 
 
@@ -85,7 +83,7 @@ def test_an_outlet_that_comes_later_knows_what_its_claim_knows() -> None:
     behind = outlet(0).replace(pair=Pair(50, 20, 0))
     for since, known in ((0, 30), (50, None)):
         it = transformed(behind, since=since)
-        entries = it.grow(replace(it.progress, outlets=(behind, paid(Pair(70, 30, 0)))))
+        entries = it.grow(it.progress.replace(outlets=(behind, paid(Pair(70, 30, 0)))))
         assert entries[0] == it.progress
         assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {PAID}
         assert (it.maps[PAID].place(69), it.maps[PAID].place(50)) == (30, 30)
@@ -98,7 +96,7 @@ def test_a_map_that_was_rewound_is_written_with_the_outlet_that_comes() -> None:
     far, back = (outlet(0).replace(pair=p) for p in (Pair(90, 40, 40), Pair(20, 8, 8)))
     hear(it, far, traces=(Trace(breaks=(Pair(20, 8, 8),)),))
     hear(it, back, traces=(Trace(resumed=Pair(20, 8, 8)),))
-    entries = it.grow(replace(it.progress, outlets=(back, paid(Pair(70, 30, 0)))))
+    entries = it.grow(it.progress.replace(outlets=(back, paid(Pair(70, 30, 0)))))
     assert {e.to for e in entries if isinstance(e, OffsetMapRecord)} == {None, PAID}
 
 

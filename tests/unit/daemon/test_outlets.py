@@ -93,7 +93,7 @@ class World:
         topic = replace(TOPIC, source=name, target=f"A.{name}")
         known = progress(topic=name, transform="now", **changes)
         own = known.outlets[0].replace(topic=topic.target)
-        row = Row(topic=topic, progress=replace(known, outlets=(own,)), first=0)
+        row = Row(topic=topic, progress=known.replace(outlets=(own,)), first=0)
         self.registry.add([row])
         return row
 
@@ -102,7 +102,7 @@ class World:
         report = told.report.replace(
             topic=row.progress.topic, outlets=row.progress.outlets, wants=wants
         )
-        self.registry.hear([replace(told, report=report)])
+        self.registry.hear([told.replace(report=report)])
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_what_was_called_back_late_is_given_back_though_nobody_wants_anything_an
     world.wants(row, Want(topic="paid", partition=0, offset=93))
     world.stuck = {PAID}
     assert not world.outlets.supply()
-    world.registry.stop({AT: replace(row.progress, state=State.STOPPED, reason="deleted")})
+    world.registry.stop({AT: row.progress.replace(state=State.STOPPED, reason="deleted")})
     assert not world.outlets.supply(), "its lane has it still"
     world.stuck = set()
     assert world.outlets.supply()

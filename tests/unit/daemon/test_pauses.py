@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -25,7 +24,7 @@ def at(partition: int) -> TopicPartition:
 
 def part(partition: int, state: State = State.RUNNING) -> Row:
     found = row()
-    found.progress = replace(found.progress, partition=partition, state=state)
+    found.progress = found.progress.replace(partition=partition, state=state)
     return found
 
 

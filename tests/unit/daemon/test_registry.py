@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_what_is_held_gets_its_reason_while_it_is(
 def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
     """Also what the file leaves out by now: its claim must be found when it comes back."""
     ours = row()
-    left_out = replace(ours.progress, topic="payments")
+    left_out = ours.progress.replace(topic="payments")
     registry = Registry("A->B")
     registry.begin(Contents(partitions={AT: ours.progress, left_out.source: left_out}))
     registry.add([ours])
@@ -83,18 +82,18 @@ def test_positions_are_those_of_what_goes_on() -> None:
     registry = Registry("A->B")
     registry.add([_other(number) for number in (0, 1)])
     registry.hear([_reaches(0, 10), _reaches(1, 20)])
-    stopped = replace(registry.known()[AT], state=State.STOPPED, reason="why")
+    stopped = registry.known()[AT].replace(state=State.STOPPED, reason="why")
     registry.stop({AT: stopped})
     assert registry.positions() == {AT._replace(partition=1): 20}
 
 
 def _other(number: int) -> rows.Row:
     it = row()
-    it.progress = replace(it.progress, partition=number)
+    it.progress = it.progress.replace(partition=number)
     return it
 
 
 def _reaches(number: int, position: int) -> Standing:
     standing = says(State.RUNNING, position)
     news = {"partition": number, "newest": (position - 1, position - 1)}
-    return replace(standing, report=standing.report.replace(**news))
+    return standing.replace(report=standing.report.replace(**news))

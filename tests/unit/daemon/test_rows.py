@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,7 +79,7 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
 def holds(high_watermark: int, source_end: int = 100) -> Standing:
     said = says(State.RUNNING, 100)
     ends = {"high_watermark": high_watermark, "source_end": source_end}
-    return replace(said, report=said.report.replace(**ends))
+    return said.replace(report=said.report.replace(**ends))
 
 
 def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:
@@ -116,7 +115,7 @@ def test_it_is_no_news_once_it_moves_on_or_nothing_is_behind_it() -> None:
 def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
     it = row()
     it.hear(says(State.RUNNING, 10))
-    it.stop(replace(it.progress, state=State.STOPPED, reason="deleted"))
+    it.stop(it.progress.replace(state=State.STOPPED, reason="deleted"))
     it.dirty = False
 
     it.hear(says(State.RECOVERING, 20))
@@ -167,7 +166,7 @@ def test_a_lane_of_an_older_claim_is_not_believed() -> None:
     it = row()
     it.hear(says(State.RUNNING, 10))
     claimed = outlet(10).replace(producer_id=2)
-    it.progress = replace(it.progress, outlets=(claimed,))
+    it.progress = it.progress.replace(outlets=(claimed,))
     it.dirty = False
 
     it.hear(says(State.RUNNING, 20))
@@ -190,7 +189,7 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     report = says(State.RUNNING, 60).report.replace(
         resumed=Pair(30, 30, 30), breaks=(Pair(30, 33, 30),)
     )
-    registry.hear([replace(says(State.RUNNING, 60), report=report)])
+    registry.hear([says(State.RUNNING, 60).replace(report=report)])
 
     places = registry.place(Feed(it.progress.source, MIRROR), [20, 35, 60])
     assert places is not None

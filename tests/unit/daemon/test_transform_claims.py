@@ -59,7 +59,7 @@ def routed(source: int = 90, topic: str = "paid", partition: int = 0) -> Outlet:
 
 def transformed(*more: Outlet, by: str | None = "old", **changes: Any) -> Progress:
     known = progress(transform=by, **changes)
-    return replace(known, outlets=(*known.outlets, *more))
+    return known.replace(outlets=(*known.outlets, *more))
 
 
 def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
@@ -136,7 +136,7 @@ def test_a_mirror_that_a_transform_has_led_to_is_no_riddle() -> None:
 def test_plan_says_what_a_change_means() -> None:
     assert transform_change(transformed(), "old") is None
     assert transform_change(progress(), None) is None
-    assert transform_change(replace(transformed(), outlets=()), "new") is None
+    assert transform_change(transformed().replace(outlets=()), "new") is None
     assert "from offset 100 on" in (transform_change(progress(), "new") or "")
     assert "ended in order" in (transform_change(transformed(), "new") or "")
     assert "no transform or treatment any more" in (transform_change(transformed(), None) or "")
@@ -255,7 +255,7 @@ def test_what_was_turned_round_before_does_not_begin_at_that_cut_once_more(
     """Its directive stands for good: by a claim that knew nothing of it, the next restart would
     mirror all since that cut again."""
     start = Start(offset=40, by=5_000)
-    known = replace(transformed(routed()), begun=5_000)
+    known = transformed(routed()).replace(begun=5_000)
     taken, _ = take_up(monkeypatch, known, resumed(93, 93), start=start)
     (claim,) = [each for each in taken.claims if isinstance(each, Progress)]
     assert (claim.position, claim.transform, claim.begun) == (93, "new", 5_000)

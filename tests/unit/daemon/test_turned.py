@@ -18,7 +18,7 @@ def test_it_begins_there_once() -> None:
     place = replace(EMPTY, log_start=10, end=100)
     found = decide(TOPIC, 0, progress(), place, Wish(), START, ended=True, progress_lost=False)
     assert found == Begin(start=70, targets=(0,), by=5_000)
-    done = replace(progress(), begun=5_000)
+    done = progress().replace(begun=5_000)
     assert decide(TOPIC, 0, done, place, Wish(), START, ended=True, progress_lost=False) is None, (
         "it goes on where it is"
     )

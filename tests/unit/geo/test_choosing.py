@@ -167,7 +167,7 @@ def test_a_namesake_with_records_that_nobody_knows_is_refused(world: World) -> N
     with pytest.raises(ConfigError, match=r"dc2 has a topic shop\.orders with records already"):
         world.add("orders")
     world.add("bills")
-    known = replace(test_claims.progress(), topic="orders")
+    known = test_claims.progress().replace(topic="orders")
     world.contents.partitions[known.source] = known
     world.add("orders")  # goes on where it was
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -81,8 +80,7 @@ def test_of_several_that_feed_one_the_last_counts(log: list[Any]) -> None:
     log += [(OURS, 0, 60), (6, 60, 10)]
     one = progress()
     (outlet,) = one.outlets
-    two = replace(
-        one,
+    two = one.replace(
         partition=1,
         outlets=(outlet.replace(producer_id=6, pair=Pair(source=10, target=70, sequence=10)),),
     )

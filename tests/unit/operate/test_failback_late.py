@@ -53,7 +53,7 @@ def way_back(target: int, sequence: int) -> Progress:
     (outlet,) = row().progress.outlets
     pair = Pair(source=9, target=target, sequence=sequence)
     outlet = outlet.replace(topic=SOURCE.topic, partition=0, producer_id=OURS, pair=pair)
-    return replace(row().progress, topic=SOURCE.topic, outlets=(outlet,))
+    return row().progress.replace(topic=SOURCE.topic, outlets=(outlet,))
 
 
 def look(

@@ -54,16 +54,16 @@ def found(*topics: Known) -> FailedOver:
 
 
 def test_what_is_missing_is_told_by_the_source_or_as_its_driver_last_saw_it() -> None:
-    one = replace(row().progress, position=40, source_end=50, last_timestamp=1_000)
-    two = replace(one, partition=1, position=45, source_end=45, last_timestamp=7_000)
+    one = row().progress.replace(position=40, source_end=50, last_timestamp=1_000)
+    two = one.replace(partition=1, position=45, source_end=45, last_timestamp=7_000)
     (told,) = topics_known([two, one], {}, {})
     assert (told.missing, told.exact, told.newest_ms) == (10, False, 1_000), "what lags counts"
     ends = {TopicPartition(one.topic, 0): 100, TopicPartition(one.topic, 1): 45}
     (told,) = topics_known([two, one], ends, {})
     assert (told.missing, told.exact) == (60, True)
-    (told,) = topics_known([replace(one, source_end=-1), two], {}, {})
+    (told,) = topics_known([one.replace(source_end=-1), two], {}, {})
     assert told.missing is None
-    assert topics_known([replace(one, position=50), two], {}, {})[0].newest_ms == 7_000, "none lags"
+    assert topics_known([one.replace(position=50), two], {}, {})[0].newest_ms == 7_000, "none lags"
 
 
 def test_the_rpo_is_that_of_the_topic_that_is_furthest_behind() -> None:
@@ -208,7 +208,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
 
 def test_heartbeats_are_no_loss() -> None:
     """One is always on its way, and would make an RPO where nothing is missing."""
-    beat = replace(ONE, topic="heartbeats", position=49)
+    beat = ONE.replace(topic="heartbeats", position=49)
     move: Any = failovers._Failover.__new__(failovers._Failover)
     move.link = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     move._ending = SimpleNamespace(progress=lambda: {each.source: each for each in (ONE, beat)})
@@ -255,7 +255,7 @@ def seen(source: Side, target: Side, *progress: Progress, topics: str = ".*") ->
     return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
 
 
-ONE = replace(row().progress, position=50, source_end=50, last_timestamp=1_000)
+ONE = row().progress.replace(position=50, source_end=50, last_timestamp=1_000)
 
 
 def test_what_has_not_begun_is_missing_as_a_whole() -> None:
@@ -266,7 +266,7 @@ def test_what_has_not_begun_is_missing_as_a_whole() -> None:
     assert (orders.partitions, orders.unbegun, orders.missing, orders.exact) == (2, 1, 7, True)
     assert orders.newest_ms == -1, "of that partition nothing is mirrored"
     assert (bills.topic, bills.target, bills.missing) == ("bills", "A.bills", 4)
-    (alone,) = topics_known([ONE, replace(ONE, partition=1, position=10)], found.ends, {})
+    (alone,) = topics_known([ONE, ONE.replace(partition=1, position=10)], found.ends, {})
     assert (alone.unbegun, alone.missing) == (0, 0), "it has begun since"
     (empty,) = topics_known(
         [ONE], found.ends, {TopicPartition("orders", 1): Unbegun("A.orders", 0)}
@@ -278,7 +278,7 @@ def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
     source = Side()
     source.error = UnreachableError("reach", "A")
     target = Side(**{"A.orders": [(0, 50), (0, 0)], "A.bills": [(0, 0)], "own": [(0, 9)]})
-    refused = replace(ONE, topic="gifts", outlets=(), position=-1, state=State.STOPPED)
+    refused = ONE.replace(topic="gifts", outlets=(), position=-1, state=State.STOPPED)
     told = seen(source, target, ONE, refused)
     assert told.reason is not None
     assert {at: each.records for at, each in told.unbegun.items()} == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -79,7 +78,7 @@ def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_pl
 def test_who_pauses_what_lags_is_said(*, by_file: bool) -> None:
     """And what to do about it: it never catches up while it is paused."""
     anna = "paused by anna@ops since 2026-01-31T12:00:00Z"
-    begun = replace(row().progress, position=10, state=State.PAUSED, reason=anna)
+    begun = row().progress.replace(position=10, state=State.PAUSED, reason=anna)
     file = {"records_paused": True, "places": {"causeway.paused": "mirror.yaml:7"}}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*", more=file if by_file else {})
     promotion: Any = _Promotion.__new__(_Promotion)

@@ -101,7 +101,7 @@ def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
 ) -> None:
     outlet = OUTLET.replace(topic_id=TOPIC.target_id)
     one = judge(
-        replace(PROGRESS, outlets=(outlet,)),
+        PROGRESS.replace(outlets=(outlet,)),
         end=OffsetAt(offset=70, timestamp=-1, leader_epoch=0),
         target_end=target_end,
         source_first=first,
@@ -113,7 +113,7 @@ def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
 
 
 def test_caught_up_means_no_lag_however_old_the_last_record() -> None:
-    one = judge(replace(PROGRESS, position=100), first_unmirrored_ms=None)
+    one = judge(PROGRESS.replace(position=100), first_unmirrored_ms=None)
 
     assert (one.lag_records, one.lag_ms) == (0, 0)
 
@@ -133,7 +133,7 @@ def test_what_could_not_be_read_is_unknown_and_says_why() -> None:
 
 @pytest.mark.parametrize("driver", [None, GONE])
 def test_without_a_driver_no_partition_runs(driver: Driver | None) -> None:
-    failed = replace(PROGRESS, state=State.FAILED, reason="no leader")
+    failed = PROGRESS.replace(state=State.FAILED, reason="no leader")
 
     assert judge(driver=driver).state == NO_DRIVER
     assert judge(None, driver=driver).state == NO_DRIVER
@@ -144,7 +144,7 @@ def test_without_a_driver_no_partition_runs(driver: Driver | None) -> None:
 
 
 def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None:
-    stopped = replace(PROGRESS, state=State.STOPPED, reason="made anew")
+    stopped = PROGRESS.replace(state=State.STOPPED, reason="made anew")
 
     for driver in (RUNNING, GONE, None):
         assert (judge(stopped, driver=driver).state, judge(stopped, driver=driver).reason) == (
@@ -154,9 +154,9 @@ def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None
 
 
 def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> None:
-    anew = judge(replace(PROGRESS, topic_id="c" * 32), driver=None)
-    other_target = judge(replace(PROGRESS, outlets=(OUTLET,)), driver=None)
-    truncated = judge(replace(PROGRESS, position=200), driver=None)
+    anew = judge(PROGRESS.replace(topic_id="c" * 32), driver=None)
+    other_target = judge(PROGRESS.replace(outlets=(OUTLET,)), driver=None)
+    truncated = judge(PROGRESS.replace(position=200), driver=None)
 
     assert {one.state for one in (anew, other_target, truncated)} == {State.STOPPED}
     assert "made anew at the source" in (anew.reason or "")
@@ -167,7 +167,7 @@ def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> No
 
 def test_a_position_past_the_last_stable_offset_is_no_truncation() -> None:
     taken_over = judge(
-        replace(PROGRESS, position=120), top=OffsetAt(offset=130, timestamp=-1, leader_epoch=0)
+        PROGRESS.replace(position=120), top=OffsetAt(offset=130, timestamp=-1, leader_epoch=0)
     )
 
     assert (taken_over.state, taken_over.lag_records) == (State.RUNNING, 0)
@@ -257,7 +257,7 @@ def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
 def test_a_target_that_ends_too_early_has_lost_records() -> None:
     pair = Pair(source=70, target=50, sequence=50)
     outlet = OUTLET.replace(pair=pair, topic_id=TOPIC.target_id)
-    progress = replace(PROGRESS, outlets=(outlet,))
+    progress = PROGRESS.replace(outlets=(outlet,))
 
     assert judge(progress, target_end=50).reason is None
     assert "ends at 49, below 50" in str(judge(progress, target_end=49).reason)
@@ -270,10 +270,10 @@ def of(driver: Driver | None, *partitions: PartitionStatus, **more: Any) -> Link
 
 def test_the_exit_code_says_whether_all_is_well() -> None:
     fine = of(RUNNING, judge(), judge(None))
-    stopped = of(RUNNING, judge(), judge(replace(PROGRESS, state=State.STOPPED, reason="x")))
-    failed = of(RUNNING, judge(replace(PROGRESS, state=State.FAILED, reason="x")))
+    stopped = of(RUNNING, judge(), judge(PROGRESS.replace(state=State.STOPPED, reason="x")))
+    failed = of(RUNNING, judge(PROGRESS.replace(state=State.FAILED, reason="x")))
     problem = Problem(topic="odd", error=AuthorizationError("describe", "odd"))
-    paused = of(RUNNING, judge(replace(PROGRESS, state=State.PAUSED, reason="x")))
+    paused = of(RUNNING, judge(PROGRESS.replace(state=State.PAUSED, reason="x")))
     assert verdict([fine]) == verdict([paused]) == 0
     assert verdict([fine, stopped]) == verdict([failed, fine]) == 7
     assert verdict([of(RUNNING, problems=(problem,))]) == 7
@@ -283,7 +283,7 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
 
 def test_a_driver_whose_lanes_never_come_is_not_well() -> None:
     """A topic that it has yet to find waits as well: that is so for a while after each new one."""
-    new, claimed = judge(None), judge(replace(PROGRESS, state=State.WAITING))
+    new, claimed = judge(None), judge(PROGRESS.replace(state=State.WAITING))
     assert verdict([of(RUNNING, new)]) == verdict([of(RUNNING, judge(), claimed)]) == 7
     empty = OffsetAt(offset=0, timestamp=-1, leader_epoch=0)
     assert verdict([of(RUNNING, judge(None, end=empty, top=empty))]) == 0, "nothing to mirror"
@@ -292,7 +292,7 @@ def test_a_driver_whose_lanes_never_come_is_not_well() -> None:
 def test_a_topic_known_to_be_deleted_raises_no_alarm() -> None:
     """One that is only not to be seen may have lost us a permission."""
     for gone_at, code in ((NOW - 1, 0), (-1, 7)):
-        contents = Contents(partitions={PROGRESS.source: replace(PROGRESS, gone_at=gone_at)})
+        contents = Contents(partitions={PROGRESS.source: PROGRESS.replace(gone_at=gone_at)})
         assert verdict([of(RUNNING, *status._gone(contents, NOTHING, NOW, None))]) == code
 
 
@@ -303,13 +303,13 @@ def test_a_file_without_a_flow_is_refused_as_run_refuses_it() -> None:
 
 def test_what_an_open_transaction_holds_back_is_shown_beside_the_lag() -> None:
     one = judge(
-        replace(PROGRESS, position=100),
+        PROGRESS.replace(position=100),
         top=OffsetAt(offset=5_100, timestamp=-1, leader_epoch=0),
         held="an open transaction",
     )
     assert (one.source_end, one.high_watermark, one.lag_records, one.held) == (100, 5_100, 0, 5_000)
     assert (one.state, one.reason) == (State.RUNNING, "an open transaction")
-    assert judge(replace(PROGRESS, state=State.STOPPED, reason="why"), held="x").reason == "why; x"
+    assert judge(PROGRESS.replace(state=State.STOPPED, reason="why"), held="x").reason == "why; x"
 
 
 def test_ends_are_held_once_the_record_there_is_dated_a_minute_ago() -> None:

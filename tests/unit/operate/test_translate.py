@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -288,7 +287,7 @@ def test_what_is_not_mirrored(
         (progress(outlet(pair=Pair(200, 190, 190))), Why.LOST),
         (progress(outlet(), outlet(1)), Why.BY_KEY),
         (progress(outlet(producer_id=-1)), Why.AT_LEAST_ONCE),
-        (replace(progress(), outlets=(), position=-1), Why.NOT_BEGUN),
+        (progress().replace(outlets=(), position=-1), Why.NOT_BEGUN),
     ],
 )
 def test_what_keeps_a_place_from_being_exact(clusters: Clusters, known: Progress, why: Why) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -66,13 +66,13 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
 @pytest.mark.parametrize(
     "entry",
     [
-        replace(standing(3), written_at=1234),
-        replace(LEASE, progress_lost=True, reached=7, written_at=1234),
+        standing(3).replace(written_at=1234),
+        LEASE.replace(progress_lost=True, reached=7, written_at=1234),
         OFFSETS,
-        replace(OFFSETS, to=TopicPartition("A.paid", 1), since=17),
+        OFFSETS.replace(to=TopicPartition("A.paid", 1), since=17),
         TASK,
-        replace(standing(3), gone_at=77, written_at=1234),
-        replace(standing(3), transform="12ab", outlets=(outlet(), ROUTED), written_at=1234),
+        standing(3).replace(gone_at=77, written_at=1234),
+        standing(3).replace(transform="12ab", outlets=(outlet(), ROUTED), written_at=1234),
         TransformRecord(
             name="pii",
             identity="12ab",
@@ -100,9 +100,14 @@ def test_what_was_written_before_there_were_transforms_is_read() -> None:
     del fields["transform"]
     for each in fields["outlets"]:
         del each["routed"]
-    assert progress.decode(key, json.dumps(fields).encode()) == replace(
-        standing(3), written_at=1234
-    )
+    assert progress.decode(key, json.dumps(fields).encode()) == standing(3).replace(written_at=1234)
+
+
+def test_a_reason_that_is_no_utf_8_is_written_all_the_same() -> None:
+    key, value = progress.encode(standing(3).replace(reason="no file caf\udce9, größer"), 1234)
+    found = progress.decode(key, value)
+    assert isinstance(found, Progress)
+    assert found.reason == "no file caf?, größer"
 
 
 def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
@@ -254,7 +259,7 @@ def test_each_outlet_has_an_offset_map_of_its_own() -> None:
     _, topic = store()
     writer = ProgressWriter(topic, 9, 2)
     paid = TopicPartition("A.paid", 1)
-    routed = replace(OFFSETS, producer_id=10, to=paid)
+    routed = OFFSETS.replace(producer_id=10, to=paid)
     writer.write([OFFSETS, routed])
     standby = topic.read()
     assert standby.maps == {OFFSETS.source: {None: OFFSETS, paid: routed}}

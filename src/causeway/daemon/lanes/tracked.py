@@ -13,14 +13,14 @@ from causeway.daemon.lanes.homes import HEAVIER
 from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, StageWanted, Transformed
+from causeway.relay.values import Value
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source
 _SMOOTHING = 0.3  # of a new rate in the average, a second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Value):
     """A lane's report of one partition, with counts of the whole run and rates."""
 
     report: PartitionReport

@@ -143,7 +143,7 @@ class Claimer:
             match decision:
                 case GoOn(progress=before):
                     # However it ended last time: DONE was another run's end.
-                    anew = replace(before, state=State.WAITING, reason=None)
+                    anew = before.replace(state=State.WAITING, reason=None)
                     several = self._transforms.may_multiply(at.topic)
                     known = offset_maps_of(anew, maps.get(at, {}), multiplied=several)
                     rows.append(

@@ -28,7 +28,7 @@ T the target's end. It must be in the progress topic before anybody relays a rec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from causeway.config.settings import LinkSettings
 from causeway.control.mm2_offsets import Copied
@@ -319,8 +319,7 @@ def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
 def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
     """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
     target_id = topic.target_id or NO_TOPIC_ID
-    return replace(
-        progress,
+    return progress.replace(
         topic_id=topic.source_id,
         outlets=tuple(o if o.routed else o.replace(topic_id=target_id) for o in progress.outlets),
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from causeway.config.settings import LinkSettings, RunSettings, directives_topic
@@ -120,7 +119,7 @@ class Intake:
         left, maps = self._registry.left()
         for at, progress in left.items():
             if (reason := bereft(progress, found.lost_led)) is not None:
-                left[at] = replace(progress, state=State.STOPPED, reason=reason)
+                left[at] = progress.replace(state=State.STOPPED, reason=reason)
         turned = self._turned({topic.source for topic, _ in wanted})
         taken = self._claimer.take_up(wanted, left, maps, led, found, turned)
         if self._bounded:

@@ -235,8 +235,7 @@ class Outlets:
         entries: list[Entry] = []
         for row, new in wider:
             outlets = [_outlet(want, ready, ends, next(producers)) for want in new]
-            progress = replace(
-                row.progress,
+            progress = row.progress.replace(
                 outlets=(*row.progress.outlets, *outlets),
                 state=State.WAITING,
                 reason=None,

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from causeway.control.held import Held
 from causeway.daemon.lanes.tracked import Key, Standing
@@ -87,7 +86,7 @@ class Registry(Readings):
             for row in rows:
                 at, progress = row.progress.source, row.progress
                 if anew:
-                    progress = replace(progress, state=State.WAITING, reason=None)
+                    progress = progress.replace(state=State.WAITING, reason=None)
                 if self._rows.pop(at, None) is not None:
                     self._left.partitions[at] = progress
                     self._left.maps[at] = {record.to: record for record in row.map_records()}
@@ -101,10 +100,10 @@ class Registry(Readings):
                 row, left = self._rows.get(at), self._left.partitions.get(at)
                 if row is not None:
                     if gone_at < 0 or row.progress.state is State.STOPPED:
-                        row.progress, row.dirty = replace(row.progress, gone_at=gone_at), True
+                        row.progress, row.dirty = row.progress.replace(gone_at=gone_at), True
                 elif left is not None:
                     # Its state stays: by its id we tell whether what comes back is the same topic.
-                    self._left.partitions[at] = replace(left, gone_at=gone_at)
+                    self._left.partitions[at] = left.replace(gone_at=gone_at)
                     entries.append(self._left.partitions[at])
         return entries
 
@@ -177,7 +176,7 @@ class Registry(Readings):
             for at, (end, top) in ends.items():
                 row = self._rows.get(at)
                 if row is not None and row.progress.state in HELD:
-                    row.progress = replace(row.progress, source_end=end)
+                    row.progress = row.progress.replace(source_end=end)
                     row.high_watermark = top
 
     def wait(self, keys: Collection[Key]) -> None:

@@ -105,7 +105,7 @@ def by_key_from(
         )
         for target in targets_of(topic, progress.partition)
     )
-    return replace(progress, outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
+    return progress.replace(outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
 
 
 def own(progress: Progress) -> list[Outlet]:
@@ -133,7 +133,7 @@ def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progres
         else outlet
         for outlet in progress.outlets
     )
-    return progress if outlets == progress.outlets else replace(progress, outlets=outlets)
+    return progress if outlets == progress.outlets else progress.replace(outlets=outlets)
 
 
 def _fed(progress: Progress) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.control.held import HELD_MS, Held
@@ -90,8 +90,7 @@ class Row:
         self.wants = report.wants
         if self.wants and self.lack is not None:
             report = report.replace(state=State.FAILED, reason=self.lack)
-        self.progress = replace(
-            before,
+        self.progress = before.replace(
             leader_epoch=report.leader_epoch,
             position=self._position(report),
             outlets=report.outlets,
@@ -203,33 +202,33 @@ class Row:
     def wait(self) -> None:
         """Its lane is gone; another gets it soon."""
         if self.progress.state not in AT_REST | HELD:
-            self.progress = replace(self.progress, state=State.WAITING, reason=None)
+            self.progress = self.progress.replace(state=State.WAITING, reason=None)
         self.lane = None
         self.records_per_s = self.bytes_per_s = 0.0
 
     def finish(self) -> None:
         """A bounded run finds that all of its share is mirrored already."""
         self.placed = True
-        self.progress = replace(self.progress, state=State.DONE, reason=None)
+        self.progress = self.progress.replace(state=State.DONE, reason=None)
 
     def put_on_hold(self, state: State, reason: str) -> None:
         """A person wants it so (`state` is one of HELD); what it wants can wait."""
         if state in ENDED and self.progress.state is State.STOPPED:
             reason = f"{reason}; it had stopped: {self.progress.reason}"
-        self.progress = replace(self.progress, state=state, reason=reason)
+        self.progress = self.progress.replace(state=state, reason=reason)
         self.lane, self.wants, self.lack = None, (), None
         self.dirty = True
         self.records_per_s = self.bytes_per_s = 0.0
         self._note_failure()
 
     def resume(self) -> None:
-        self.progress = replace(self.progress, state=State.WAITING, reason=None)
+        self.progress = self.progress.replace(state=State.WAITING, reason=None)
         self.dirty = True  # else it would stand as paused for as long as no lane takes it
 
     def be_without(self, reason: str) -> None:
         """The outlets that its transform wants can't be had yet."""
         self.lack = reason
-        self.progress = replace(self.progress, state=State.FAILED, reason=reason)
+        self.progress = self.progress.replace(state=State.FAILED, reason=reason)
         self.dirty = True
         self._note_failure()
 

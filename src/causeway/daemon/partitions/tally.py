@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from causeway.daemon.lanes.tracked import plus
@@ -146,4 +145,4 @@ def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
 
 
 def _differs(record: TransformRecord, known: TransformRecord | None) -> bool:
-    return known is None or replace(record, written_at=known.written_at) != known
+    return known is None or record.replace(written_at=known.written_at) != known

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from causeway.errors import CausewayError
 from causeway.relay.progress import TaskRecord
@@ -156,8 +156,7 @@ class Tasks:
         items = {} if outcome is None else outcome.items
         with self._lock:
             before = self._records[task.name]
-            after = replace(
-                before,
+            after = before.replace(
                 reason=reason,
                 items=_shortened(items),
                 figures=before.figures if outcome is None else outcome.figures,
@@ -166,7 +165,7 @@ class Tasks:
             self._records[task.name] = after
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
-            changed = replace(before, done_at=0) != replace(after, done_at=0)
+            changed = before.replace(done_at=0) != after.replace(done_at=0)
             if changed or now - self._recorded_at.get(task.name, 0.0) > _RECORD_S:
                 self._dirty.add(task.name)
                 self._recorded_at[task.name] = now

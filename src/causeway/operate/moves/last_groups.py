@@ -61,7 +61,7 @@ def sync(
     registry.add(
         Row(
             topic=topics[at.topic],
-            progress=replace(each, state=State.RUNNING, reason=None),
+            progress=each.replace(state=State.RUNNING, reason=None),
             first=each.position,
             maps=offset_maps_of(each, contents.maps.get(at, {})),
             placed=True,

@@ -143,7 +143,7 @@ def test_what_the_clusters_say(
 
 
 def test_why_a_place_is_not_known_yet(tmp_path: Path) -> None:
-    stopped = replace(PROGRESS, state=State.STOPPED, reason="truncated")
+    stopped = PROGRESS.replace(state=State.STOPPED, reason="truncated")
     one = explain(
         tmp_path,
         replace(FACTS, commits={ORDERS: at(90), BILLS: at(3)}, progress={ORDERS: stopped}),
