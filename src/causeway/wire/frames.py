@@ -33,8 +33,8 @@ MAX_FRAME_BYTES = 1 << 30
 # Of a peer that has not said who it is: ApiVersions and SASL need about one.
 STRANGERS_FRAME_BYTES = 16 * 1024
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
-READ_BUDGET_BYTES = 8 * 1024 * 1024
-AWAITED_BYTES = 4 * 1024 * 1024
+READ_BUDGET_BYTES = 16 * 1024 * 1024
+AWAITED_BYTES = 8 * 1024 * 1024
 # The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
 MAX_VECTORS = 1024
 SEND_BYTES = 4 * 1024 * 1024

@@ -158,7 +158,7 @@ def test_a_near_broker_is_read_over_two_connections(
 ) -> None:
     round_trip(0.001)
     lane.attach(*map(flow, range(4)))
-    assert (lane.read, lane.most) == ([[0, 2], [1, 3]], [8, 8])
+    assert (lane.read, lane.most) == ([[0, 2], [1, 3]], [16, 16])
     assert lane.connections.buffer_bytes == 64 * MB
     assert [target.max_requests for target in lane.connections.targets] == [16]
 

@@ -10,6 +10,7 @@ from causeway.relay.lane.distance import (
     MOST_SESSIONS,
     answer_bytes,
     next_answer_bytes,
+    partition_bytes,
     requests,
     sessions,
 )
@@ -23,8 +24,13 @@ def test_a_near_broker_is_read_over_two_connections_and_a_far_one_over_more() ->
 
 
 def test_all_answers_together_hold_a_part_of_the_buffer() -> None:
-    assert answer_bytes(0.001, 64 * MB, 1) == 16 * MB
-    assert [answer_bytes(0.1, 64 * MB, n) for n in (1, 2, 8)] == [32 * MB, 16 * MB, 4 * MB]
+    assert [answer_bytes(64 * MB, n) for n in (1, 2, 8)] == [32 * MB, 16 * MB, 4 * MB]
+
+
+def test_an_answer_holds_more_of_few_partitions_than_of_many() -> None:
+    near = [partition_bytes(0.001, 24 * MB, n) // MB for n in (1, 2, 6, 8, 12, 400)]
+    assert near == [4, 4, 4, 3, 2, 2]
+    assert [partition_bytes(0.1, 16 * MB, n) // MB for n in (1, 2, 8, 400)] == [16, 8, 2, 2]
 
 
 def test_answers_grow_while_they_come_quickly_and_shrink_on_a_thin_line() -> None:
@@ -52,7 +58,7 @@ def test_no_answer_is_ever_asked_to_hold_more_than_it_may(
 ) -> None:
     count = sessions(round_trip_s)
     assert 1 <= count <= MOST_SESSIONS
-    most = answer_bytes(round_trip_s, buffer_bytes, count)
+    most = answer_bytes(buffer_bytes, count)
     assert count * most <= buffer_bytes // 2
     asked = min(FIRST_ANSWER_BYTES, most)
     for got, took_s in answers:

@@ -175,7 +175,7 @@ class Connections:
             source for key, source in self._sources.items() if source.flows and key.base == base
         ]
         round_trip_s = self._round_trip(base)
-        share = distance.answer_bytes(round_trip_s, self._buffer(round_trip_s), len(reading))
+        share = distance.answer_bytes(self._buffer(round_trip_s), len(reading))
         for source in reading:
             source.may_answer(min(base.max_bytes, share))
 

@@ -14,9 +14,11 @@ from typing import Final
 
 NEAR_S: Final = 0.01  # below this round trip nothing is gained by more than a near broker gets
 NEAR_SESSIONS, MOST_SESSIONS = 2, 8
-NEAR_SHARE, FAR_SHARE = 4, 2  # what a broker's answers together may hold, as a part of a buffer
-# Of a partition in an answer, where that has no more room for each.
-PARTITION_BYTES: Final = 4 * 1024 * 1024
+SHARE: Final = 2  # what a broker's answers together may hold, as a part of a buffer
+# Of a partition in an answer, so that it holds several, and a request to the target a batch of each;
+# of few partitions more, but of a near broker not without bound: it has the rest at once.
+PARTITION_BYTES: Final = 2 * 1024 * 1024
+NEAR_PARTITION_BYTES: Final = 4 * 1024 * 1024
 FIRST_ANSWER_BYTES: Final = 1024 * 1024
 QUICK_S, SLOW_S = 0.5, 2.0  # beyond the round trip
 MOST_GROWTH: Final = 8  # from one answer to the next
@@ -30,11 +32,18 @@ def sessions(round_trip_s: float) -> int:
     return max(NEAR_SESSIONS, min(MOST_SESSIONS, int(round_trip_s / NEAR_S)))
 
 
-def answer_bytes(round_trip_s: float, buffer_bytes: int, sessions: int) -> int:
-    """The most that one answer may hold where `sessions` are read from such a broker, so that all
+def answer_bytes(buffer_bytes: int, sessions: int) -> int:
+    """The most that one answer may hold where `sessions` are read from a broker, so that all
     together have at most a part of a lane's buffer under way."""
-    share = NEAR_SHARE if round_trip_s < NEAR_S else FAR_SHARE
-    return max(1, buffer_bytes // share // sessions)
+    return max(1, buffer_bytes // SHARE // sessions)
+
+
+def partition_bytes(round_trip_s: float, answer_bytes: int, partitions: int) -> int:
+    """The most that an answer may hold of one of so many partitions."""
+    share = answer_bytes // max(1, partitions)
+    if round_trip_s < NEAR_S:
+        share = min(share, NEAR_PARTITION_BYTES)
+    return max(PARTITION_BYTES, share)
 
 
 def requests(round_trip_s: float) -> int:

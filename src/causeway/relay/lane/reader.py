@@ -67,10 +67,6 @@ class SourceConnection:
             return bytes.fromhex(assignment.topic_id), assignment.partition
         return assignment.topic.encode(), assignment.partition
 
-    @property
-    def is_far(self) -> bool:
-        return self.round_trip_s >= distance.NEAR_S
-
     def may_answer(self, most_bytes: int) -> None:
         """From the next request on an answer holds at most so much."""
         self.most_bytes = most_bytes
@@ -112,13 +108,15 @@ class SourceConnection:
                 self.session.leave(key)
         self._news.clear()
         asked, held_back = [], False
-        share = self.session.max_bytes // max(1, len(self.flows)) if self.is_far else 0
+        most_bytes = distance.partition_bytes(
+            self.round_trip_s, self.session.max_bytes, len(self.flows)
+        )
         for key in keys:
             flow = self.flows.get(key)
             if flow is None:
                 continue
             if flow.assignment.max_partition_bytes is None:
-                flow.answer_bytes = max(distance.PARTITION_BYTES, share)
+                flow.answer_bytes = most_bytes
             if most := allowance.ask(flow):
                 self.session.read(Cursor(*key, -1, flow.position, flow.leader_epoch, most))
                 asked.append(key)

@@ -35,9 +35,9 @@ SMALL_BYTES = 8 * 1024 * 1024
 PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
 # Of the time for which the broker has work: so long its answers may wait for each other.
 RESTED = 0.5
-# And no longer than it takes so many bytes: what comes meanwhile waits in the kernel, and is to be
-# in a cache still when it is fetched from there.
-RESTED_BYTES = 3 * 1024 * 1024
+# And no longer than it takes so many bytes: what comes meanwhile waits in the kernel, out of every
+# cache where it is much, while after a rest nothing of the interpreter's is in one.
+RESTED_BYTES = 6 * 1024 * 1024
 FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
 LEAST_REST_S = 0.0005  # less is not worth it
 MOST_REST_S = 0.02  # what another broker's record may wait for it
