@@ -306,7 +306,14 @@ def _decoder() -> json.Decoder[ToLane | ToDriver]:
     return json.Decoder(ToLane | ToDriver)
 
 
+def sayable(reason: str) -> str:
+    """`reason` as a message takes it: what is no UTF-8, as of names that came in bytes, as escapes.
+    One partition's reason must not keep its lane from reporting the others."""
+    return reason.encode(errors="backslashreplace").decode()
+
+
 def encode(message: ToLane | ToDriver) -> bytes:
+    """Raises UnicodeEncodeError where a text in it is no UTF-8; see `sayable`."""
     return json.encode(message)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causeway.model import Pair, Spread, State
 from causeway.relay.lane.flow import Flow
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment, Outlet, Report, decode, encode
 from causeway.wire.batches import Batch
 from causeway.wire.records import as_is
 from tests.harness.raw_batches import Rec, raw_batch
@@ -131,3 +131,12 @@ def test_a_report_tells_what_was_noted_since_the_last_one() -> None:
     assert (report.latencies, report.ages) == (Spread(4, 21, 3, 9), Spread.of(-2))
     flow.latencies.note(7)
     assert flow.report().latencies == Spread.of(7)
+
+
+def test_a_reason_that_is_no_utf8_is_told_all_the_same() -> None:
+    """A header's name may be of any bytes, and an error may name it."""
+    flow = _flow(0, state=State.STOPPED)
+    flow.reason = b"header \xff".decode(errors="surrogateescape")
+    report = decode(encode(Report(lane_time=0.0, partitions=(flow.report(),))))
+    assert isinstance(report, Report)
+    assert report.partitions[0].reason == "header \\udcff"

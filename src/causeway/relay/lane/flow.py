@@ -31,6 +31,7 @@ from causeway.relay.messages import (
     Trace,
     Transformed,
     Want,
+    sayable,
 )
 from causeway.relay.treatment import Treatment
 from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
@@ -377,7 +378,7 @@ class Flow:
             topic=assignment.topic,
             partition=assignment.partition,
             state=self.state,
-            reason=self.reason,
+            reason=None if self.reason is None else sayable(self.reason),
             position=min(outlet.pair.source for outlet in self.outlets),
             leader_epoch=self.relayed_epoch,
             source_end=self.source_end,

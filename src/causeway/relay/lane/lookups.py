@@ -12,7 +12,7 @@ from causeway.errors import CausewayError
 from causeway.relay import lookup
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lookup import Sought
-from causeway.relay.messages import Assignment, LookedUp, Lookup
+from causeway.relay.messages import Assignment, LookedUp, Lookup, sayable
 from causeway.relay.offset_map import Span
 from causeway.relay.recovery.survey import place_of
 from causeway.relay.series import Series
@@ -50,7 +50,7 @@ class LookUps:
     def _done(self, number: int, answer: dict[int, int] | CausewayError) -> None:
         self._under_way -= 1
         if isinstance(answer, CausewayError):
-            self._send(LookedUp(id=number, reason=str(answer)))
+            self._send(LookedUp(id=number, reason=sayable(str(answer))))
         else:
             self._send(LookedUp(id=number, places=tuple(answer.items())))
         self._go_on()
