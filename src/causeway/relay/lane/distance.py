@@ -15,8 +15,8 @@ from typing import Final
 NEAR_S: Final = 0.01  # below this round trip nothing is gained by more than a near broker gets
 NEAR_SESSIONS, MOST_SESSIONS = 2, 8
 SHARE: Final = 2  # what a broker's answers together may hold, as a part of a buffer
-# Of a partition in an answer, so that it holds several, and a request to the target a batch of each;
-# of few partitions more, but of a near broker not without bound: it has the rest at once.
+# Of a partition in an answer, so that it holds several, and a request to the target a batch of
+# each; of few partitions more, but of a near broker not without bound: it has the rest at once.
 PARTITION_BYTES: Final = 2 * 1024 * 1024
 NEAR_PARTITION_BYTES: Final = 4 * 1024 * 1024
 FIRST_ANSWER_BYTES: Final = 1024 * 1024
