@@ -50,7 +50,7 @@ class ConsumerKeys(Keys):
     max_partition_fetch_bytes: Count | None = key(
         "max.partition.fetch.bytes",
         None,
-        "Most bytes of a partition in a fetch answer. Default: 2 to 4 MiB, of a far cluster 32.",
+        "Most bytes of a partition in a fetch answer. Default: 2 to 4 MiB, up to 32 far away.",
     )
 
 
