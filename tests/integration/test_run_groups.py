@@ -69,7 +69,8 @@ def test_every_offset_of_every_group_is_translated_exactly_across_restarts(
         *QUICK,
     )
     for round_ in range(2):
-        source.produce(plain, [b"%d" % n for n in range(3_000)], codec="zstd")
+        records = [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(3_000)]
+        source.produce(plain, records, codec="zstd")
         write_transactions(source, torn, 120, seed=round_)
         groups = spread_groups(source, [plain, torn], prefix, seed=round_)
         with Running("run", file, directory=tmp_path) as run:
@@ -78,6 +79,7 @@ def test_every_offset_of_every_group_is_translated_exactly_across_restarts(
             truth = {t: Truth.of(source, t, target, f"A.{t}") for t in (plain, torn)}
             await_exact(target, groups, truth)
             if round_ == 0:
+                await_syncs(source, truth)  # those that a kill prevents come with a next record
                 run.kill()  # what it had not written down is looked up
             else:
                 await_one_that_goes_back(source, target, f"{prefix}g5", plain, truth[plain])
@@ -143,6 +145,14 @@ def await_one_that_goes_back(
         "a checkpoint follows a group that went back",
     )
     assert target.group_offsets(group)[place] > 7, "what is committed never goes back"
+
+
+def await_syncs(source: KafkaTools, truth: dict[str, Truth]) -> None:
+    """Of each partition that has records."""
+    places = {(topic, partition) for topic, of in truth.items() for partition in of.source}
+    await_until(
+        lambda: places <= offset_syncs(source, "B").keys(), PATIENCE_S, f"syncs of {places}"
+    )
 
 
 def assert_readers_made_for_mirror_maker_skip_nothing(
