@@ -11,7 +11,7 @@ from causeway.errors import CausewayError
 from causeway.model import Pair
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lookups import AT_ONCE, LookUps, look_for
-from causeway.relay.messages import Assignment, LookedUp, Lookup, Outlet
+from causeway.relay.messages import Assignment, LookedUp, Lookup, Outlet, decode, encode
 from causeway.wire.batches import Batch
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import build, records_of
@@ -147,3 +147,19 @@ def test_look_ups_leave_helpers_to_those_who_recover() -> None:
     assert [(each.id, each.places) for each in sent] == [(9, ()), (1, ((3, 4),)), (2, ()), (3, ())]
     assert [each.reason is None for each in sent] == [False, True, False, True]
     assert "its stage starts" in (sent[2].reason or "")
+
+
+def test_why_nothing_is_found_is_told_though_it_is_no_utf8() -> None:
+    """Or the answer could not be written, and its lane would end."""
+    helpers = HandCranked()
+    sent: list[LookedUp] = []
+    lookups = LookUps(cast(Helpers, helpers), sent.append)
+
+    def fails() -> dict[int, int]:
+        raise CausewayError("transform", "t", b"header \xff".decode(errors="surrogateescape"))
+
+    lookups.add(1, fails)
+    helpers.finish_first()
+    answer = decode(encode(sent[0]))
+    assert isinstance(answer, LookedUp)
+    assert "header \\udcff" in (answer.reason or "")
