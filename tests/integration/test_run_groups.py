@@ -149,7 +149,12 @@ def await_one_that_goes_back(
 
 def await_syncs(source: KafkaTools, truth: dict[str, Truth]) -> None:
     """Of each partition that has records."""
-    places = {(topic, partition) for topic, of in truth.items() for partition in of.source}
+    places = {
+        (topic, partition)
+        for topic, of in truth.items()
+        for partition, offsets in of.source.items()
+        if offsets
+    }
     await_until(
         lambda: places <= offset_syncs(source, "B").keys(), PATIENCE_S, f"syncs of {places}"
     )
