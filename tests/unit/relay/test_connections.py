@@ -6,6 +6,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, cast
 
 import pytest
@@ -128,6 +129,9 @@ class Lane:
             self.connections.attach(one)
         self.helpers.finish()
 
+    def close(self) -> None:
+        self.connections.close()
+
     @property
     def read(self) -> list[list[int]]:
         """The partitions that each connection reads."""
@@ -143,9 +147,8 @@ class Lane:
 
 @pytest.fixture
 def lane() -> Iterator[Lane]:
-    made = Lane()
-    yield made
-    made.connections.close()
+    with closing(Lane()) as made:
+        yield made
 
 
 @pytest.fixture
@@ -315,7 +318,23 @@ def test_a_target_that_takes_no_more_connections_is_written_over_fewer(
         lane.connections.detach(one)
     lane.attach(*flows)
     assert len(lane.connections.targets) == 2
-    lane.connections.close()
+    lane.close()
+
+
+def test_a_broker_that_takes_no_more_is_read_over_what_is_there_though_nobody_reads_there(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    """A connection stays, whose flow has gone."""
+    round_trip(0.001)
+    flows = [flow(partition) for partition in range(2)]
+    for one in flows:
+        lane.connections.attach(one)
+    lane.helpers.finish_one(0)
+    lane.source.takes = 0
+    lane.connections.detach(flows[0])
+    lane.helpers.finish()
+    assert (lane.read, lane.failed) == ([[1]], [])
+    assert lane.connections.crowded == ("a -1",)
 
 
 FLOWS = 12
@@ -332,9 +351,8 @@ FLOWS = 12
 def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
     seconds: float, events: list[tuple[str, int]]
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, closing(Lane()) as lane:
         patch.setattr(module, "round_trip_s", lambda *_: seconds)
-        lane = Lane()
         flows = [flow(partition) for partition in range(FLOWS)]
         attached: set[Flow] = set()
         for event, at in events:
@@ -371,4 +389,3 @@ def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
             assert (
                 sum(source.most_bytes for source in reading) <= (32 if seconds < 0.01 else 48) * MB
             )
-        lane.connections.close()

@@ -35,7 +35,7 @@ def sessions(round_trip_s: float) -> int:
 def answer_bytes(buffer_bytes: int, sessions: int) -> int:
     """The most that one answer may hold where `sessions` are read from a broker, so that all
     together have at most a part of a lane's buffer under way."""
-    return max(1, buffer_bytes // SHARE // sessions)
+    return max(1, buffer_bytes // SHARE // max(1, sessions))
 
 
 def partition_bytes(round_trip_s: float, answer_bytes: int, partitions: int) -> int:
