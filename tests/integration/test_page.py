@@ -113,6 +113,22 @@ def test_what_comes_together_is_shown_and_who_leads_can_step_down() -> None:
         assert seen.complaints == []
 
 
+def test_an_answer_that_breaks_off_leaves_what_was_known() -> None:
+    """As where the run is killed while it answers."""
+    run = Settings(links=(settings(),), run=RunSettings(http=HttpSettings(port=0)), spark={})
+    with served(run) as serving, chromium() as browser:
+        serving.take(lambda: full(link(partition(0))))
+        seen = Watched(browser, str(serving.address))
+        seen.open()
+        seen.page.wait_for_selector(".link h2", timeout=_MS)
+        seen.page.route("**/api/v1/**", lambda route: route.fulfill(status=200, body='{"links": ['))
+        seen.page.wait_for_selector("text=No answer from the run", timeout=_MS)
+        assert seen.page.text_content(".link h2") == "A->B", "what was known stays"
+        seen.page.unroute_all()
+        seen.page.wait_for_selector("[role=alert].gone", state="attached", timeout=_MS)
+        assert seen.complaints == []
+
+
 def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = Clusters()
     monkeypatch.setattr(http_geo, "GeoDoors", clusters.doors)

@@ -25,9 +25,9 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
     signal,
     cache: "no-store",
   });
+  if (answer.ok) return answer.json(); // rejects where the answer breaks off
   const found = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Refused(answer.status, found?.message ?? `HTTP ${answer.status}`);
-  return found;
+  throw new Refused(answer.status, found?.message ?? `HTTP ${answer.status}`);
 }
 
 /** `/topics?search=a&state=failed&state=stopped` of a map; what is empty is left out. */
