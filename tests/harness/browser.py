@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.harness.running import PATIENCE_S
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -69,6 +71,7 @@ class Watched:
         context = browser.new_context(color_scheme="dark" if dark else "light")
         self.base = base
         self.page: Page = context.new_page()
+        self.page.set_default_timeout(1000 * PATIENCE_S)
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda told: self._hear(told.type, told.text))

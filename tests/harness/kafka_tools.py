@@ -40,6 +40,9 @@ Header = tuple[str, bytes | None]
 _TIMEOUT_S = 120.0
 T = TypeVar("T")
 
+# Settings of a producer that cuts no batch short while the test is kept waiting for a processor.
+WHOLE_BATCHES = {"linger.ms": 5_000}
+
 # What a coordinator says that has just been elected.
 _COORDINATING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -161,6 +164,21 @@ class KafkaTools:
         """Returns once clients see that it is gone."""
         _all(self.admin.delete_topics([topic], request_timeout=_TIMEOUT_S))
         _until(lambda: topic not in self.topics())
+
+    def recreate_topic(self, topic: str, partitions: int = 1) -> None:
+        """Deleted, and made anew before it is missed."""
+        _all(self.admin.delete_topics([topic], request_timeout=_TIMEOUT_S))
+
+        def made() -> bool:
+            try:
+                self.create_topic(topic, partitions)
+            except KafkaException as error:  # ZooKeeper knows it longer than brokers do
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        _until(made)
 
     def add_partitions(self, topic: str, total: int) -> None:
         _all(self.admin.create_partitions([NewPartitions(topic, total)]))
@@ -319,8 +337,11 @@ class KafkaTools:
         settings: Mapping[str, Any] | None = None,
     ) -> Iterator[Transactions]:
         """A writer of transactions; its id fences earlier writers with the same one."""
+        # Some stay open over starts of programs, on machines that have much else to do.
+        patient = {"transaction.timeout.ms": 600_000}
         producer = self.producer(
-            codec=codec, settings={"transactional.id": transactional_id, **(settings or {})}
+            codec=codec,
+            settings={"transactional.id": transactional_id, **patient, **(settings or {})},
         )
         producer.init_transactions(_TIMEOUT_S)
         yield Transactions(producer)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 from causeway.config.settings import RegistrySettings
 from causeway.dev.artifacts import _ivy_jar, cache_directory, locked
 from causeway.dev.java import find_java
+from causeway.dev.ports import Ports
 from tests.harness.waiting import await_until
 
 VERSION = "2.6.13.Final"
@@ -76,8 +76,8 @@ class SchemaRegistry:
     """Runs until it is closed."""
 
     def __init__(self, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self._ports = Ports()
+        self.port = self._ports.take()
         self.path = "/apis/ccompat/v7"
         self.url = f"http://127.0.0.1:{self.port}{self.path}"
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -95,7 +95,7 @@ class SchemaRegistry:
 
     @property
     def settings(self) -> RegistrySettings:
-        return RegistrySettings(url=self.url, timeout_ms=2000)
+        return RegistrySettings(url=self.url, timeout_ms=30_000)
 
     def register(
         self,
@@ -126,6 +126,7 @@ class SchemaRegistry:
         self.thaw()
         self._process.kill()
         self._process.wait()
+        self._ports.release()
 
     def _answers(self) -> bool:
         assert self._process.poll() is None

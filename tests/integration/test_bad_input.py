@@ -155,7 +155,7 @@ def test_servers_that_nobody_serves_are_given_up_after_a_stated_time(
 
     ended = causeway(command, path)
 
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120
     refused(ended, 3, nobody, "in 2 s")
     ports.release()
 

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from causeway.config.control_settings import ControlSettings
+from causeway.config.settings import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError
@@ -23,6 +24,7 @@ from tests.harness.control import checkpoints
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
+from tests.harness.running import PATIENCE_S
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -132,7 +134,7 @@ def test_a_lane_that_is_killed_or_frozen_is_replaced(
                     and len(run.snapshot.lanes) == SubprocessEngine.lanes
                     and victim not in {lane.pid for lane in run.snapshot.lanes}
                 ),
-                30,
+                PATIENCE_S,
                 "another lane",
             )
     assert run.result == 0
@@ -151,8 +153,7 @@ def test_a_topic_deleted_or_made_anew_stops_alone(
             run.await_state(topic, State.RUNNING)
             await_same(source, target, topic)
         source.delete_topic(deleted)
-        source.delete_topic(remade)
-        source.create_topic(remade, 1)
+        source.recreate_topic(remade)
         fill(source, remade, 5, first=1000)
         assert "deleted" in (run.await_state(deleted, State.STOPPED).reason or "")
         assert "made anew" in (run.await_state(remade, State.STOPPED).reason or "")
@@ -331,10 +332,16 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
     with RunningDaemon(monkeypatch, settings) as run:
         run.await_state(topic, State.RUNNING, 2)
         await_same(source, target, topic)
-        target.delete_topic(settings.progress_topic)
-        fill(source, topic, 100, partitions=2, first=100)
-        await_same(source, target, topic)
-        await_until(lambda: settings.progress_topic in target.topics(), 240, "progress again")
+        with Cluster(settings.target) as cluster:
+            lost = progress_topic_id(cluster, settings)
+            cluster.delete_topics([settings.progress_topic])
+            fill(source, topic, 100, partitions=2, first=100)
+            await_same(source, target, topic)
+            await_until(
+                lambda: progress_topic_id(cluster, settings) not in (lost, None),
+                PATIENCE_S,
+                "progress again",
+            )
         await_until(lambda: run.link().reason is None, 240, "progress written")
     with Cluster(settings.target) as cluster:
         contents = ProgressTopic(cluster, settings.progress_topic).read()
@@ -347,6 +354,11 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
     assert source.digests(topic) == target.digests(f"A.{topic}")
 
 
+def progress_topic_id(cluster: Cluster, settings: LinkSettings) -> str | None:
+    found = cluster.metadata([settings.progress_topic]).topics.get(settings.progress_topic)
+    return None if found is None or found.error else found.topic_id
+
+
 def test_a_standby_takes_over_and_the_first_does_not_come_back(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,9 +366,9 @@ def test_a_standby_takes_over_and_the_first_does_not_come_back(
     source.create_topic(topic, 2)
     fill(source, topic, 100, partitions=2)
     settings = link(source.bootstrap, target.bootstrap, topic)
-    with RunningDaemon(monkeypatch, settings) as one:
+    with RunningDaemon(monkeypatch, settings, lease_s=60) as one:
         one.await_state(topic, State.RUNNING, 2)
-        with RunningDaemon(monkeypatch, settings) as two:
+        with RunningDaemon(monkeypatch, settings, lease_s=60) as two:
             assert "led by" in (two.await_role(Role.STANDBY).reason or "")
             fill(source, topic, 100, partitions=2, first=100)
             await_same(source, target, topic)

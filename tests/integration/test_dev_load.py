@@ -77,6 +77,7 @@ def test_rate_duration_and_an_early_end(
     endless = Stream(topic=topic, rate=None, transaction=10**9)
     more = written(source_cluster, endless, stop_at=100)
     assert more.transactions == 1
+    source.await_transactions(topic)
     found = source.read(topic, read_committed=True)
     assert sum(map(len, found.values())) == tally.records + more.records
 

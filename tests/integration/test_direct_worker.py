@@ -15,7 +15,7 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
-from tests.harness.running import Running, arguments_of, mm2_file
+from tests.harness.running import PATIENCE_S, Running, arguments_of, mm2_file
 from tests.harness.transformed import assert_transformed
 from tests.harness.waiting import await_until
 from tests.harness.writers import writing
@@ -76,17 +76,17 @@ def test_processes_that_die_while_a_late_stage_begins_lose_and_double_nothing(
 
     write(_values(0), *topics)
     with Running("run", file, directory=tmp_path) as run:
-        await_until(lambda: arrived(EACH, *topics), 120, "plain records")
+        await_until(lambda: arrived(EACH, *topics), PATIENCE_S, "plain records")
         assert len(run.workers()) == 1, "the lane's"
         direct = _direct(run)
         assert len(direct) == 1
         _kill(direct)
         write(_values(EACH, EACH + 7, EACH + 8), topics[0])
         write(_values(EACH), *topics[1:])
-        await_until(lambda: len(run.workers()) > 1, 120, "the stage's workers")
+        await_until(lambda: len(run.workers()) > 1, PATIENCE_S, "the stage's workers")
         _kill(run.workers())
-        await_until(lambda: arrived(2 * EACH, *topics), 180, "all records")
-        await_until(lambda: len(run.workers()) == 3, 60, "the lane's, and one stage's two")
+        await_until(lambda: arrived(2 * EACH, *topics), PATIENCE_S, "all records")
+        await_until(lambda: len(run.workers()) == 3, PATIENCE_S, "the lane's, and one stage's two")
         assert run.stop() == 0, run.log
     for topic in topics:
         (records,) = target.read(f"A.{topic}").values()

@@ -107,7 +107,7 @@ def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
 
         assert topics.remove(pair.link, [one], wait_s=PATIENCE_S).acted
         assert pair.standing().keys() == {other}
-        assert not any(topic == one for topic, _ in run.partitions())
+        await_until(lambda: not any(topic == one for topic, _ in run.partitions()))
         pair.fill(one, 100, first=300)
         pair.fill(other, 100, first=200)
         pair.await_same(other)

@@ -388,8 +388,8 @@ def all_well(file: Path) -> bool:
     """Everything has been done, and nothing was refused."""
     for link in status_of(file).values():
         tasks = {task["task"]: task for task in link["tasks"]}
-        assert link["problems"] == []
-        assert "not allowed" not in str(link)
+        if link["problems"] or "not allowed" in str(link):
+            return False
         if tasks.keys() != TASKS:
             return False
         if any(task["reason"] or task["done_at_ms"] is None for task in tasks.values()):

@@ -301,7 +301,7 @@ def await_topology(client: MirrorClient, **wanted: object) -> None:
         return found == wanted
 
     try:
-        await_until(so, 60, "what Kafka's client says of the topology", poll_s=0.5)
+        await_until(so, PATIENCE_S, "what Kafka's client says of the topology", poll_s=0.5)
     except AssertionError as error:
         error.add_note(f"found {found}, wanted {wanted}")
         raise

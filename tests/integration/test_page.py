@@ -62,7 +62,7 @@ def test_the_page_beside_a_mirror(
             seen.page.wait_for_selector(f"text={WELL}", timeout=_MS)
             assert seen.page.url == f"{seen.base}/page/"
             assert seen.page.text_content(".link h2") == "A->B"
-            assert seen.page.get_by_role("group", name="2 clusters. A to B: running").count() == 1
+            seen.page.get_by_role("group", name="2 clusters. A to B: running").wait_for(timeout=_MS)
             assert_topics(seen, topic)
             assert_paused_and_resumed(seen)
             seen.open("/events")

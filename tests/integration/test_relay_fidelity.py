@@ -22,7 +22,7 @@ from causeway.wire.batches import HEADER_SIZE, header
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import build, records_of
 from tests.harness.broken_logs import flip_bit
-from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.raw_batches import Rec, raw_batch
@@ -66,7 +66,7 @@ def mirror(
 def test_every_odd_record_in_every_codec(mirror: Mirror, codec: str) -> None:
     """Once with large batches, which go as they are, once a record a batch, which are merged."""
     mirror.create()
-    mirror.source.produce(mirror.topic, ODD, codec=codec)
+    mirror.source.produce(mirror.topic, ODD, codec=codec, settings=WHOLE_BATCHES)
     mirror.source.produce(mirror.topic, ODD, codec=codec, settings={"batch.num.messages": 1})
 
     mirror.run()
@@ -418,11 +418,11 @@ def test_keys_decide_where_the_partition_counts_differ(mirror: Mirror, progress:
     mirror.create(3, 5)
     keyed = [
         Outgoing(value=b"%d" % i, key=b"key %d" % (i % 97), partition=i % 97 % 3)
-        for i in range(20_000)
+        for i in range(60_000)
     ]
     keyless = [Outgoing(value=b"keyless %d" % i, partition=i % 3) for i in range(600)]
     mirror.source.produce(mirror.topic, [*keyed, *keyless], codec="zstd")
-    mirror.claim(outlets=5, sole_writer=False, max_message_bytes=3_000)
+    mirror.claim(outlets=5, sole_writer=False, max_message_bytes=1_000)
     written = 0
     for number in range(4):
         mirror.driver.start_lane(number)
@@ -430,11 +430,11 @@ def test_keys_decide_where_the_partition_counts_differ(mirror: Mirror, progress:
         def writes(before: int = written) -> bool:
             return sum(mirror.target.offsets(mirror.name).values()) > before
 
-        if written < 20_600:
+        if written < 60_600:
             await_until(writes, what="the lane writes", poll_s=0.001)
         mirror.driver.kill(number)
         written = sum(mirror.target.offsets(mirror.name).values())
-        assert number > 0 or written < 20_600, "the lane was killed too late"
+        assert number > 0 or written < 60_600, "the lane was killed too late"
         if progress == "none":
             mirror.driver.reports.clear()
 
@@ -442,7 +442,7 @@ def test_keys_decide_where_the_partition_counts_differ(mirror: Mirror, progress:
 
     found = mirror.target.read(mirror.name)
     values = [r.value for records in found.values() for r in records]
-    assert len(values) == len(set(values)) == 20_600
+    assert len(values) == len(set(values)) == 60_600
     by_key: dict[bytes | None, list[int]] = {}
     for partition, records in found.items():
         for record in records:

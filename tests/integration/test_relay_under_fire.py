@@ -28,7 +28,7 @@ from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches
-from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.proxy import Proxies
@@ -161,7 +161,9 @@ class Battle(Mirror):
     def await_growth(self, by: int = 1) -> None:
         """Until the target has so many records more than now."""
         wanted = sum(self.target.offsets(self.name).values()) + by
-        await_until(lambda: sum(self.target.offsets(self.name).values()) >= wanted, 60)
+        await_until(
+            lambda: sum(self.target.offsets(self.name).values()) >= wanted, 60, poll_s=0.005
+        )
 
     def written(self, count: int, *, timestamp: int | None = None, partition: int = 0) -> None:
         """Write `count` records to the source, in batches of 50."""
@@ -261,10 +263,10 @@ def test_lanes_killed_frozen_and_doubled(
         it.driver.forgets = True
         with writing(it, 2, timestamp) as writer:
             torment(it)
+            await_until(lambda: writer.written > 1_000, what="enough is written")
         it.driver.start_lane(-1)
         it.await_mirrored(read_committed=read_committed, timeout=120)
 
-        assert writer.written > 1_000
         it.assert_same(read_committed=read_committed, why=f"seed {SEED}")
 
 
@@ -476,12 +478,12 @@ def test_a_drained_lane_claims_nothing_that_it_let_go_of(ground: Ground, prefix:
     with battle(ground, prefix) as it:
         it.create()
         it.claim(max_message_bytes=300)
-        it.written(4_000)
+        it.written(20_000)
         for lane in range(3):
             it.driver.start_lane(lane)
             it.await_growth()
             it.driver.drain(lane)
-            assert lane > 0 or it.target_end() < 4_000, "it was drained too late"
+            assert lane > 0 or it.target_end() < 20_000, "it was drained too late"
         it.driver.start_lane(9)
         it.await_mirrored()
 
@@ -594,7 +596,7 @@ def test_a_bit_that_flips_on_the_way_is_refused_by_the_target(ground: Ground, pr
         it.claim()
         it.written(100)
         records = [Outgoing(value=b"%d %s" % (n, marker * 400), partition=0) for n in range(30)]
-        it.source.produce(it.topic, records)
+        it.source.produce(it.topic, records, settings=WHOLE_BATCHES)
         it.written(100, partition=1)
         ground.proxies[1].flip(marker)
         try:

@@ -99,8 +99,7 @@ def test_topics_and_partitions_that_come_and_go(
             await_copied(source, topic, target, f"A.{topic}")
 
         source.delete_topic(doomed)
-        source.delete_topic(reborn)
-        source.create_topic(reborn, 2)
+        source.recreate_topic(reborn, 2)
         fill(source, reborn, 2, "not the same")
 
         def told() -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
+from tests.harness.files import files_below
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import Running, arguments_of, assert_same, await_copied, mm2_file
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
@@ -169,7 +170,7 @@ def test_every_way_into_a_secured_cluster_and_no_secret_in_sight(
         seen = {
             "arguments": "\n".join(map(arguments_of, run.processes())),
             **spark_pages(page),
-            **{str(path): text for path, text in files_below(temporary)},
+            **{str(path): data.decode("latin-1") for path, data in files_below(temporary)},
         }
         secrets = {
             PASSWORD_START,
@@ -203,9 +204,3 @@ def spark_pages(port: int) -> dict[str, str]:
         "executors page": get("executors/"),
         "environment in JSON": get(f"api/v1/applications/{application['id']}/environment"),
     }
-
-
-def files_below(directory: Path) -> Iterator[tuple[Path, str]]:
-    for path in directory.rglob("*"):
-        if path.is_file():
-            yield path, path.read_bytes().decode("latin-1")

@@ -23,7 +23,7 @@ from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.operate.verify import verify
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.running import Running, assert_same, await_copied, mm2_file
+from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file
 from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO, writing
 
@@ -116,7 +116,7 @@ def _end(run: Running, act: str) -> None:
 
 def _torment(run: Running, act: str, pause: threading.Event, chance: random.Random) -> None:
     """Kill one lane, or have it sleep, perhaps past its lease."""
-    worker = chance.choice(await_until(run.workers, 120, "lanes to torment"))
+    worker = chance.choice(await_until(run.workers, PATIENCE_S, "lanes to torment"))
     try:
         if act == "lane":
             worker.kill()

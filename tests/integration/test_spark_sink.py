@@ -67,7 +67,8 @@ def test_each_column_reaches_the_record_and_keys_go_where_java_sends_them(
     frame.write.format("causeway").mode("append").option(
         "kafka.bootstrap.servers", target.bootstrap
     ).save()
-    target.await_transactions(topic)
+    for name in (topic, other):
+        target.await_transactions(name)
     (record,) = target.read(topic, read_committed=True)[2]
     assert record.content == (1500000000123, False, b"k", None, (("a", b"\x00\xff"), ("a", None)))
     (record,) = target.read(other, read_committed=True)[0]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev.cluster import LocalCluster
+from tests.harness.files import files_below
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, arguments_of, mm2_file
 from tests.harness.spark_pages import spark_shows
@@ -110,7 +111,5 @@ def _on_disk(cluster: LocalCluster, *secrets: bytes) -> Iterator[tuple[Path, byt
     """In all that the cluster's brokers keep: logs of topics, the progress topic's among them."""
     folders = {broker.directory for broker in cluster.brokers.values()}
     for folder in folders:
-        for path in folder.rglob("*"):
-            if path.is_file():
-                data = path.read_bytes()
-                yield from ((path, secret) for secret in secrets if secret in data)
+        for path, data in files_below(folder):
+            yield from ((path, secret) for secret in secrets if secret in data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,8 +65,7 @@ class World:
             name="pii",
             topics=compile_patterns("t"),
             place="test",
-            registry=self.registry.settings,
-            **{"value_format": "avro", **fields},
+            **{"registry": self.registry.settings, "value_format": "avro", **fields},
         )
         self.stages.launch(key, transform, lane.address)
         lane.meet()
@@ -216,7 +216,8 @@ def test_protobuf_keeps_its_id_and_its_message(world: World, lane: FakeLane, key
 def test_while_the_registry_does_not_answer_records_wait_and_none_is_refused(
     world: World, lane: FakeLane, key: str
 ) -> None:
-    world.launch(key, lane, rules="mask value.$.mail")
+    hasty = replace(world.registry.settings, timeout_ms=2000)
+    world.launch(key, lane, rules="mask value.$.mail", registry=hasty)
     world.registry.freeze()
     try:
         lane.send(chunk_of(1, batch_of([world.by_first({"id": 1, "mail": "a@b"})])))

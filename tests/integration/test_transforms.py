@@ -9,7 +9,7 @@ import pytest
 
 from causeway.dev.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import Running, mm2_file, status_of
+from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -65,7 +65,7 @@ def test_a_filter_and_a_mask_beside_a_topic_that_is_relayed(
                 target.partition_count(f"A.{masked}") is not None
                 and target.offsets(f"A.{masked}") == {p: len(r) for p, r in wanted.items()}
             ),
-            120,
+            PATIENCE_S,
             "the transformed records",
         )
         found = target.read(f"A.{masked}")

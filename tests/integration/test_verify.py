@@ -15,7 +15,7 @@ from causeway.operate.verify.outcome import Kind
 from causeway.wire.cluster import Cluster
 from tests.harness import flawed
 from tests.harness.command import causeway
-from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.running import mm2_file, run_to_end
 
 pytestmark = pytest.mark.integration
@@ -123,8 +123,8 @@ def test_a_mirror_agrees_however_its_records_were_written(
     source.create_topics([plain, small, aborted, packed], config=FOREVER)
     source.set_topic_config(packed, {"compression.type": "zstd"})
     values = [b"value %d" % n + bytes(100) for n in range(5_000)]
-    source.produce(plain, values)
-    source.produce(packed, values)
+    source.produce(plain, values, settings=WHOLE_BATCHES)
+    source.produce(packed, values, settings=WHOLE_BATCHES)
     with source.transactional(f"{prefix}writer") as transactions:
         for number, commits in enumerate([True, False, True]):
             transactions.begin()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from causeway.config.load import load
@@ -315,18 +314,7 @@ def test_a_topic_that_is_made_anew_stops_its_mirror(mirrored: Mirrored, way: Way
     """Also one that has grown past where its mirror stood, at once."""
     source, target = way.source.tools, way.target.tools
     topic, mirror = way.topic("anew"), way.mirror("anew")
-    source.delete_topic(topic)
-
-    def made() -> bool:
-        try:
-            source.create_topic(topic)
-        except KafkaException as error:  # ZooKeeper knows it longer than brokers do
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
-            return False
-        return True
-
-    await_until(made, PATIENCE_S, "it is made anew")
+    source.recreate_topic(topic)
     source.produce(topic, [b"after"] * 30)
 
     def stopped() -> bool:

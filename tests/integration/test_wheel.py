@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -74,12 +73,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     found.shell(found.causeway, "dev", "down")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def get(address: str) -> str:
     with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
@@ -92,7 +85,7 @@ def serves(address: str) -> bool:
         return False
 
 
-def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine) -> None:
+def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine, port: int) -> None:
     causeway, folder = machine.causeway, machine.folder
     assert machine.shell(causeway, "--version").startswith("causeway ")
     assert str(folder) in (folder / "bin" / "causeway").resolve().read_text()
@@ -101,7 +94,7 @@ def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine) -> None:
 
     machine.shell(causeway, "dev", "up", "--file", "mm2.properties")
     machine.shell(causeway, "dev", "produce", "orders", "--records", "300")
-    file, port = folder / "mm2.properties", free_port()
+    file = folder / "mm2.properties"
     file.write_text(file.read_text() + f"\ncauseway.http.port = {port}\n")
     assert "A.orders" in machine.shell(causeway, "plan", str(file))
     target = KafkaTools(read_properties(file).entries["B.bootstrap.servers"].value)

@@ -21,7 +21,7 @@ from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, 
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.wire.offsets import LATEST, FetchedPartition, OffsetAt
 
-LEASE_S = 1.0  # more than a busy machine lets anybody wait
+LEASE_S = 3.0  # more than a busy machine lets anybody wait
 
 
 class Broker:

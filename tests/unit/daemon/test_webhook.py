@@ -104,7 +104,7 @@ def test_what_happens_is_posted_signed_and_with_the_token() -> None:
             _log.info("directive", extra={"link": "A->B", "what": "pause", "by": "anna"})
             _log.info("lanes ready")
             logging.getLogger("causeway.http.guard").warning("call refused")
-            await_until(lambda: len(receiver.events()) == 2, 10, "both events")
+            await_until(lambda: len(receiver.events()) == 2, 60, "both events")
         headers, body = receiver.posts[0]
         event = json.loads(body)["events"][0]
 
@@ -121,7 +121,7 @@ def test_a_receiver_that_is_away_gets_it_later_in_order() -> None:
     with receiving(500, 503, 429) as receiver, posting(receiver.settings):
         stop("orders-0")
         stop("orders-1")
-        await_until(lambda: len(receiver.posts) >= 4, 10, "four tries")
+        await_until(lambda: len(receiver.posts) >= 4, 60, "four tries")
         last = receiver.bodies()[3]
     assert [each["about"]["partition"] for each in last["events"]] == ["orders-0", "orders-1"]
 
@@ -132,7 +132,7 @@ def test_what_is_refused_is_told_once_and_not_posted_again(
     with receiving(404, 302) as receiver, posting(receiver.settings):
         for number in range(3):
             stop(f"orders-{number}")
-            await_until(lambda many=number + 1: len(receiver.posts) == many, 10, "a post")  # type: ignore[misc]
+            await_until(lambda many=number + 1: len(receiver.posts) == many, 60, "a post")  # type: ignore[misc]
     told = [each for each in caplog.records if each.name == "causeway.webhook"]
     assert [each.getMessage() for each in told] == ["webhook refuses events"]
     assert receiver.paths == [PATH] * 3, "a redirect is not followed"

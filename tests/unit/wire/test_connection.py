@@ -147,7 +147,7 @@ def test_closing_throws_away_what_is_not_sent(broker: ScriptedBroker) -> None:
     assert connection.wants_write
     started = time.monotonic()
     connection.close()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 20
     assert connection.closed
     assert not broker.requests
 

@@ -244,7 +244,7 @@ def test_nor_do_coordinators_that_hang(script: Script) -> None:
             found = committed_offsets_of(cluster, GROUPS, patience_s=1.0)
         finally:
             script.release.set()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
     assert found.pop("g0") == {TP: AT}
     assert found.keys() == script.hanging.keys()
     for error in found.values():
