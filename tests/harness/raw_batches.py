@@ -99,10 +99,15 @@ def damaged(raw: bytes, at: int = -1) -> bytes:
     return bytes(changed)
 
 
+def wrapped(number: int) -> int:
+    """As one of 64 bits, which wrap around in Java."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
 def _record(record: Rec, base: int, first_timestamp: int) -> bytes:
     out = bytearray(b"\0")
     put = out.append
-    _varint(record.timestamp - first_timestamp, put)
+    _varint(wrapped(record.timestamp - first_timestamp), put)
     _varint(record.offset - base, put)
     for part in (record.key, record.value):
         _bytes(part, out)

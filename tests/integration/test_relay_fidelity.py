@@ -17,6 +17,7 @@ import pytest
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.relay import walk
+from causeway.relay.lane import arrivals
 from causeway.relay.walk import content_of
 from causeway.wire.batches import HEADER_SIZE, header
 from causeway.wire.cluster import Cluster
@@ -149,6 +150,12 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
     assert values == [b"before", b"open", b"after"]
 
 
+def relayed(cluster: Cluster, topic: str) -> list[tuple[object, ...]]:
+    """What partition 0 holds, of which no client need be able to read all."""
+    batches = walk.relayed(cluster, TopicPartition(topic, 0), 0, read_committed=False)
+    return [content_of(record) for batch in batches for record in records_of(batch)]
+
+
 @pytest.mark.parametrize("append_times", [False, True])
 def test_a_header_name_that_is_not_utf_8(mirror: Mirror, append_times: bool) -> None:
     """In large batches, of which some have gaps or append times, and in small ones."""
@@ -161,13 +168,25 @@ def test_a_header_name_that_is_not_utf_8(mirror: Mirror, append_times: bool) -> 
 
     mirror.run()
 
-    def raw(cluster: Cluster, topic: str) -> list[tuple[object, ...]]:
-        batches = walk.relayed(cluster, TopicPartition(topic, 0), 0, read_committed=False)
-        return [content_of(record) for batch in batches for record in records_of(batch)]
-
-    found = raw(mirror.driver.target, mirror.name)
-    assert found == raw(mirror.driver.source, mirror.topic)
+    found = relayed(mirror.driver.target, mirror.name)
+    assert found == relayed(mirror.driver.source, mirror.topic)
     assert [one[3] for one in found] == [(("\udcff\udc80", b"1"), ("é", None))] * 6
+
+
+def test_times_further_apart_than_64_bits_tell(mirror: Mirror) -> None:
+    """Of small neighbours, of one that has a gap, and within a batch that goes as it is."""
+    taken = FOREVER | {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    mirror.create(config=taken, target_config=taken)
+    at, now = TopicPartition(mirror.topic, 0), arrivals.wall_ms()
+    none, first, last = -1, -(2**63), 2**63 - 1
+    for times in ((none,), (last,), (now,), (first,), (none, last), (first, now, last)):
+        for value in (b"v", b"v" * 3000):
+            batch = [Rec(offset=n, timestamp=time, value=value) for n, time in enumerate(times)]
+            mirror.driver.source.produce_batch(at, raw_batch(batch))
+
+    mirror.run()
+
+    assert relayed(mirror.driver.target, mirror.name) == relayed(mirror.driver.source, mirror.topic)
 
 
 def test_batches_that_hold_much_more_than_they_weigh(mirror: Mirror) -> None:

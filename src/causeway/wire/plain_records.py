@@ -1,5 +1,6 @@
-"""The records of a batch in Python, for what aiokafka's compiled codec refuses: a header's name
-that is not UTF-8, which brokers take. Its odd bytes are kept as Python's surrogate escapes.
+"""The records of a batch in Python, for what aiokafka's compiled codec refuses and brokers take: a
+header's name that is not UTF-8, whose odd bytes are kept as Python's surrogate escapes, and times
+that are further apart than 64 bits tell. Their differences wrap around, as Java's do.
 
 Layout of each, from Kafka's DefaultRecord; all numbers are zigzag varints, a length of -1 is null:
 
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from kafka.record.util import decode_varint, encode_varint
 
 from causeway.wire.batches import HEADER, HEADER_SIZE, LOG_APPEND_TIME
+
+_HALF = 1 << 63
 
 
 class PlainRecord(NamedTuple):
@@ -47,7 +50,7 @@ def decode(raw: memoryview) -> list[PlainRecord]:
             headers.append(((name or b"").decode(errors="surrogateescape"), content))
         if at != stop:
             raise ValueError("a record does not end where its length has it")
-        timestamp = max_timestamp if append_time else base_timestamp + delta
+        timestamp = max_timestamp if append_time else _wrapped(base_timestamp + delta)
         records.append(PlainRecord(base + offset, timestamp, key, value, headers))
     if at != len(raw):
         raise ValueError("it does not end with its last record")
@@ -61,7 +64,7 @@ def encode(records: Iterable[PlainRecord]) -> bytes:
     for index, record in enumerate(records):
         first = record.timestamp if first is None else first
         one = bytearray(1)
-        encode_varint(record.timestamp - first, one.append)
+        encode_varint(_wrapped(record.timestamp - first), one.append)
         encode_varint(index, one.append)
         _put(record.key, one)
         _put(record.value, one)
@@ -72,6 +75,11 @@ def encode(records: Iterable[PlainRecord]) -> bytes:
         encode_varint(len(one), out.append)
         out += one
     return bytes(out)
+
+
+def _wrapped(number: int) -> int:
+    """As a signed number of 64 bits."""
+    return (number + _HALF) % (2 * _HALF) - _HALF
 
 
 def _field(raw: memoryview, at: int) -> tuple[bytes | None, int]:

@@ -165,7 +165,7 @@ def build(
     timestamps = [-1 if r.timestamp is None else r.timestamp for r in records]
     try:
         payload, codec = _encode(records, timestamps, codec)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         payload = _encode_plain(records, timestamps, codec)
     return Batch(
         payload=payload,

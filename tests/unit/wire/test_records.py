@@ -29,7 +29,7 @@ from causeway.wire.records import (
 )
 from causeway.wire.unpack import unpacked_total
 from tests.harness.examples import examples
-from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch
+from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch, wrapped
 
 ODD = [
     Rec(offset=10, timestamp=1_700_000_000_000, key=None, value=b"x" * 300),
@@ -45,7 +45,11 @@ ODD = [
 ]
 
 _bytes = st.none() | st.binary(max_size=20)
-_timestamps = st.sampled_from([-1, 0, 1, 1_577_836_800_000]) | st.integers(-1, 2**42)
+_timestamps = (
+    st.sampled_from([-1, 0, 1, 1_577_836_800_000, 2**63 - 1, -(2**63)])
+    | st.integers(-1, 2**42)
+    | st.integers(-(2**63), 2**63 - 1)
+)
 
 
 @st.composite
@@ -108,7 +112,7 @@ def test_dense_batch_keeps_every_content_and_knows_its_source_offsets(records: l
     stamped = KafkaPythonBatch(bytearray(header(batch, 1, 0, 0) + batch.payload))
     assert stamped.validate_crc()
     assert (stamped.records_count, stamped.last_offset_delta) == (len(records), len(records) - 1)
-    assert [(r.timestamp, r.key, r.value, r.headers) for r in stamped] == [
+    assert [(wrapped(r.timestamp), r.key, r.value, r.headers) for r in stamped] == [
         r.content for r in records
     ]
 
@@ -223,6 +227,25 @@ def test_a_header_name_that_is_not_utf_8_is_kept(codec: int, append_time: int | 
     ]
     if codec == 0:
         assert batch.payload == raw_batch(by_hand, base=0)[61:]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("name", ["é", "\udcff"], ids=["utf-8", "not-utf-8"])
+def test_times_further_apart_than_64_bits_tell_are_kept(codec: int, name: str) -> None:
+    """Neighbours with such times are merged, a batch of them is cut."""
+    times = (-1, 2**63 - 1, -(2**63), 0, 2**62, -(2**62))
+    batches = [
+        _built([Rec(offset=n, timestamp=time, headers=[(name, b"")])], codec)
+        for n, time in enumerate(times)
+    ]
+
+    batch, taken = merge(batches)
+
+    assert taken == len(times)
+    assert [record.timestamp for record in records_of(batch)] == list(times)
+    assert (batch.base_timestamp, batch.max_timestamp) == (-1, 2**63 - 1)
+    parts = split(batch, 0, 3), split(batch, 3, 6)
+    assert [record.timestamp for part in parts for record in records_of(part)] == list(times)
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
