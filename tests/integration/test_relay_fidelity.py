@@ -174,13 +174,13 @@ def test_a_header_name_that_is_not_utf_8(mirror: Mirror, append_times: bool) -> 
 
 
 def test_times_further_apart_than_64_bits_tell(mirror: Mirror) -> None:
-    """Of small neighbours, of one that has a gap, and within a batch that goes as it is."""
+    """Of small neighbours, and within batches that go as they are."""
     taken = FOREVER | {"message.timestamp.after.max.ms": str(2**63 - 1)}
     mirror.create(config=taken, target_config=taken)
     at, now = TopicPartition(mirror.topic, 0), arrivals.wall_ms()
     none, first, last = -1, -(2**63), 2**63 - 1
-    for times in ((none,), (last,), (now,), (first,), (none, last), (first, now, last)):
-        for value in (b"v", b"v" * 3000):
+    for value in (b"v", b"v" * 3000):
+        for times in ((none,), (last,), (now,), (first,), (none, last), (first, now, last)):
             batch = [Rec(offset=n, timestamp=time, value=value) for n, time in enumerate(times)]
             mirror.driver.source.produce_batch(at, raw_batch(batch))
 
