@@ -34,6 +34,7 @@ def _flow(*starts: int, state: State = State.RUNNING) -> Flow:
         )
     )
     flow.state = state
+    flow.unsettled = False  # its place was found
     return flow
 
 
@@ -93,6 +94,18 @@ def test_a_flow_that_leaves_idle_states_all_that_it_saw() -> None:
     flow.position = flow.through = 12
     flow.leave()
     assert flow.report(final=True).outlets[0].pair.source == 12
+
+
+def test_what_was_given_up_unanswered_is_not_stated() -> None:
+    """As where a lane ends while its target does not answer: it may have arrived, or not."""
+    flow = _flow(10)
+    (outlet,) = flow.outlets
+    outlet.sent(_batch(10, 2))
+    flow.position = flow.through = 12
+    outlet.unanswered, flow.unsettled = 0, True
+    report = flow.report(final=True)
+    assert report.outlets[0].pair.source == 10
+    assert not report.settled
 
 
 def test_an_acknowledged_batch_is_the_newest_pair() -> None:

@@ -51,7 +51,7 @@ def _flow(
             ),
         )
     )
-    flow.state = State.RUNNING
+    flow.state, flow.unsettled = State.RUNNING, False
     flow.source_end = flow.end_before = 10
     return flow
 

@@ -77,7 +77,7 @@ class _Lane:
                 transform="k",
             )
         )
-        self.flow.state = State.RUNNING
+        self.flow.state, self.flow.unsettled = State.RUNNING, False
         self.on_the_way = self.flow.on_the_way = OnTheWay(cast(Any, self.stage))
         self.transforming = Transforming(
             cast(Any, self),

@@ -352,9 +352,11 @@ class Flow:
         lies between was dropped, so the statement stays true and recovery has less to read.
 
         Not of one that leaves: its outlets are idle because what they had to send was let go,
-        unless a transform had led it to them.
+        unless a transform had led it to them. Nor where their requests were given up unanswered.
         """
-        if self.state is not State.RUNNING or (self.leaving and self.on_the_way is None):
+        if self.state is not State.RUNNING or self.unsettled:
+            return
+        if self.leaving and self.on_the_way is None:
             return
         for outlet in self.outlets:
             if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.through:

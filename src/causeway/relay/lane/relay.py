@@ -292,6 +292,7 @@ class Relay:
         now_ms = arrivals.wall_ms()
         touched, running, account = self._touched, State.RUNNING, arrivals.account
         for answer in target.receive(time.monotonic()):
+            told: dict[Flow, None] = {}
             for (flow, outlet, sent), produced in answer:
                 if flow.state is not running:
                     continue  # in doubt already: recovery reads from the log what became of it
@@ -302,4 +303,9 @@ class Relay:
                     self._places.doubt(flow, doubt)
                 else:
                     if flow.on_the_way is not None or flow.assignment.stop_at is not None:
-                        self._transforming.look(flow)
+                        told[flow] = None
+            # Not before all of the answer is accounted for: it may tell of several outlets of a
+            # flow, none of which has anything unanswered any more.
+            for flow in told:
+                if flow.state is running:
+                    self._transforming.look(flow)
