@@ -166,6 +166,17 @@ def test_a_near_broker_is_read_over_two_connections(
     assert [target.max_requests for target in lane.connections.targets] == [16]
 
 
+def test_links_that_read_from_one_broker_share_what_may_be_under_way(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    round_trip(0.001)
+    others = [flow(partition) for partition in (2, 3)]
+    for other in others:
+        other.assignment = other.assignment.replace(link="A->C", max_bytes=2 * MB)
+    lane.attach(flow(0), flow(1), *others)
+    assert (lane.read, lane.most) == ([[0], [1], [2], [3]], [8, 8, 2, 2])
+
+
 def test_a_rest_ends_once_a_source_broker_has_sent_something(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:

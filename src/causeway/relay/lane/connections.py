@@ -170,14 +170,16 @@ class Connections:
         return self._round_trips.get((key.cluster, key.node), 0.0)
 
     def _share_out(self, base: SourceKey) -> None:
-        """What may be under way from this broker, among the connections that read from it."""
+        """What may be under way from this broker, among the connections that read from it, of
+        whichever links."""
         reading = [
-            source for key, source in self._sources.items() if source.flows and key.base == base
+            (key, source)
+            for key, source in self._sources.items()
+            if source.flows and (key.cluster, key.node) == (base.cluster, base.node)
         ]
-        round_trip_s = self._round_trip(base)
-        share = distance.answer_bytes(self._buffer(round_trip_s), len(reading))
-        for source in reading:
-            source.may_answer(min(base.max_bytes, share))
+        share = distance.answer_bytes(self._buffer(self._round_trip(base)), len(reading))
+        for key, source in reading:
+            source.may_answer(min(key.max_bytes, share))
 
     def detach(self, flow: Flow) -> None:
         """Fetch and send nothing of `flow` any more."""
