@@ -97,6 +97,7 @@ class Happened(logging.Handler):
             while self._waiting:
                 self._unwritten.append(self._waiting.popleft().replace(number=self._next))
                 self._next += 1
+            del self._unwritten[:-EVENTS]  # the others would take the place of these
             return list(self._unwritten)
 
     def written(self, *, again: bool) -> None:

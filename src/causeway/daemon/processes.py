@@ -11,16 +11,13 @@ from pathlib import Path
 def started_at(pid: int) -> str | None:
     """When process `pid` started, as the kernel counts; None where it is gone or a zombie.
 
-    '' where the system has no such files: then only the number tells processes apart.
+    '' where it lives, but the system has no such files, does not show another user's (`hidepid`),
+    or lets us open no more: then only the number tells processes apart.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-        return "" if _answers(pid) else None
     except OSError:
-        return None
+        return "" if _answers(pid) else None
     # The name, in brackets, may hold anything; the state is the first field after it.
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else fields[19]
@@ -60,7 +57,14 @@ def has_ended(other: str) -> bool:
     place, _, pid = place.rpartition("/")
     if not here() or place != here() or not pid.isdecimal():
         return False
-    return started_at(int(pid)) != start
+    return is_gone(int(pid), start)
+
+
+def is_gone(pid: int, start: str) -> bool:
+    """Whether the process `pid` that started at `start` is gone, be its number another's by now.
+    False also where that cannot be told."""
+    found = started_at(pid)
+    return found is None or (found != "" and found != start)
 
 
 def kill(pid: int, start: str) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.entries import (
+    EVENTS,
     OFFSET_MAP,
     Deletion,
     DirectivesRecord,
@@ -97,7 +98,8 @@ class Contents:
         self.tasks.update(more.tasks)
         self.transforms.update(more.transforms)
         self.directives = more.directives or self.directives
-        self.events.update(more.events)
+        for event in more.events.values():
+            self.take(event)
 
     def take(self, entry: Entry | None) -> None:
         match entry:
@@ -115,6 +117,7 @@ class Contents:
                 self.directives = entry
             case EventRecord():
                 self.events[entry.number] = entry
+                self.events.pop(entry.number - EVENTS, None)  # whose place it takes
             case Deletion():
                 self.deleted.add(entry)
                 if entry.of == "topic":

@@ -8,7 +8,7 @@ from typing import TypeVar
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.relay.source import keep
-from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, Batch
+from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST
 from causeway.wire.records import Record
@@ -74,8 +74,9 @@ def raw_batches(
     end: int,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[memoryview]:
-    """Whole batches, header included, from `position` (or where the log starts) below `end`.
-    `check`: see `relayed`. Raises CausewayError."""
+    """Whole batches, header included, from `position` (or where the log starts) below `end`; not
+    messages of the formats before, which no producer with an id has written. `check`: see
+    `relayed`. Raises CausewayError."""
     if position >= end:
         return
     start = cluster.list_offsets([at], EARLIEST)[at]
@@ -94,6 +95,10 @@ def raw_batches(
             fields = HEADER.unpack_from(data, here)
             if fields[0] >= end:
                 return  # appended since `end` was asked for
+            if data[here + MAGIC_AT] < MAGIC:
+                position = max(position, fields[0] + 1)
+                here = stop
+                continue
             last = fields[0] + fields[6]
             if last >= position:
                 yield data[here:stop]

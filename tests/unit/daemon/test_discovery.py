@@ -14,6 +14,7 @@ import pytest
 from causeway.config.chosen import Chosen
 from causeway.config.settings import RunSettings
 from causeway.control import topics
+from causeway.control.directives import THE_LINK
 from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions import discovery
 from causeway.daemon.partitions.claiming import Claimer
@@ -29,6 +30,7 @@ from causeway.relay.progress import Contents, Progress
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.unit.daemon import test_claims
+from tests.unit.daemon.test_link import new_link
 
 LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
 
@@ -66,7 +68,7 @@ def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
     gone = discovery.gone(cast(Any, brokers), {"listed", *brokers.errors}, found)
 
     assert gone == {"deleted"}
-    assert {trouble.topic for trouble in found.troubles} == {"hidden", "electing"}
+    assert {trouble.topic for trouble in found.troubles} == {"hidden", "electing", "there"}
     assert found.unfinished
 
 
@@ -183,6 +185,33 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
     assert entry == known.replace(state=State.STOPPED, reason=row.reason), "the claim stays"
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored(
+    monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """It has no partition of that then, and would have done all of nothing."""
+    link = new_link(RunSettings())
+    registry, known = link.registry, test_claims.progress()
+    registry.begin(Contents(partitions={known.source: known}))
+    target_id = None if side == "target" else test_claims.TOPIC.target_id
+    topic = replace(test_claims.TOPIC, partitions=1, target_id=target_id)
+    intake = _intake(monkeypatch, registry, topic)
+    if side == "source":
+        listed = replace(topics.observe(*[cast(Any, None)] * 3), source_topics={})
+        planned = topics.TopicPlan(mirrored=(), left_out=(), changes=(), problems=())
+        monkeypatch.setattr(topics, "observe", lambda *_: listed)
+        monkeypatch.setattr(topics, "plan", lambda *_: planned)
+
+    found = intake.look()
+    link._note(found)
+
+    assert registry.status() == ()
+    assert found.unfinished, "and it is looked again soon"
+    assert not link.is_settled(60)
+    assert link.is_settled(0)
+    assert "left it out, though it is there" in link.status().troubles[0].reason
+
+
 def _led_to(*names: str) -> Progress:
     """Progress of a partition whose transform leads it to these topics, too."""
     known = test_claims.progress()
@@ -241,6 +270,40 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     assert written == [known]
     assert registry.known() == {known.source: known}
     assert not found.troubles
+
+
+@pytest.mark.parametrize("asked", ["restart", "leave"])
+def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_any_more(
+    monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """By then it runs, or is chosen again. It is on no lane, and would be on none for ever."""
+    link = replace(test_claims.LINK, geo=True, chosen=Chosen(), topics=())
+    monkeypatch.setattr(test_claims, "LINK", link)
+    link.chosen.names = frozenset({"orders"})
+    registry, known = Registry("A->B"), test_claims.progress()
+    failed = known.replace(state=State.FAILED)
+    registry.add([Row(topic=test_claims.TOPIC, progress=failed, first=0)])
+    intake = _intake(monkeypatch, registry, test_claims.TOPIC)
+    monkeypatch.setattr(intake, "_leadership", SimpleNamespace(write=list))
+    answers = [False, True, True]
+    monkeypatch.setattr(intake, "_fleet", SimpleNamespace(remove=lambda *_: answers.pop(0)))
+    if asked == "restart":
+        assert not intake.restart({THE_LINK})
+    else:
+        link.chosen.names = frozenset()
+        intake._leave(Found())
+    assert not registry.lacks(known.source), "its lane has it yet"
+
+    (row,) = registry.rows(lambda _: True)
+    row.progress = known  # its lane says at last
+    link.chosen.names = frozenset({"orders"})
+    if asked == "restart":
+        assert intake.restart({THE_LINK})
+    intake._leave(Found())
+
+    assert registry.lacks(known.source), "so that this look takes it up"
+    assert registry.known() == {known.source: known}
+    intake._leave(Found())  # and no lane is asked once more
 
 
 @pytest.mark.parametrize("chosen", [True, False])

@@ -98,6 +98,18 @@ def test_a_flood_is_counted_and_not_kept(link: Happened) -> None:
     assert (found[-1].event, found[-1].about) == (happened._MORE, {"count": "900"})
 
 
+def test_no_more_wait_to_be_written_than_are_kept(link: Happened) -> None:
+    """However long the topic can't be written."""
+    link.begin({})
+    for _ in range(10):
+        for number in range(100):
+            say(f"partition failed {number}")
+        link.unwritten()
+    waiting = told(link)
+    assert len(waiting) == EVENTS
+    assert waiting[-1] == (999, "partition failed 99")
+
+
 def test_an_event_takes_the_place_of_an_old_one() -> None:
     contents = Contents()
     records: dict[bytes, bytes | None] = {}

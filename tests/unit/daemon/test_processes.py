@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from causeway.daemon import processes
 
@@ -23,6 +26,24 @@ def test_a_process_that_ended_is_known_to_have() -> None:
     assert processes.started_at(child.pid) is None  # a zombie by now
     child.wait()
     assert processes.has_ended(name)
+
+
+def test_a_process_that_is_hidden_from_us_is_not_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another user's, where /proc is mounted with hidepid."""
+    start = processes.started_at(1)
+    shown = Path.read_text
+
+    def hidden(path: Path) -> str:
+        if str(path) == "/proc/1/stat":
+            raise FileNotFoundError(path)
+        return shown(path)
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert processes.started_at(1) == ""
+    assert not processes.is_gone(1, str(start))
+    assert not processes.has_ended(f"{processes.here()}/1/{start}#a")
 
 
 def test_another_machines_process_may_always_live() -> None:

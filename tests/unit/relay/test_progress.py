@@ -12,8 +12,10 @@ import pytest
 from causeway.errors import BrokerError, ProtocolError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import progress
+from causeway.relay.entries import EVENTS, EventRecord
 from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.progress import (
+    Contents,
     Deletion,
     DirectivesRecord,
     Entry,
@@ -268,3 +270,13 @@ def test_each_outlet_has_an_offset_map_of_its_own() -> None:
     standby.update(topic.read(standby.end))
     for contents in (standby, topic.read()):
         assert contents.maps == {OFFSETS.source: {None: OFFSETS}}
+
+
+def test_who_reads_on_keeps_no_more_events_than_there_are() -> None:
+    """As a standby does, for as long as another leads."""
+    contents = Contents()
+    for number in range(3 * EVENTS):
+        more = Contents(end=number + 1)
+        more.take(EventRecord(number=number, at=1, level="info", event="resume", about={}))
+        contents.update(more)
+    assert sorted(contents.events) == list(range(2 * EVENTS, 3 * EVENTS))

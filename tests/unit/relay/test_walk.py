@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from causeway.errors import BrokerError
 from causeway.relay import walk
@@ -26,6 +27,21 @@ def test_raw_batches_from_a_position_to_an_end(position: int, end: int, bases: l
     cluster = FakeCluster("t", SOURCE_ID, {0: log}, compacted=False)
     found = walk.raw_batches(cast(Cluster, cluster), SOURCE, position, end)
     assert [HEADER.unpack_from(raw)[0] for raw in found] == bases
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_passed_by_and_no_batch_with_them(magic: int) -> None:
+    """What lies where a batch has its last offset is of another meaning there."""
+    log = Log()
+    for number in range(6):
+        builder = LegacyRecordBatchBuilder(magic, 0, 1 << 20)
+        builder.append(number, timestamp=1_480_000_000_000, key=None, value=b"old" * 30)
+        log.batches.append((number, number, bytes(builder.build())))
+    log.end = 6
+    log.append([Rec(offset=6 + i) for i in range(3)])
+    cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
+    (found,) = walk.raw_batches(cluster, SOURCE, 2, 9)
+    assert HEADER.unpack_from(found)[0] == 6
 
 
 def test_a_leader_that_shows_less_than_there_was_is_asked_again() -> None:

@@ -67,7 +67,7 @@ class Lane:
             self.over
             or not self.partitions
             or time.monotonic() > self.lease_from + lease_s
-            or (self.process is not None and processes.started_at(self.pid) != self.process)
+            or (self.process is not None and processes.is_gone(self.pid, self.process))
         )
 
     def be_silent(self, passed_s: float, most_s: float) -> None:

@@ -101,7 +101,7 @@ class Deleted:
     def _look(self, gone: Collection[str], found: Found) -> None:
         known = self._registry.known()
         missing = {at.topic for at in known} - found.counts.keys() - set(gone)
-        gone = {*gone, *discovery.absent(self._sides.source_admin, missing)}
+        gone = {*gone, *discovery.absent(self._sides.source_admin, missing, found)}
         changes = judge(known, gone, int(time.time() * 1000), self._retention_s)
         if changes.noted:
             self._write(lambda: self._registry.note_gone(changes.noted))

@@ -279,15 +279,32 @@ def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozen
     return _absent(source, {name: name for name in missing}, found)
 
 
-def absent(cluster: Cluster, names: Collection[str]) -> frozenset[str]:
-    """Those that are not there by their name. Raises CausewayError."""
+def absent(cluster: Cluster, names: Collection[str], found: Found | None = None) -> frozenset[str]:
+    """Those that are not there by their name. `found`: of a look whose list left them out; it
+    learns which of them are there all the same. Raises CausewayError."""
     if not names:
         return frozenset()
-    found = cluster.metadata(sorted(names)).topics
+    topics_found = cluster.metadata(sorted(names)).topics
+    if found is not None:
+        for name, topic in topics_found.items():
+            if topic.error is None:
+                found.trouble(name, _left_out(name))
     return frozenset(
         name
-        for name, topic in found.items()
+        for name, topic in topics_found.items()
         if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
+    )
+
+
+def _left_out(topic: str) -> BrokerError:
+    return BrokerError(
+        "look up topic",
+        topic,
+        "a list of all topics left it out, though it is there: a broker that has just started may "
+        "not know all of them yet",
+        code=-1,
+        name="BEHIND",
+        retriable=True,
     )
 
 
@@ -305,5 +322,5 @@ def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> froze
         elif topic.error is not None:
             found.trouble(missing[name], topic.error)
         else:
-            found.unfinished = True
+            found.trouble(missing[name], _left_out(name))
     return frozenset(absent)

@@ -89,6 +89,7 @@ class Intake:
             on_created=on_created,
         )
         self._ends: dict[TopicPartition, int] = {}
+        self._freeing: set[TopicPartition] = set()  # see _free
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
         """As Fleet.remove; without `timeout_s`, for as long as a lane's lease lasts."""
@@ -167,12 +168,23 @@ class Intake:
         """Lets go of what is stopped or failed there, for the next look to take up as at a start;
         False where a lane has not let go of it yet."""
         rows = troubled(self._registry, scopes)
-        if not self.revoke(row.progress.source for row in rows):
+        if not self._free(rows):
             return False
         with self._writing:
             self._registry.let_go(rows, anew=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
+        return True
+
+    def _free(self, rows: Iterable[Row]) -> bool:
+        """Takes them from their lanes; False where one has not let go of its own yet. That one is
+        on no lane in the end, whatever its state is by then: the next look at the latest lets go
+        of it (see `_leave`), be it asked for again or not."""
+        places = {row.progress.source for row in rows}
+        self._freeing |= places
+        if not self.revoke(places):
+            return False
+        self._freeing -= places
         return True
 
     def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
@@ -234,13 +246,16 @@ class Intake:
         return gone
 
     def _leave(self, found: Found) -> None:
-        """Lets go of topics that people chose, and do so no more. What is known of them stays, as
-        that of a topic which leaves the file: whoever takes them up again goes on from there."""
+        """Lets go of topics that people chose, and do so no more, and of what a lane was too slow
+        to let go of. What is known of them stays, as that of a topic which leaves the file: whoever
+        takes them up again goes on from there."""
         left = self._left({row.progress.topic for row in self._registry.rows(lambda _: True)})
-        rows = self._registry.rows(lambda row: row.progress.topic in left)
+        rows = self._registry.rows(
+            lambda row: row.progress.topic in left or row.progress.source in self._freeing
+        )
         if not rows:
             return
-        if not self.revoke(row.progress.source for row in rows):
+        if not self._free(rows):
             found.unfinished = found.held = True
             return
         with self._writing:
@@ -251,7 +266,8 @@ class Intake:
                 ]
             )
             self._registry.let_go(rows)
-        _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
+        if left:
+            _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
     def _left(self, topics: Collection[str]) -> set[str]:
         """Those of them that were chosen, and are so no more."""
@@ -316,7 +332,7 @@ class Intake:
         """Lets go of the partitions that go by key from now on, to be claimed for that. What was
         known of them must not be written after what is claimed."""
         rows = to_turn(self._registry.live(), found)
-        if not self.revoke(row.progress.source for row in rows):
+        if not self._free(rows):
             found.unfinished = True
             return
         with self._writing:
