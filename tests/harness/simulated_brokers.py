@@ -1,0 +1,327 @@
+"""Two clusters in a simulated time: what a lane sends them are real Fetch and Produce requests, and
+each step of theirs is taken when a test says so.
+
+    a lane ── queue, flush ──► under way ──► served ──► answered ── receive ──► the lane
+                                  │
+                                  └ the connection dies: served as well, lost, or served later
+
+A target's log is idempotent, as Kafka's: see TargetLog. Decoded and encoded by kafka-python.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from causeway.config.settings import ClientSettings
+from causeway.errors import UnreachableError
+from causeway.wire.frames import Outbox
+from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
+
+VERSION = 12  # of both requests: topics go by name
+SOURCE = "source"  # the cluster's alias
+NOT_LEADER, NOT_ENOUGH_REPLICAS, SESSION_NOT_FOUND = 6, 19, 70
+LATE_S = 25.0  # so long what lies in the socket of a dead connection may be served
+
+
+class _Late(NamedTuple):
+    """What a broker has still to read of a connection that is dead."""
+
+    connection: TargetBrokerConnection
+    requests: deque[bytes]
+    until: float
+
+
+class Brokers:
+    """All of both clusters. `faulty`: things go wrong, each as `chance` has it; `refusals`: so
+    many appends are refused then."""
+
+    def __init__(self, chance: random.Random, clock: Clock, *, refusals: float) -> None:
+        self.chance = chance
+        self.clock = clock
+        self.faulty = True
+        self.refusals = refusals
+        self.sources: dict[Place, SourceLog] = {}
+        self.targets: dict[Place, TargetLog] = {}
+        self.room: dict[tuple[str, int], int] = {}  # connections that a cluster's node takes
+        self.connections: list[SourceBrokerConnection | TargetBrokerConnection] = []
+        self.late: list[_Late] = []
+        self.refuses: Callable[[Place, bytes], bool] = self._refuses
+
+    def happens(self, share: float) -> bool:
+        return self.faulty and self.chance.random() < share
+
+    def serve_late(self) -> None:
+        """A request of some connection that is dead, in the order of sending."""
+        self.late = [one for one in self.late if one.requests and self.clock.now < one.until]
+        if self.late:
+            one = self.chance.choice(self.late)
+            one.connection.serve(one.requests.popleft())
+
+    @property
+    def live(self) -> list[SourceBrokerConnection | TargetBrokerConnection]:
+        return [one for one in self.connections if not one.dead]
+
+    def close(self) -> None:
+        """All connections."""
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
+
+    def _refuses(self, _: Place, __: bytes) -> bool:
+        return self.happens(self.refusals)
+
+
+class _BrokerConnection:
+    """A lane's connection to a broker, and the broker's end of it."""
+
+    client_id_bytes = b"causeway"
+
+    def __init__(self, brokers: Brokers, cluster: str, node: int) -> None:
+        self._brokers = brokers
+        self.cluster, self.node = cluster, node
+        self.session_expires_at: float | None = None
+        self.outbox = Outbox(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.under_way: deque[bytes] = deque()
+        self.dead = self.closed = False
+        self._queued: deque[bytes] = deque()
+        self._answers: list[bytes] = []
+        self._correlation_id = 0
+
+    # -- as the lane has it -----------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """Of a socket that nothing comes through, for selectors."""
+        return self.outbox._sock.fileno()
+
+    def api_version(self, *_: int) -> int:
+        return VERSION
+
+    def share(self, _: object) -> None: ...
+
+    def set_nonblocking(self) -> None: ...
+
+    def next_correlation_id(self) -> int:
+        self._correlation_id += 1
+        return self._correlation_id
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._queued)
+
+    def queue(self, buffers: Sequence[bytes | memoryview], _: int | None = None) -> None:
+        frame = b"".join(buffers)
+        self._queued.append(frame)
+        self.outbox.size += len(frame)
+
+    def flush(self) -> bool:
+        self._check()
+        if self.dead:
+            raise ConnectionResetError("the broker is gone")
+        while self._queued:
+            if self._brokers.happens(0.1):
+                return False
+            self.under_way.append(self._queued.popleft())
+        self.outbox.size = 0
+        return True
+
+    def receive(self) -> list[memoryview]:
+        """Some of what has arrived; a large answer can be written to, as one that a lane's buffers
+        hold."""
+        self._check()
+        count, chance = len(self._answers), self._brokers.chance
+        if self._brokers.faulty:
+            count = chance.randint(0, count)
+        arrived, self._answers = self._answers[:count], self._answers[count:]
+        if not arrived and self.dead:
+            raise ConnectionResetError("the broker is gone")
+        return [memoryview(chance.choice((bytes, bytearray))(answer)) for answer in arrived]
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.outbox._sock.close()
+            self.die()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ConnectionAbortedError("closed by the lane")
+
+    # -- as the broker has it ---------------------------------------------------------------------
+
+    def serve(self, frame: bytes) -> None:
+        raise NotImplementedError
+
+    def serve_next(self) -> None:
+        if self.under_way:
+            self.serve(self.under_way.popleft())
+
+    def die(self) -> None:
+        """Some of what is under way is served before, and some of the answers arrive."""
+        if self.dead:
+            return
+        chance = self._brokers.chance
+        for _ in range(chance.randint(0, len(self.under_way))):
+            self.serve_next()
+        self.dead = True
+        del self._answers[chance.randint(0, len(self._answers)) :]
+
+    def _answer(self, response: Any, correlation_id: int) -> None:
+        response.with_header(correlation_id=correlation_id)
+        self._answers.append(bytes(response.encode(header=True)))
+
+
+class SourceBrokerConnection(_BrokerConnection):
+    """Answers Fetch requests, in a session."""
+
+    def __init__(self, brokers: Brokers, cluster: str, node: int) -> None:
+        super().__init__(brokers, cluster, node)
+        self._session = self._epoch = 0
+        self._read: dict[Place, tuple[int, int]] = {}  # from where, and how many bytes at most
+
+    def serve(self, frame: bytes) -> None:
+        request = FetchRequest.decode(frame, version=VERSION, header=True, framed=True)
+        error = 0 if self._take(request) else SESSION_NOT_FOUND
+        kind = FetchResponse.FetchableTopicResponse
+        topics: dict[str, list[Any]] = {}
+        if not error:
+            for (topic, _), part in self._parts(request).items():
+                topics.setdefault(topic, []).append(part)
+        response = FetchResponse(
+            version=VERSION,
+            throttle_time_ms=0,
+            error_code=error,
+            session_id=self._session,
+            responses=[kind(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        )
+        self._answer(response, request.header.correlation_id)
+
+    def _take(self, request: Any) -> bool:
+        """Whether it fits the session, which it brings up to date."""
+        if request.session_epoch == 0:
+            self._session, self._read = self._brokers.chance.randint(1, 1 << 30), {}
+        elif not self._session or self._brokers.happens(0.03):
+            self._session = 0
+            return False
+        else:
+            expected = self._session, self._epoch + 1
+            assert (request.session_id, request.session_epoch) == expected
+        self._epoch = request.session_epoch
+        for topic in request.topics:
+            for part in topic.partitions:
+                place = topic.topic, part.partition
+                self._read.pop(place, None)
+                self._read[place] = part.fetch_offset, part.partition_max_bytes
+        for topic in request.forgotten_topics_data:
+            for partition in topic.partitions:
+                self._read.pop((topic.topic, partition), None)
+        return True
+
+    def _parts(self, request: Any) -> dict[Place, Any]:
+        """What is in an answer comes last in the next."""
+        kind = FetchResponse.FetchableTopicResponse.PartitionData
+        parts: dict[Place, Any] = {}
+        room = request.max_bytes
+        for place, (offset, most) in list(self._read.items()):
+            log = self._brokers.sources[place]
+            leads = log.node == self.node
+            records = self._records(log, offset, min(most, room), bool(parts)) if leads else b""
+            room -= len(records)
+            if records or not leads or request.session_epoch == 0 or self._brokers.happens(0.1):
+                self._read[place] = self._read.pop(place)
+                parts[place] = kind(
+                    partition_index=place[1],
+                    error_code=0 if leads else NOT_LEADER,
+                    high_watermark=log.end,
+                    last_stable_offset=log.end,
+                    log_start_offset=0,
+                    aborted_transactions=None,
+                    preferred_read_replica=-1,
+                    records=records,
+                )
+        return parts
+
+    def _records(self, log: SourceLog, offset: int, room: int, others: bool) -> bytes:
+        """One batch at the least, unless there are `others` in the answer."""
+        records = b""
+        for offsets, raw in log.batches:
+            if offsets.stop <= offset:
+                continue
+            if len(records) + len(raw) > room and (records or others):
+                break
+            records += raw
+            if self._brokers.happens(0.2):
+                break
+        return records
+
+
+class TargetBrokerConnection(_BrokerConnection):
+    """Answers Produce requests."""
+
+    def serve(self, frame: bytes) -> None:
+        request = ProduceRequest.decode(frame, version=VERSION, header=True, framed=True)
+        kind = ProduceResponse.TopicProduceResponse
+        places = [
+            (topic.name, part.index)
+            for topic in request.topic_data
+            for part in topic.partition_data
+        ]
+        assert len(places) == len(set(places)), "a broker loses the second batch in silence"
+        responses = [
+            kind(
+                name=topic.name,
+                partition_responses=[
+                    self._append((topic.name, part.index), bytes(part.records))
+                    for part in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+        response = ProduceResponse(version=VERSION, responses=responses, throttle_time_ms=0)
+        self._answer(response, request.header.correlation_id)
+
+    def die(self) -> None:
+        """What is not served is lost, all of it or what was sent last, or served later."""
+        super().die()
+        chance, clock = self._brokers.chance, self._brokers.clock
+        read = [self.under_way.popleft() for _ in range(chance.randint(0, len(self.under_way)))]
+        self.under_way.clear()
+        self._brokers.late.append(_Late(self, deque(read), clock.now + LATE_S))
+
+    def _append(self, place: Place, raw: bytes) -> Any:
+        log = self._brokers.targets[place]
+        error, base, append_time = NOT_LEADER, -1, -1
+        if log.node == self.node:
+            error = NOT_ENOUGH_REPLICAS
+            if not self._brokers.refuses(place, raw):
+                error, base, append_time = log.append(raw, late=self.dead)
+        kind = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+        return kind(
+            index=place[1], error_code=error, base_offset=base, log_append_time_ms=append_time
+        )
+
+
+class SimulatedCluster:
+    """In place of causeway.wire.cluster.Cluster, as far as a lane's connections need it."""
+
+    def __init__(self, brokers: Brokers, settings: ClientSettings) -> None:
+        self._brokers = brokers
+        self.name = settings.alias
+        self.timeout_s = settings.request_timeout_ms / 1000
+
+    def open_connection(self, node: int) -> SourceBrokerConnection | TargetBrokerConnection:
+        brokers, place = self._brokers, (self.name, node)
+        taken = sum((one.cluster, one.node) == place for one in brokers.live)
+        if taken >= brokers.room.get(place, 100) or brokers.happens(0.05):
+            raise UnreachableError("connect to", f"{self.name} {node}", "is full", retriable=True)
+        kind = SourceBrokerConnection if self.name == SOURCE else TargetBrokerConnection
+        brokers.connections.append(kind(brokers, self.name, node))
+        return brokers.connections[-1]
+
+    def close(self) -> None: ...

@@ -1,0 +1,186 @@
+"""The driver of simulated lanes, one after another. What must hold, whatever happens:
+
+each append    the next records of the outlet's series: none is left out, doubled or misplaced
+each report    its pairs are true
+in the end     once nothing fails any more, all of it has been relayed, and the lane says so
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from causeway.config.settings import ClientSettings
+from causeway.config.transport import to_wire
+from causeway.errors import CausewayError, UnreachableError
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay.messages import Assign, Clusters, Drain, Outlet, Report, Throttle
+from causeway.relay.recovery.recover import ResumedOutlet, Resumption
+from causeway.relay.recovery.survey import Request, place_of
+from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster
+from tests.harness.simulated_lane import SimulatedLane
+from tests.harness.simulated_logs import Place
+from tests.harness.simulated_setting import Mirrored, Setting
+
+PATIENCE_S = 200.0  # within which all is relayed once nothing fails any more
+TICK_S = 0.2
+
+
+class SimulatedDriver:
+    """`setting`: what its lanes are to relay."""
+
+    lane: SimulatedLane
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.brokers, self.clock = setting.brokers, setting.clock
+        self.mirrored = list(setting.mirrored.values())
+
+    def start(self) -> None:
+        """A new lane, that is to relay all that there is."""
+        kind = self.setting.kind
+        names = [SOURCE, *self.setting.targets]
+        settings = {name: ClientSettings(alias=name, bootstrap=(("h", 1),)) for name in names}
+        clusters = Clusters(
+            clusters={name: to_wire(one) for name, one in settings.items()},
+            lease_s=10.0,
+            report_interval_s=1.0,
+            connections=kind.per_broker,
+            in_flight=3,
+            buffer_bytes=64 << 20,
+        )
+        self.lane = SimulatedLane(self.brokers, self.clock, clusters)
+        for one in self.mirrored:
+            self.assign(one)
+
+    def succeed(self) -> None:
+        """The lane is gone, in whatever way: here is the next one."""
+        self.close()
+        self.start()
+
+    def close(self) -> None:
+        self.lane.close()
+        self.brokers.close()
+
+    def assign(self, one: Mirrored) -> None:
+        self.lane.tell(Assign(assignments=(one.assignment(),)))
+        one.assigned, one.settled = True, False
+
+    def drain(self) -> None:
+        self.lane.draining = True
+        self.lane.tell(Drain())
+
+    def hear(self) -> None:
+        """What the lane reports, which must be true."""
+        for message in self.lane.control.sent:
+            for report in message.partitions if isinstance(message, Report) else ():
+                one = self.setting.mirrored[report.link, report.topic, report.partition]
+                for number, outlet in enumerate(report.outlets):
+                    self._check(one, number, outlet.pair, f"{report.state}, final: {report.final}")
+                one.outlets = report.outlets
+                one.settled = report.final and report.settled
+                one.assigned &= not report.final
+        self.lane.control.sent.clear()
+
+    def until(self, so: Callable[[], bool]) -> None:
+        until = self.clock.now + PATIENCE_S
+        while not so():
+            assert self.clock.now < until, f"stalled: {list(self.lane.flows.values())}"
+            self.clock.now += TICK_S
+            self.brokers.serve_late()
+            self.lane.advance()
+            self.hear()
+
+    def relay_the_rest(self) -> None:
+        """Nothing fails any more: everything is relayed, and what the lane says at last is so."""
+        self.brokers.faulty = self.lane.lease.over = False
+        self.brokers.room.clear()
+        if self.lane.draining:
+            self.until(lambda: self.lane.ended)
+            self.succeed()
+        self.lane.tell(Throttle(rates=()))
+        self.until(lambda: not any(flow.leaving for flow in self.lane.flows.values()))
+        for one in self.mirrored:
+            if not one.assigned:
+                self.assign(one)
+        self.until(lambda: all(map(self._is_relayed, self.mirrored)))
+        self.clock.now += 2 * LATE_S  # nothing can arrive any more
+        self.until(lambda: all(map(self._is_relayed, self.mirrored)))
+        self.drain()
+        self.until(lambda: self.lane.ended)
+        for one in self.mirrored:
+            assert one.settled
+            for number, outlet in enumerate(one.outlets):
+                series = one.series(number)
+                assert self.held(outlet) == series
+                assert outlet.pair.sequence == len(series)
+
+    def held(self, outlet: Outlet) -> list[int]:
+        return self.brokers.targets[place_of(outlet)].held(outlet.producer_id)
+
+    def recover(
+        self, requests: Sequence[Request], *_: SimulatedCluster
+    ) -> dict[TopicPartition, Resumption | CausewayError]:
+        """In place of relay.recovery: it finds what the logs hold."""
+        answers: dict[TopicPartition, Resumption | CausewayError] = {}
+        for request in requests:
+            spec = request.assignment
+            failed = UnreachableError("ask", "a broker", "gone", retriable=True)
+            lost = self.brokers.happens(0.05)
+            answers[spec.source_partition] = failed if lost else self._resumption(request)
+        return answers
+
+    def ends(self, _: object, places: Collection[TopicPartition], __: int) -> Mapping[Place, int]:
+        """In place of walk.offsets_at, where a lane looks for what others have written."""
+        return {place: self.brokers.targets[place].end for place in places}
+
+    def _resumption(self, request: Request) -> Resumption:
+        spec = request.assignment
+        one = self.setting.mirrored[spec.key]
+        return Resumption(
+            outlets=tuple(
+                self._resumed(one, number, outlet, request)
+                for number, outlet in enumerate(spec.outlets)
+            ),
+            leader_epoch=0,
+            source_node=one.log.node,
+            source_end=one.log.end,
+        )
+
+    def _resumed(
+        self, one: Mirrored, number: int, outlet: Outlet, request: Request
+    ) -> ResumedOutlet:
+        self._check(one, number, outlet.pair, "at recovery")
+        log, held = self.brokers.targets[place_of(outlet)], self.held(outlet)
+        for batch in log.of(outlet.producer_id):
+            told = batch.sequence < outlet.pair.sequence
+            assert told or batch.late or request.unsettled, f"{one.key}: nobody told of {batch}"
+        more = len(held) > outlet.pair.sequence
+        source = held[-1] + 1 if more else outlet.pair.source
+        return ResumedOutlet(
+            pair=Pair(source=source, target=log.end, sequence=len(held)),
+            end=log.end,
+            exclusive=request.assignment.is_ours_alone(outlet),
+            append_times=False,
+            node=log.node,
+        )
+
+    def _check(self, one: Mirrored, number: int, pair: Pair, when: str) -> None:
+        """That `pair` is true of an outlet."""
+        outlet = one.outlets[number]
+        log = self.brokers.targets[place_of(outlet)]
+        before = sum(offset < pair.source for offset in one.series(number))
+        own = log.of(outlet.producer_id)
+        places = [batch.base + at for batch in own for at in range(len(batch.offsets))]
+        below = sum(place < pair.target for place in places)
+        told = f"{one.key}, outlet {number}, {when}: {pair}"
+        assert before == pair.sequence, f"{told}, {before} of its series come before that"
+        assert below == pair.sequence, f"{told}, {below} of its records lie before that"
+        assert pair.target <= log.end, f"{told}, its log ends at {log.end}"
+
+    def _is_relayed(self, one: Mirrored) -> bool:
+        flow = self.lane.flows[one.key]
+        if flow.state is State.RUNNING:
+            return one.stop_at is None and flow.position >= one.log.end and flow.idle
+        if flow.state is State.STOPPED:
+            assert one.refused is not None, flow.reason
+        return flow.state in (State.DONE, State.STOPPED)

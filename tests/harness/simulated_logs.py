@@ -1,0 +1,114 @@
+"""A simulated clock, and the logs of simulated brokers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from causeway.wire.batches import HEADER
+from causeway.wire.records import as_is, records_of
+from tests.harness.raw_batches import Rec, raw_batch
+
+Place = tuple[str, int]  # topic and partition
+
+OUT_OF_ORDER = 45
+REMEMBERED_BATCHES = 5  # of each producer
+ALREADY_THERE_MS = 1_700_000_000_000  # the time that a batch bears which is there already
+
+
+class Clock:
+    """Simulated seconds, in place of time.monotonic."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass(slots=True)
+class SourceLog:
+    """`batches`: raw, each with the offsets from its first up to the next batch's."""
+
+    node: int
+    batches: list[tuple[range, bytes]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][0].stop if self.batches else 0
+
+    def offsets(self) -> Iterator[int]:
+        for offsets, _ in self.batches:
+            yield from offsets
+
+    def add(self, first: int, count: int, *, size: int, timestamp: int) -> None:
+        """A batch of `count` records, whose key and value tell their offset."""
+        offsets = range(first, first + count)
+        records = [
+            Rec(offset=at, timestamp=timestamp, key=b"%d" % at, value=b"%d " % at + bytes(size))
+            for at in offsets
+        ]
+        self.batches.append((offsets, raw_batch(records)))
+
+
+@dataclass(slots=True)
+class Appended:
+    """A batch in a target's log, at `base`; `offsets`: those of its records at the source; `late`:
+    its connection was dead already."""
+
+    producer_id: int
+    sequence: int
+    base: int
+    offsets: list[int]
+    late: bool
+
+
+class TargetLog:
+    """One that knows the last few batches of each producer: those it answers as before, others must
+    follow on the last one. Of a producer that it does not know it takes any first sequence.
+
+    `series`: by producer, all the records that shall come to lie here, as offsets at the source.
+    """
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.batches: list[Appended] = []
+        self.series: dict[int, Callable[[], Sequence[int]]] = {}
+        self._known: dict[int, deque[Appended]] = {}
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].base + len(self.batches[-1].offsets) if self.batches else 0
+
+    def of(self, producer_id: int) -> list[Appended]:
+        """What a producer has written."""
+        return [batch for batch in self.batches if batch.producer_id == producer_id]
+
+    def held(self, producer_id: int) -> list[int]:
+        """The same as offsets at the source."""
+        return [offset for batch in self.of(producer_id) for offset in batch.offsets]
+
+    def append(self, raw: bytes, *, late: bool) -> tuple[int, int, int]:
+        """Error, base offset and append time. AssertionError where a record is doubled, left out or
+        in the wrong place."""
+        fields = HEADER.unpack_from(raw)
+        producer_id, sequence = fields[9], fields[11]
+        offsets = [int((record.key or b"").decode()) for record in records_of(as_is(raw))]
+        assert len(offsets) == fields[12]
+        known = self._known.setdefault(producer_id, deque(maxlen=REMEMBERED_BATCHES))
+        for batch in known:
+            if (batch.sequence, len(batch.offsets)) == (sequence, len(offsets)):
+                return 0, batch.base, ALREADY_THERE_MS
+        if known and sequence != known[-1].sequence + len(known[-1].offsets):
+            return OUT_OF_ORDER, -1, -1
+        count = len(self.held(producer_id))
+        due = list(self.series[producer_id]()[count : count + len(offsets)])
+        assert offsets == due, f"producer {producer_id} appends {offsets} where {due} are due"
+        self.batches.append(Appended(producer_id, sequence, self.end, offsets, late))
+        known.append(self.batches[-1])
+        return 0, self.batches[-1].base, -1
+
+    def forget(self) -> None:
+        """As a broker does with producers of old records."""
+        self._known.clear()

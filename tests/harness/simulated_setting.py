@@ -1,0 +1,158 @@
+"""What simulated lanes relay, and between which brokers: made at random, of some kind."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import partial
+
+from causeway.model import Pair
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery.survey import place_of
+from tests.harness.simulated_brokers import SOURCE, Brokers
+from tests.harness.simulated_lane import STAGE, copies_of, share_of
+from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
+
+TOPIC, TOPIC_ID = "t", "a" * 32
+YOUNG_MS, OLD_MS = 1 << 41, 1_600_000_000_000  # as long as brokers tell one from the other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """`outlets`: the least and most of a partition; `records`: as `outlets`, those to begin with;
+    `sizes`: what they may hold; `shared`: all partitions have the same outlets; `stops`: this share
+    of the partitions holds a record that the transform refuses; `old`: are the records, so that
+    brokers forget their producers; `refusals`: this share of the appends is refused; `crowded`:
+    brokers take few connections from the beginning."""
+
+    links: int = 1
+    partitions: int = 4
+    brokers: int = 2
+    outlets: tuple[int, int] = (1, 1)
+    records: tuple[int, int] = (5, 40)
+    sizes: tuple[int, ...] = (1, 1, 600, 3000)
+    shared: bool = False
+    transformed: bool = False
+    bounded: bool = False
+    stops: float = 0.0
+    old: bool = False
+    refusals: float = 0.01
+    crowded: bool = False
+    per_broker: int = 2
+    round_trip_s: float = 0.03
+
+
+@dataclass(slots=True)
+class Mirrored:
+    """A source partition of a link, and what the driver knows of it. `refused`: at which offset its
+    transform stops it."""
+
+    link: str
+    target: str
+    partition: int
+    log: SourceLog
+    outlets: tuple[Outlet, ...]
+    transformed: bool
+    refused: int | None
+    max_message_bytes: int
+    stop_at: int | None
+    sole_writer: bool
+    settled: bool = True
+    assigned: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.link, TOPIC, self.partition
+
+    def series(self, number: int) -> list[int]:
+        """All that shall come to lie in one of its outlets, as offsets at the source."""
+        count = len(self.outlets)
+        return [
+            offset
+            for offset in self.log.offsets()
+            if (self.refused is None or offset < self.refused) and share_of(offset, count) == number
+            for _ in range(copies_of(offset) if self.transformed else 1)
+        ]
+
+    def assignment(self) -> Assignment:
+        return Assignment(
+            link=self.link,
+            source=SOURCE,
+            target=self.target,
+            topic=TOPIC,
+            partition=self.partition,
+            topic_id=TOPIC_ID,
+            leader_epoch=-1,
+            outlets=self.outlets,
+            settled=self.settled,
+            stop_at=self.stop_at,
+            max_message_bytes=self.max_message_bytes,
+            sole_writer=self.sole_writer,
+            transform=STAGE if self.transformed else None,
+        )
+
+
+class Setting:
+    """`refused`: the offsets that the stage refuses, by source partition."""
+
+    def __init__(self, kind: Kind, chance: random.Random, clock: Clock) -> None:
+        self.kind = kind
+        self.chance = chance
+        self.clock = clock
+        self.brokers = Brokers(chance, clock, refusals=kind.refusals)
+        self.refused: dict[Place, int] = {}
+        self.mirrored: dict[tuple[str, str, int], Mirrored] = {}
+        self.targets = [f"target {link}" for link in range(kind.links)]  # the clusters
+        for partition in range(kind.partitions):
+            log = SourceLog(chance.randrange(kind.brokers))
+            self.brokers.sources[TOPIC, partition] = log
+            self.write(log, chance.randint(*kind.records))
+            if chance.random() < kind.stops:
+                self.refused[TOPIC, partition] = chance.choice(list(log.offsets())[3:])
+            for target in self.targets:
+                self._mirror(target, partition, log)
+        if kind.crowded:
+            for node in range(kind.brokers):
+                self.brokers.room[SOURCE, node] = chance.randint(1, 3)
+                for target in self.targets:
+                    self.brokers.room[target, node] = chance.randint(1, 2)
+
+    def write(self, log: SourceLog, count: int) -> None:
+        """So many records or a few more, with gaps as compaction and transactions leave them."""
+        chance, at = self.chance, log.end
+        until = at + count
+        while at < until:
+            records = chance.randint(1, 5)
+            size = chance.choice(self.kind.sizes)
+            log.add(at, records, size=size, timestamp=OLD_MS if self.kind.old else YOUNG_MS)
+            at += records + (chance.random() < 0.1)
+
+    def _mirror(self, target: str, partition: int, log: SourceLog) -> None:
+        kind, chance = self.kind, self.chance
+        one = Mirrored(
+            link=f"source->{target}",
+            target=target,
+            partition=partition,
+            log=log,
+            outlets=(),
+            transformed=kind.transformed,
+            refused=self.refused.get((TOPIC, partition)),
+            max_message_bytes=chance.choice((4000, 1_048_588)),
+            stop_at=log.end if kind.bounded else None,
+            sole_writer=not kind.shared,
+        )
+        for number in range(chance.randint(*kind.outlets)):
+            outlet = Outlet(
+                topic=f"{target}.{TOPIC}" if kind.shared else f"{target}.{TOPIC}-{partition}",
+                partition=number,
+                topic_id=f"{0 if kind.shared else partition:08x}{'b' * 24}",
+                producer_id=100 * partition + number,
+                producer_epoch=0,
+                pair=Pair(0, 0, 0),
+                exclusive=not kind.shared,
+            )
+            new = TargetLog(chance.randrange(kind.brokers))
+            held_by = self.brokers.targets.setdefault(place_of(outlet), new)
+            held_by.series[outlet.producer_id] = partial(one.series, number)
+            one.outlets += (outlet,)
+        self.mirrored[one.key] = one
