@@ -272,6 +272,10 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     assert not found.troubles
 
 
+def _fail(_: object) -> None:
+    raise CausewayError("write", "progress", "its broker is gone", retriable=True)
+
+
 @pytest.mark.parametrize("asked", ["restart", "leave"])
 def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_any_more(
     monkeypatch: pytest.MonkeyPatch, asked: str
@@ -285,7 +289,7 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     registry.add([Row(topic=test_claims.TOPIC, progress=failed, first=0)])
     intake = _intake(monkeypatch, registry, test_claims.TOPIC)
     monkeypatch.setattr(intake, "_leadership", SimpleNamespace(write=list))
-    answers = [False, True, True]
+    answers = [False, True, True, True]
     monkeypatch.setattr(intake, "_fleet", SimpleNamespace(remove=lambda *_: answers.pop(0)))
     if asked == "restart":
         assert not intake.restart({THE_LINK})
@@ -299,6 +303,10 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     link.chosen.names = frozenset({"orders"})
     if asked == "restart":
         assert intake.restart({THE_LINK})
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "_leadership", SimpleNamespace(write=_fail))
+        with pytest.raises(CausewayError):
+            intake._leave(Found())
     intake._leave(Found())
 
     assert registry.lacks(known.source), "so that this look takes it up"

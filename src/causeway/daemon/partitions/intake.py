@@ -171,21 +171,23 @@ class Intake:
         if not self._free(rows):
             return False
         with self._writing:
-            self._registry.let_go(rows, anew=True)
+            self._let_go(rows, anew=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
         return True
 
-    def _free(self, rows: Iterable[Row]) -> bool:
+    def _free(self, rows: Sequence[Row]) -> bool:
         """Takes them from their lanes; False where one has not let go of its own yet. That one is
         on no lane in the end, whatever its state is by then: the next look at the latest lets go
         of it (see `_leave`), be it asked for again or not."""
         places = {row.progress.source for row in rows}
         self._freeing |= places
-        if not self.revoke(places):
-            return False
-        self._freeing -= places
-        return True
+        return self.revoke(places)
+
+    def _let_go(self, rows: Sequence[Row], *, anew: bool = False) -> None:
+        """Of what `_free` has taken from its lanes; see Registry.let_go."""
+        self._registry.let_go(rows, anew=anew)
+        self._freeing.difference_update(row.progress.source for row in rows)
 
     def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         keys = [(self._link.name, at.topic, at.partition) for at in places]
@@ -265,7 +267,7 @@ class Intake:
                     *(record for row in rows for record in row.map_records()),
                 ]
             )
-            self._registry.let_go(rows)
+            self._let_go(rows)
         if left:
             _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
@@ -336,7 +338,7 @@ class Intake:
             found.unfinished = True
             return
         with self._writing:
-            self._registry.let_go(rows)
+            self._let_go(rows)
 
 
 def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
