@@ -47,7 +47,8 @@ class Happened(logging.Handler):
         self._guard = threading.Lock()
         self._waiting: deque[EventRecord] = deque()  # without a number yet
         self._left_out = 0
-        self._unwritten: list[EventRecord] = []  # with numbers, by a write that may have failed
+        # With numbers, by a write that may have failed; older ones would be written over by these.
+        self._unwritten: deque[EventRecord] = deque(maxlen=EVENTS)
         self._kept: deque[EventRecord] = deque(maxlen=EVENTS)
         self._next = 0
 
@@ -84,7 +85,7 @@ class Happened(logging.Handler):
             # Those of a term of ours whose last write failed; it may have got there all the same.
             lost = [each for each in self._unwritten if each not in known]
             self._waiting.extendleft(each.replace(number=-1) for each in reversed(lost))
-            self._unwritten = []
+            self._unwritten.clear()
 
     def unwritten(self) -> list[EventRecord]:
         """All that have to be written (again); `written` says that they are."""
@@ -97,11 +98,12 @@ class Happened(logging.Handler):
             while self._waiting:
                 self._unwritten.append(self._waiting.popleft().replace(number=self._next))
                 self._next += 1
-            del self._unwritten[:-EVENTS]  # the others would take the place of these
             return list(self._unwritten)
 
     def written(self, *, again: bool) -> None:
         """`again`: what was written before is lost."""
         with self._guard:
             self._kept.extend(self._unwritten)
-            self._unwritten = list(self._kept) if again else []
+            self._unwritten.clear()
+            if again:
+                self._unwritten.extend(self._kept)

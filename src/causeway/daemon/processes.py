@@ -63,8 +63,7 @@ def has_ended(other: str) -> bool:
 def is_gone(pid: int, start: str) -> bool:
     """Whether the process `pid` that started at `start` is gone, be its number another's by now.
     False also where that cannot be told."""
-    found = started_at(pid)
-    return found is None or (found != "" and found != start)
+    return started_at(pid) not in (start, "")
 
 
 def kill(pid: int, start: str) -> None:

@@ -21,6 +21,7 @@ from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire.metadata import TopicMetadata
 
 _EARLIEST, _LATEST = -2, -1
 _NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
@@ -289,11 +290,11 @@ def absent(cluster: Cluster, names: Collection[str], found: Found | None = None)
         for name, topic in topics_found.items():
             if topic.error is None:
                 found.trouble(name, _left_out(name))
-    return frozenset(
-        name
-        for name, topic in topics_found.items()
-        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
-    )
+    return frozenset(name for name, topic in topics_found.items() if _is_absent(topic))
+
+
+def _is_absent(topic: TopicMetadata) -> bool:
+    return isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _left_out(topic: str) -> BrokerError:
@@ -317,7 +318,7 @@ def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> froze
     time.sleep(1.0)
     absent = set()
     for name, topic in cluster.metadata(sorted(missing)).topics.items():
-        if isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION:
+        if _is_absent(topic):
             absent.add(missing[name])
         elif topic.error is not None:
             found.trouble(missing[name], topic.error)

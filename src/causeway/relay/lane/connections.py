@@ -50,6 +50,10 @@ class SourceKey:
         """The same for all connections that read alike from that broker."""
         return replace(self, slot=0)
 
+    @property
+    def broker(self) -> tuple[str, int]:
+        return self.cluster, self.node
+
 
 class TargetKey(NamedTuple):
     """A plain tuple: it is looked up for each partition of each answer."""
@@ -150,7 +154,7 @@ class Connections:
         base = self._source_key(flow)
         count = distance.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
-        if (base.cluster, base.node) in self._full:
+        if base.broker in self._full:
             keys = [key for key in self._sources if key.base == base] or [base]
         key = min(keys, key=self._load)
         if source := self._sources.get(key):
@@ -167,7 +171,7 @@ class Connections:
         return len(self._opening.get(key, ()))
 
     def _round_trip(self, key: SourceKey) -> float:
-        return self._round_trips.get((key.cluster, key.node), 0.0)
+        return self._round_trips.get(key.broker, 0.0)
 
     def _share_out(self, base: SourceKey) -> None:
         """What may be under way from this broker, among the connections that read from it, of
@@ -175,7 +179,7 @@ class Connections:
         reading = [
             (key, source)
             for key, source in self._sources.items()
-            if source.flows and (key.cluster, key.node) == (base.cluster, base.node)
+            if source.flows and key.broker == base.broker
         ]
         share = distance.answer_bytes(self._buffer(self._round_trip(base)), len(reading))
         for key, source in reading:
@@ -244,8 +248,8 @@ class Connections:
             return SourceConnection(connection, session, 0, took_s)
 
         def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
-            broker = key.cluster, key.node
-            if not any((other.cluster, other.node) == broker for other in self._sources):
+            broker = key.broker
+            if not any(other.broker == broker for other in self._sources):
                 self._full.discard(broker)  # it may have been started anew, and take more
             self._sources[key] = source
             source.connection.share(self._buffers)
@@ -321,10 +325,10 @@ class Connections:
     def _read_over_fewer(self, refused: SourceKey, waiting: Iterable[Flow]) -> bool:
         """Until all that read from this broker are lost. At first half of them is given back: the
         driver, and whoever looks for a flow's place, must be able to ask the broker, too."""
-        broker = refused.cluster, refused.node
+        broker = refused.broker
         by_base: dict[SourceKey, list[SourceConnection]] = {}
         for key, source in self._sources.items():
-            if (key.cluster, key.node) == broker:
+            if key.broker == broker:
                 by_base.setdefault(key.base, []).append(source)
         if by_base and (broker not in self._full or refused.base not in by_base):
             self._full.add(broker)
