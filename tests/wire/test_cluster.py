@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
@@ -222,3 +224,19 @@ def _limit_reading(cluster: Cluster, client_id: str, bytes_per_s: float) -> None
         AlterClientQuotasRequest(entries=[entry], validate_only=False)
     )
     assert [entry.error_code for entry in response.entries] == [0]
+
+
+def test_a_bootstrap_name_whose_first_address_accepts_and_never_answers(
+    source_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, port = source_cluster.bootstrap.partition(":")
+    resolve = socket.getaddrinfo
+
+    def both(host: str, *arguments: Any, **options: Any) -> list[Any]:
+        ips = ("127.0.0.2", "127.0.0.1") if host == "two.invalid" else (host,)
+        return [found for ip in ips for found in resolve(ip, *arguments, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    client = ClientSettings(alias="A", bootstrap=(("two.invalid", int(port)),))
+    with socket.create_server(("127.0.0.2", int(port))), Cluster(client) as cluster:
+        assert cluster.bootstrap_check().brokers

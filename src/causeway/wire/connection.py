@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from kafka.protocol.api_header import ResponseClassRegistry
@@ -21,7 +21,13 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from causeway import __version__
 from causeway.config.settings import ClientSettings
-from causeway.errors import AuthenticationError, BrokerError, ProtocolError, UnreachableError
+from causeway.errors import (
+    AuthenticationError,
+    BrokerError,
+    CausewayError,
+    ProtocolError,
+    UnreachableError,
+)
 from causeway.wire import codes
 from causeway.wire.buffers import Buffers
 from causeway.wire.deadline import Deadline
@@ -34,7 +40,7 @@ from causeway.wire.frames import (
     wait,
 )
 from causeway.wire.handshake import authenticate
-from causeway.wire.sockets import connect, describe_loss
+from causeway.wire.sockets import addresses, answered, connect, describe_loss
 from causeway.wire.varint import (
     ENDS_TOO_EARLY,
     bound_kafka_python,
@@ -78,8 +84,12 @@ class Connection:
         *,
         timeout_s: float | None = None,
         user_timeout_s: float | None = None,
+        vet: Callable[[Self, Deadline], None] | None = None,
     ) -> Self:
         """Connects and authenticates, within `timeout_s` (the settings' connect timeout).
+
+        Tries each address of the name in turn, all of the handshake included. `vet` may refuse the
+        peer at an address by raising UnreachableError.
 
         `user_timeout_s`: how long the peer may leave bytes of ours untaken before the connection
         counts as dead; see sockets.connect. Raises UnreachableError (retriable) or
@@ -88,18 +98,37 @@ class Connection:
         if timeout_s is None:
             timeout_s = settings.connect_timeout_ms / 1000
         deadline = Deadline(timeout_s)
-        sock = connect(settings, host, port, deadline, user_timeout_s)
-        connection = cls(settings, host, port, sock)
-        connection._reader.limit = STRANGERS_FRAME_BYTES
-        try:
-            connection._negotiate(deadline)
-            if settings.protocol.startswith("SASL"):
-                connection.reauthenticate(timeout_s=deadline.left())
-            connection._reader.limit = MAX_FRAME_BYTES
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        failures: dict[str, CausewayError] = {}
+        found = addresses(settings, host, port)
+        for position, address in enumerate(found):
+            # An address that accepts and never answers leaves time for the others.
+            share = Deadline(max(0.001, deadline.left() / (len(found) - position)))
+            sock = None
+            try:
+                sock = connect(settings, host, port, address, share, user_timeout_s)
+                connection = cls(settings, host, port, sock)
+                connection._begin(share)
+                if vet is not None:
+                    vet(connection, share)
+            except (UnreachableError, ProtocolError) as error:
+                failures[address.ip] = error
+                if sock is not None:
+                    sock.close()
+            except BaseException:
+                if sock is not None:
+                    sock.close()
+                raise
+            else:
+                answered(host, port, address)
+                return connection
+        raise _of_all(failures)
+
+    def _begin(self, deadline: Deadline) -> None:
+        self._reader.limit = STRANGERS_FRAME_BYTES
+        self._negotiate(deadline)
+        if self.settings.protocol.startswith("SASL"):
+            self.reauthenticate(timeout_s=deadline.left())
+        self._reader.limit = MAX_FRAME_BYTES
 
     def __str__(self) -> str:
         return f"{self.settings.alias} {self.host}:{self.port}"
@@ -292,6 +321,14 @@ class Connection:
                 "connect to", str(self), f"ApiVersions: {codes.name(response.error_code)}"
             )
         self._versions = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+
+
+def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
+    """The error for a name of which no address let us in; by address."""
+    last = list(failures.values())[-1]
+    if len(failures) > 1 and isinstance(last, UnreachableError):
+        last.cause = "; ".join(f"{ip}: {error.cause}" for ip, error in failures.items())
+    return last
 
 
 def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, where: str) -> Any:

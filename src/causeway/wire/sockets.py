@@ -6,6 +6,7 @@ import errno
 import socket
 import ssl
 import struct
+from typing import Any, NamedTuple
 
 from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
@@ -17,27 +18,29 @@ _CONNECT = "connect to"
 _TLS_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # which of them depends on Python's release
 
 
-def connect(
-    settings: ClientSettings,
-    host: str,
-    port: int,
-    deadline: Deadline,
-    user_timeout_s: float | None = None,
-) -> socket.socket:
-    """A connected, non-blocking socket, TLS done where the protocol has it.
+class SocketAddress(NamedTuple):
+    """One of the addresses of a host name, as `socket.socket` and `connect` take it."""
 
-    Tries each address of the name in turn. Raises UnreachableError or AuthenticationError.
+    family: int
+    kind: int
+    protocol: int
+    at: tuple[Any, ...]
 
-    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection whose bytes the peer
-    does not take. The kernel counts a peer that lives but does not read as well, and a broker stops
-    reading while an acks=all write waits for a slow replica, or a quota throttles us. So it must be
-    longer than a request may take: a little more than the request timeout, if not given.
-    """
-    if user_timeout_s is None:
-        user_timeout_s = settings.request_timeout_ms / 1000 + 5
+    @property
+    def ip(self) -> str:
+        return str(self.at[0])
+
+
+# By host and port, the address at which a connection last opened. It is tried first the next time,
+# so that a dead address costs its share of the time only once.
+_answered: dict[tuple[str, int], SocketAddress] = {}
+
+
+def addresses(settings: ClientSettings, host: str, port: int) -> list[SocketAddress]:
+    """All addresses of the name, at least one. Raises UnreachableError."""
     subject = f"{settings.alias} {host}:{port}"
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UnreachableError(
             _CONNECT,
@@ -46,32 +49,61 @@ def connect(
             remedy="check bootstrap.servers, or the broker's advertised.listeners",
             retriable=True,
         ) from error
-    failure: OSError | None = None
-    for position, (family, kind, protocol, _, address) in enumerate(addresses):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            _set_options(sock, settings, user_timeout_s)
-            # One dead address of several must not use up the time of the others.
-            sock.settimeout(max(0.001, deadline.left() / (len(addresses) - position)))
-            sock.connect(address)
-        except OSError as error:
-            failure = error
+    found = [SocketAddress(family, kind, protocol, at) for family, kind, protocol, _, at in answers]
+    if not found:
+        raise UnreachableError(_CONNECT, subject, "the name has no address", retriable=True)
+    first = _answered.get((host, port))
+    return sorted(dict.fromkeys(found), key=lambda address: address != first)
+
+
+def answered(host: str, port: int, address: SocketAddress) -> None:
+    """Has `address` tried first from now on."""
+    _answered[host, port] = address
+
+
+def connect(
+    settings: ClientSettings,
+    host: str,
+    port: int,
+    address: SocketAddress,
+    deadline: Deadline,
+    user_timeout_s: float | None = None,
+) -> socket.socket:
+    """A connected, non-blocking socket, TLS done where the protocol has it.
+
+    `address` is one of those of `host`. Raises UnreachableError or AuthenticationError.
+
+    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection whose bytes the peer
+    does not take. The kernel counts a peer that lives but does not read as well, and a broker stops
+    reading while an acks=all write waits for a slow replica, or a quota throttles us. So it must be
+    longer than a request may take: a little more than the request timeout, if not given.
+    """
+    if user_timeout_s is None:
+        user_timeout_s = settings.request_timeout_ms / 1000 + 5
+    sock: socket.socket | None = None
+    try:
+        sock = socket.socket(address.family, address.kind, address.protocol)
+        _set_options(sock, settings, user_timeout_s)
+        sock.settimeout(max(0.001, deadline.left()))
+        sock.connect(address.at)
+    except OSError as error:
+        if sock is not None:
             sock.close()
-            continue
-        except BaseException:
+        raise UnreachableError(
+            _CONNECT,
+            f"{settings.alias} {host}:{port}",
+            _cause(error, deadline),
+            remedy="is the broker up, and may this machine reach it?",
+            retriable=True,
+        ) from error
+    except BaseException:
+        if sock is not None:
             sock.close()
-            raise
-        if settings.protocol.endswith("SSL"):
-            sock = _start_tls(settings, host, port, sock, deadline)
-        sock.setblocking(False)
-        return sock
-    raise UnreachableError(
-        _CONNECT,
-        subject,
-        _cause(failure, deadline),
-        remedy="is the broker up, and may this machine reach it?",
-        retriable=True,
-    ) from failure
+        raise
+    if settings.protocol.endswith("SSL"):
+        sock = _start_tls(settings, host, port, sock, deadline)
+    sock.setblocking(False)
+    return sock
 
 
 def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:
@@ -174,9 +206,7 @@ def _listener_hint(settings: ClientSettings) -> str:
     return "does the listener want TLS? check security.protocol"
 
 
-def _cause(error: OSError | None, deadline: Deadline | None = None) -> str:
-    if error is None:
-        return "the name has no address"
+def _cause(error: OSError, deadline: Deadline | None = None) -> str:
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return f"no answer within {deadline.seconds:.3g} s" if deadline else "timed out"
     if isinstance(error, ConnectionRefusedError):

@@ -188,3 +188,47 @@ class Clock:
 
     def monotonic(self) -> float:
         return next(self._ticks)
+
+
+@pytest.fixture
+def silent(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A name with two addresses. The first one accepts connections and never answers."""
+    with socket.create_server(("127.0.0.2", broker.port)) as server:
+
+        def resolve(_: str, port: int, **__: object) -> list[Any]:
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port))
+                for ip in ("127.0.0.2", "127.0.0.1")
+            ]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        yield server
+
+
+def open_by_name(broker: ScriptedBroker, name: str, timeout_s: float) -> Connection:
+    client = ClientSettings(alias="A", bootstrap=((name, broker.port),))
+    return Connection.open(client, name, broker.port, timeout_s=timeout_s)
+
+
+def test_an_address_that_accepts_and_never_answers_leaves_time_for_the_others(
+    broker: ScriptedBroker, silent: socket.socket
+) -> None:
+    with open_by_name(broker, "two.invalid", 4) as connection:
+        assert connection.socket.getpeername()[0] == "127.0.0.1"
+        assert connection.call(ask()).controller_id == 0
+    silent.settimeout(10)
+    silent.accept()[0].close()
+    with open_by_name(broker, "two.invalid", 4):
+        silent.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            silent.accept()  # the address that answered comes first from now on
+
+
+def test_an_error_of_a_name_says_what_each_address_did(
+    broker: ScriptedBroker, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = r"127\.0\.0\.2: no answer within .* s; 127\.0\.0\.1: the broker (closed|reset) the conn"
+    monkeypatch.setattr(broker, "serve", socket.socket.close)
+    with pytest.raises(UnreachableError, match=said) as caught:
+        open_by_name(broker, "both.invalid", 2)
+    assert caught.value.retriable
