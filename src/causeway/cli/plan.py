@@ -41,7 +41,8 @@ def command(file: FileArgument, as_json: JsonOption = False) -> int:
                 out.print()
             _show(out, each)
         _show_own(out, whole.own)
-    return _judge([problem.error for each in whole.links for problem in each.problems])
+    problems = [problem.error for each in whole.links for problem in each.problems]
+    return _judge(problems + [topic.problem for topic in whole.own if topic.problem is not None])
 
 
 def _judge(errors: list[CausewayError]) -> int:
@@ -177,6 +178,10 @@ def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
     for topic in own:
         if topic.error is not None:
             out.print(Text("unknown", "yellow"), f"{topic.topic} on {topic.cluster}: {topic.error}")
+        if topic.change is not None:
+            out.print(f"{topic.topic} on {topic.cluster}: {topic.change}")
+        if topic.problem is not None:
+            out.print(Text("problem", "red"), str(topic.problem))
 
 
 def _taken_up(starts: Sequence[Start]) -> str:

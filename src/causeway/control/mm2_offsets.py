@@ -27,11 +27,16 @@ from causeway.wire.cluster import Cluster
 _OURS = {"writer": "causeway"}
 
 
-def book_of(link: LinkSettings, target: Cluster) -> MirrorMakerOffsets:
+def book_of(
+    link: LinkSettings, target: Cluster, admin: Cluster | None = None
+) -> MirrorMakerOffsets:
     """Where the link's are, or were."""
-    control, source = link.control, link.source.alias
-    topic = control.mm2_offsets_topic or f"mm2-offsets.{source}.internal"
-    return MirrorMakerOffsets(TopicLog(target, topic), source, control.mm2_connector)
+    log = TopicLog(target, topic_of(link), admin=admin)
+    return MirrorMakerOffsets(log, link.source.alias, link.control.mm2_connector)
+
+
+def topic_of(link: LinkSettings) -> str:
+    return link.control.mm2_offsets_topic or f"mm2-offsets.{link.source.alias}.internal"
 
 
 class Copied(NamedTuple):
@@ -51,6 +56,7 @@ class MirrorMakerOffsets:
         self._source = source
         self._connector = connector
         self._written: dict[TopicPartition, int] = {}
+        self._mended = False
 
     def read(self) -> dict[TopicPartition, Copied]:
         """Each partition's entry; empty where MirrorMaker 2 never ran. Raises CausewayError."""
@@ -64,6 +70,7 @@ class MirrorMakerOffsets:
     def forget(self) -> None:
         """Others may have written since."""
         self._written.clear()
+        self._mended = False
 
     def is_there(self) -> bool:
         """Whether MirrorMaker 2 ever ran. Raises CausewayError."""
@@ -90,6 +97,9 @@ class MirrorMakerOffsets:
         count = self._topic.partitions() if values else 0
         if not count:
             return
+        if not self._mended:
+            self._topic.mend(partitions=None)
+            self._mended = True
         shares: dict[int, dict[TopicPartition, KeyValue]] = {}
         for at, value in values.items():
             key = _dump([self._connector, _place(at, self._source)])

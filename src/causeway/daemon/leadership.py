@@ -44,6 +44,7 @@ from causeway.relay.progress import (
     ProgressTopic,
 )
 from causeway.relay.progress_writer import ProgressWriter
+from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.leadership")
@@ -64,6 +65,7 @@ class Leadership:
         self._link = link
         self._lease_s = lease_s
         self._topic = ProgressTopic(cluster, link.progress_topic, admin=admin)
+        self._directives = TopicLog(cluster, link.directives_topic, admin=admin)
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
         # Not only the process: two runs in one process are two drivers.
         self._process = f"{processes.fingerprint()}#{os.urandom(6).hex()}"
@@ -86,6 +88,7 @@ class Leadership:
         """
         self._happened.listen()
         self._topic.ensure()
+        self._directives.mend()
         contents = self._topic.read()
         if not any(lease.process == self._process for lease in contents.leases):
             self._progress_lost = None

@@ -7,25 +7,36 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.control import mm2_offsets
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.operate.clusters import Connect
+from causeway.relay.topic_log import TopicLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTopic:
-    """`there`: whether it exists by now; None where its cluster did not say, and `error` why."""
+    """`there`: whether it exists by now; None if its cluster did not say, and `error` why.
+    `change`: what a run changes of it. `problem`: why a run cannot use it."""
 
     cluster: str  # alias
     topic: str
     purpose: str
     there: bool | None
     error: CausewayError | None = None
+    change: str | None = None
+    problem: CausewayError | None = None
 
 
 class _Wanted(NamedTuple):
+    """`made`: a run creates it; else only one that is there matters. `compacted`: it has to be, and
+    to have so many `partitions` (None: any number)."""
+
     client: ClientSettings
     topic: str
     purpose: str
+    made: bool = True
+    compacted: bool = True
+    partitions: int | None = 1
 
 
 def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
@@ -37,8 +48,11 @@ def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
         if key in own:
             own[key] = replace(own[key], purpose=f"{own[key].purpose}, {each.purpose}")
             continue
-        own[key] = _asked(each, connect)
-        if own[key].there is False:
+        asked = _asked(each, connect)
+        if not each.made and not asked.there:
+            continue
+        own[key] = asked
+        if asked.there is False:
             wanted += _mirrors(each, settings)  # which makes this loop longer
     return tuple(own[key] for key in sorted(own))
 
@@ -49,13 +63,24 @@ def _of_link(link: LinkSettings) -> Iterator[_Wanted]:
     for transform in link.transforms:
         if transform.dead_letters is not None:
             purpose = f"dead letters of {transform.name} of {link.name}, if there are any"
-            yield _Wanted(link.source_admin, transform.dead_letters, purpose)
+            yield _Wanted(link.source_admin, transform.dead_letters, purpose, compacted=False)
     if control.emit_offset_syncs_enabled:
         on_source = control.offset_syncs_topic_location == "source"
         client = link.source_admin if on_source else link.target_admin
         yield _Wanted(client, link.offset_syncs_topic, f"offset syncs of {link.name}")
     if control.emit_checkpoints_enabled:
         yield _Wanted(link.target_admin, link.checkpoints_topic, f"checkpoints of {link.name}")
+    yield _Wanted(
+        link.target_admin, link.directives_topic, f"directives of {link.name}", made=False
+    )
+    if control.mm2_offsets:
+        yield _Wanted(
+            link.target_admin,
+            mm2_offsets.topic_of(link),
+            f"MirrorMaker 2 offsets of {link.name}",
+            made=False,
+            partitions=None,
+        )
 
 
 def _heartbeats(settings: Settings) -> Iterator[_Wanted]:
@@ -68,18 +93,26 @@ def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
     for link in settings.links:
         mirror = link.decide_topic(each.topic).target_name
         if link.source.alias == each.client.alias and mirror is not None:
-            yield _Wanted(link.target_admin, mirror, f"{each.topic} mirrored by {link.name}")
+            purpose = f"{each.topic} mirrored by {link.name}"
+            yield _Wanted(link.target_admin, mirror, purpose, compacted=False)
 
 
 def _asked(each: _Wanted, connect: Connect) -> OwnTopic:
     there: bool | None = None
     error: CausewayError | None = None
+    change: str | None = None
+    problem: CausewayError | None = None
     try:
         found = connect(each.client).metadata([each.topic]).topics.get(each.topic)
         if found is not None and isinstance(found.error, AuthorizationError):
             error = found.error
         else:
             there = found is not None and bool(found.partitions)
+        if there and each.compacted:
+            log = TopicLog(connect(each.client), each.topic)
+            problem = log.split(each.partitions)
+            if (policy := log.wrong_policy()) is not None:
+                change = f"set cleanup.policy to compact, it is {policy}"
     except CausewayError as failure:
         error = failure
     return OwnTopic(
@@ -88,4 +121,6 @@ def _asked(each: _Wanted, connect: Connect) -> OwnTopic:
         purpose=each.purpose,
         there=there,
         error=error,
+        change=change,
+        problem=problem,
     )

@@ -215,6 +215,8 @@ def as_json(whole: Plan) -> dict[str, Any]:
                 "purpose": topic.purpose,
                 "exists": topic.there,
                 "error": None if topic.error is None else str(topic.error),
+                "change": topic.change,
+                "problem": None if topic.problem is None else str(topic.problem),
             }
             for topic in whole.own
         ],

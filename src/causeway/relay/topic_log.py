@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.relay import walk
 from causeway.relay.walk import offsets_at, value_of
@@ -19,12 +20,16 @@ from causeway.wire.codes import TOPIC_ALREADY_EXISTS
 from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.records import records_of
 
-COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
+_log = logging.getLogger("causeway.topics")
+_POLICY = "cleanup.policy"
+_COMPACT = "compact"
+COMPACTED: Mapping[str, str] = {_POLICY: _COMPACT}
 
 _ZSTD = 4
 _BATCH_BYTES = 900_000  # before compression; a topic's default limit is 1,048,588
 _LEADER_S = 30.0
 _NO_PRODUCER = -1
+_ALTER = "kafka-configs --bootstrap-server … --alter --entity-type topics"
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -45,6 +50,7 @@ class TopicLog:
         configs: Mapping[str, str] = COMPACTED,
     ) -> None:
         """Creates the topic unless it is there, with no more replicas than the cluster has brokers.
+        A topic that is there, and is to be compacted, goes through `mend`.
 
         Returns once it has leaders. Raises CausewayError.
         """
@@ -62,6 +68,8 @@ class TopicLog:
             error = self._admin.create_topics([new])[self.topic]
             if error is not None and getattr(error, "code", None) != TOPIC_ALREADY_EXISTS:
                 raise error
+        elif configs.get(_POLICY) == _COMPACT:
+            self.mend(partitions)
         deadline = time.monotonic() + _LEADER_S
         while True:
             found = self._cluster.metadata([self.topic]).topics.get(self.topic)
@@ -84,6 +92,59 @@ class TopicLog:
         if log_format.knows_producers(None if entry is None else entry.value):
             return {}
         return {log_format.TOPIC_CONFIG: log_format.KNOWN_TO_ALL}
+
+    def mend(self, partitions: int | None = 1) -> None:
+        """Makes sure that the topic, if it is there, keeps what is written to it: sets its
+        cleanup.policy to compact. `partitions`: how many it must have; None: any number.
+
+        Raises ConfigError for a topic that cannot be used.
+        """
+        if (error := self.split(partitions)) is not None:
+            raise error
+        if (policy := self.wrong_policy()) is None:
+            return
+        try:
+            refusal = self._admin.alter_configs({self.topic: COMPACTED})[self.topic]
+        except CausewayError as error:
+            refusal = error
+        if refusal is not None:
+            raise ConfigError(
+                "use topic",
+                f"{self.topic} on {self._cluster}",
+                f"its cleanup.policy is {policy}: the broker would delete records that are still"
+                f" needed. It could not be changed: {refusal}",
+                remedy=f"{_ALTER} --entity-name {self.topic} --add-config cleanup.policy=compact",
+            )
+        about = {"topic": self.topic, "cluster": str(self._cluster), "before": policy}
+        _log.warning("cleanup.policy set to compact", extra=about)
+
+    def wrong_policy(self) -> str | None:
+        """The topic's cleanup.policy if that is not compact. None if it is, or if we may not see
+        it."""
+        try:
+            entries = self._admin.describe_configs([self.topic], [_POLICY])[self.topic]
+        except CausewayError:
+            return None
+        if isinstance(entries, CausewayError) or (entry := entries.get(_POLICY)) is None:
+            return None
+        return None if entry.value in (None, _COMPACT) else entry.value
+
+    def split(self, partitions: int | None = 1) -> ConfigError | None:
+        """Why a topic with more than so many partitions cannot be used. One that has records in
+        partition 0 can: everything is there."""
+        count = self.partitions()
+        if partitions is None or count <= partitions:
+            return None
+        first = TopicPartition(self.topic, 0)
+        if self._cluster.log_ends([first])[first] != 0:
+            return None
+        return ConfigError(
+            "use topic",
+            f"{self.topic} on {self._cluster}",
+            f"it has {count} partitions, and must have {partitions}",
+            remedy="it holds no records in partition 0: delete it, and Causeway creates it, or"
+            " create it as docs/security.md shows",
+        )
 
     def partitions(self) -> int:
         """How many it has, 0 where it is not there. Raises AuthorizationError."""

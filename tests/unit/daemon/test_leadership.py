@@ -48,6 +48,9 @@ class Broker:
             },
         )
 
+    def describe_configs(self, topics: list[str], _: object) -> dict[str, dict[str, object]]:
+        return {name: {} for name in topics}
+
     def init_transactional_id(self, name: str) -> tuple[int, int]:
         with self.lock:
             self._epoch += 1

@@ -11,6 +11,7 @@ from causeway.config.mm2 import load_mm2
 from causeway.config.settings import ClientSettings, Settings
 from causeway.errors import UnreachableError
 from causeway.operate import own
+from causeway.wire.admin import ConfigEntry
 from causeway.wire.metadata import TopicMetadata
 
 TWO_OF_THREE = """
@@ -26,10 +27,15 @@ C->B.emit.heartbeats.enabled = false
 
 
 class Standing:
-    """A cluster that has `topics`; None: out of reach."""
+    """A cluster that has `topics`; None: out of reach. Their cleanup.policy is `policy`."""
 
-    def __init__(self, topics: set[str] | None) -> None:
+    def __init__(self, topics: set[str] | None, policy: str = "compact") -> None:
         self._topics = topics
+        self._policy = policy
+
+    def describe_configs(self, names: list[str], _: Any) -> Any:
+        entry = ConfigEntry(value=self._policy, source="DYNAMIC_TOPIC_CONFIG")
+        return {name: {"cleanup.policy": entry} for name in names}
 
     def metadata(self, names: list[str]) -> Any:
         if self._topics is None:
@@ -109,3 +115,26 @@ def test_dead_letters_stay_on_the_source(tmp_path: Path) -> None:
     found = planned(settings(tmp_path, more))
 
     assert [(alias, topic) for alias, topic, _ in found if "refused" in topic] == [("A", "refused")]
+
+
+def test_own_topics_that_are_not_compacted_are_to_be_changed(tmp_path: Path) -> None:
+    """Those that only matter once they are there are among them."""
+    there = {
+        "B": {
+            "__causeway.A.B.progress",
+            "__causeway.A.B.directives",
+            "mm2-offsets.A.internal",
+            "A.heartbeats",
+        },
+        "A": {"heartbeats"},
+    }
+
+    def connect(client: ClientSettings) -> Any:
+        return Standing(there.get(client.alias, set()), "delete")
+
+    found: Any = connect
+    own_topics = own.plan(settings(tmp_path), found)
+    assert {each.topic: each.change for each in own_topics if each.there} == dict.fromkeys(
+        ("heartbeats", *sorted(there["B"] - {"A.heartbeats"})),
+        "set cleanup.policy to compact, it is delete",
+    )

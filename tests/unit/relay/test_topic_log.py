@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 import pytest
 
-from causeway.errors import AuthorizationError, CausewayError
+from causeway.errors import AuthorizationError, CausewayError, ConfigError
+from causeway.model import TopicPartition
 from causeway.relay.topic_log import COMPACTED, TopicLog
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.cluster import Cluster
@@ -51,6 +52,71 @@ class Empty:
     def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, None]:
         self.made += topics
         return {each.name: None for each in topics}
+
+
+class There(Empty):
+    """Has the topic already, with so many partitions and that policy (None: we may not see it);
+    `locked`: we may not change it."""
+
+    def __init__(self, policy: str | None, *, partitions: int = 1, end: int = 0) -> None:
+        super().__init__(None)
+        self._policy = policy
+        self._partitions = partitions
+        self._end = end
+        self.locked = False
+        self.altered: list[Mapping[str, Mapping[str, str]]] = []
+
+    def __str__(self) -> str:
+        return "B"
+
+    def metadata(self, names: Collection[str]) -> ClusterMetadata:
+        leader = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+        numbers = range(self._partitions)
+        topic = TopicMetadata(
+            name=TARGET, topic_id=TARGET_ID, partitions=dict.fromkeys(numbers, leader)
+        )
+        return ClusterMetadata(
+            cluster_id="c", brokers={1: ("h", 1)}, controller=1, topics={TARGET: topic}
+        )
+
+    def describe_configs(self, _: object, __: object) -> dict[str, object]:
+        if self._policy is None:
+            return {TARGET: AuthorizationError("describe", TARGET, "we may not")}
+        return {TARGET: {"cleanup.policy": ConfigEntry(value=self._policy, source="")}}
+
+    def alter_configs(self, changes: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
+        if self.locked:
+            return {TARGET: AuthorizationError("configure topic", TARGET, "we may not")}
+        self.altered.append(changes)
+        return {TARGET: None}
+
+    def log_ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, self._end)
+
+
+def ensured(cluster: There) -> list[Mapping[str, Mapping[str, str]]]:
+    TopicLog(cast(Cluster, cluster), TARGET).ensure(1)
+    return cluster.altered
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_is_not_compacted_is_made_so_or_refused(policy: str) -> None:
+    assert ensured(There(policy)) == [{TARGET: {"cleanup.policy": "compact"}}]
+    locked = There(policy)
+    locked.locked = True
+    with pytest.raises(ConfigError, match=f"cleanup.policy is {policy}.*kafka-configs.*compact"):
+        ensured(locked)
+
+
+@pytest.mark.parametrize("policy", ["compact", None])
+def test_a_topic_that_is_compacted_as_far_as_we_see_is_left_alone(policy: str | None) -> None:
+    assert ensured(There(policy)) == []
+
+
+def test_a_topic_with_several_partitions_is_refused_while_it_is_empty() -> None:
+    with pytest.raises(ConfigError, match="3 partitions, and must have 1"):
+        ensured(There("compact", partitions=3))
+    assert ensured(There("compact", partitions=3, end=7)) == []
 
 
 @pytest.mark.parametrize(
