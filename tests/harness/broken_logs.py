@@ -10,6 +10,7 @@ from causeway.dev.broker import Broker
 from causeway.dev.cluster import LocalCluster
 
 _BEGIN = struct.Struct(">qi")
+_EPOCH = struct.Struct(">i")
 
 
 def cut_off_batches(cluster: LocalCluster, topic: str, partition: int, count: int = 1) -> int:
@@ -38,6 +39,40 @@ def flip_bit(cluster: LocalCluster, topic: str, partition: int, offset: int) -> 
         (last,) = log.read(1)
         log.seek(stop - 1)
         log.write(bytes([last ^ 1]))
+
+
+def leader_epochs(cluster: LocalCluster, topic: str, partition: int) -> list[int]:
+    """Of each batch of a log."""
+    (broker,) = cluster.brokers.values()
+    data = _newest_file(broker, topic, partition).read_bytes()
+    return [_EPOCH.unpack_from(data, at + _BEGIN.size)[0] for _, at, _ in _batches(data)]
+
+
+def lose_epoch(
+    cluster: LocalCluster, topic: str, partition: int, epoch: int, *, instead: int | None = None
+) -> None:
+    """Take a leader epoch out of a log: its batches, as compaction and then a replica that copies
+    what is left; or, with `instead`, have its batches written in that epoch, as those of another
+    leader. Of a broker that does not run."""
+    (broker,) = cluster.brokers.values()
+    assert broker.pid is None, "the broker must not run"
+    file = _newest_file(broker, topic, partition)
+    data = bytearray(file.read_bytes())
+    left = bytearray()
+    for _, at, stop in _batches(bytes(data)):
+        if _EPOCH.unpack_from(data, at + _BEGIN.size)[0] == epoch:
+            if instead is None:
+                continue
+            _EPOCH.pack_into(data, at + _BEGIN.size, instead)  # no CRC covers it
+        left += data[at:stop]
+    file.write_bytes(left)
+    for index in (file.with_suffix(".index"), file.with_suffix(".timeindex")):
+        index.unlink()  # the broker makes them of the log
+    checkpoint = file.with_name("leader-epoch-checkpoint")
+    version, _, *entries = checkpoint.read_text().splitlines()
+    kept = [entry for entry in entries if entry.split()[0] != str(epoch)]
+    assert len(kept) == len(entries) - 1, entries
+    checkpoint.write_text("\n".join([version, str(len(kept)), *kept, ""]))
 
 
 def _newest_file(broker: Broker, topic: str, partition: int) -> Path:

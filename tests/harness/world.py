@@ -190,6 +190,8 @@ class World:
     transform: Transform | None = None
     treated: bool = False  # `transform` is a treatment: one record becomes one or none
     series_hook: Series | None = None  # where it is not as `transform` says
+    leader_epoch: int = -1  # of the last record relayed
+    diverging: bool = False  # the source has no entry for that epoch
 
     def pair(self, partition: int, index: int, slack: int) -> Pair:
         """A true pair at record `index` of a share; `slack` offsets before the record, as far as
@@ -224,7 +226,7 @@ class World:
             topic="t",
             partition=0,
             topic_id=SOURCE_ID,
-            leader_epoch=-1,
+            leader_epoch=self.leader_epoch,
             outlets=outlets,
             keys_from=self.keys_from,
             sole_writer=self.exclusive if self.sole_writer is None else self.sole_writer,
@@ -237,6 +239,7 @@ class World:
         request = Request(
             assignment=assignment,
             unsettled=False,
+            diverging=self.diverging,
             series=self.series_hook
             or (as_relayed if self.transform is None else transformed(self.transform)),
         )

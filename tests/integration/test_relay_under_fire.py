@@ -27,7 +27,7 @@ from causeway.model import State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
 from tests.harness import writers
-from tests.harness.broken_logs import cut_off_batches
+from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror
@@ -791,6 +791,43 @@ def test_the_source_was_truncated_under_a_running_lane(ground: Ground, prefix: s
 
         assert "truncated" in it.await_state(State.STOPPED)
         assert it.target_end() == 300
+
+
+@pytest.mark.parametrize(
+    "other_leader", [pytest.param(False, id="compacted"), only_when_slow(True, id="other-leader")]
+)
+def test_an_epoch_that_the_source_no_longer_has(
+    ground: Ground, prefix: str, other_leader: bool
+) -> None:
+    """The last record relayed is of a leader epoch that the source's log has no entry for: because
+    the log was rebuilt after compaction, or because another leader's log counts now, with other
+    records at these offsets. The first goes on, the second stops."""
+    with battle(ground, prefix) as it:
+        it.create()
+        it.claim()
+        it.written(100)
+        ground.source.restart()
+        it.written(50)
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        it.driver.drain(0)
+        ground.source.restart()
+        it.written(50)
+        before, lost, _ = sorted(set(leader_epochs(ground.source, it.topic, 0)))
+        ground.source.kill()
+        instead = before if other_leader else None
+        lose_epoch(ground.source, it.topic, 0, lost, instead=instead)
+        ground.source.restart()
+
+        it.driver.start_lane(1)
+
+        if other_leader:
+            assert "truncated" in it.await_state(State.STOPPED)
+            assert it.target_end() == 150
+        else:
+            it.await_mirrored()
+            arrived = [r.value for r in it.target.read(it.name)[0]]
+            assert arrived == [b"%d" % n for n in range(200)]
 
 
 def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: str) -> None:

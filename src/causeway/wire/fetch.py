@@ -50,9 +50,18 @@ class Cursor(NamedTuple):
     max_bytes: int
 
 
+class EpochEnd(NamedTuple):
+    """The newest leader epoch that the broker has an entry for and that is not above the asked one,
+    and the offset at which the next epoch begins (or the log ends)."""
+
+    epoch: int
+    offset: int
+
+
 class Fetched(NamedTuple):
     """One partition of a response. `records` is a view into the response's frame.
-    `diverging_offset` is set where the source's log was truncated below the cursor."""
+    `diverging` is set if the broker's log has no entry for the cursor's `last_epoch`, or if that
+    epoch ends below the cursor: see `EpochEnd`."""
 
     topic: bytes
     partition: int
@@ -62,7 +71,7 @@ class Fetched(NamedTuple):
     log_start: int
     aborted: list[tuple[int, int]]
     records: memoryview
-    diverging_offset: int | None
+    diverging: EpochEnd | None
 
 
 @dataclass(slots=True)
@@ -231,7 +240,7 @@ def _partition(frame: memoryview, at: int, topic: bytes) -> tuple[Fetched, int]:
         tag, at = uvarint(frame, at)
         size, at = uvarint(frame, at)
         if tag == _DIVERGING_EPOCH_TAG:
-            diverging = _EPOCH_AND_OFFSET.unpack_from(frame, at)[1]
+            diverging = EpochEnd(*_EPOCH_AND_OFFSET.unpack_from(frame, at))
         at += size
     return (
         Fetched(

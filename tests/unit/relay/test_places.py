@@ -14,7 +14,7 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, State
 from causeway.relay.lane import places
 from causeway.relay.lane.arrivals import Doubt
-from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
 from causeway.relay.lane.places import Places
@@ -233,3 +233,27 @@ def test_the_first_batch_of_each_new_try_is_read(
     finding.find((), time.monotonic() + 60.0)
     _until(helpers, lambda: flow.state is State.RUNNING)
     assert unread(flow, 1, 2) == [False, True]
+
+
+@pytest.mark.parametrize(("found", "epoch"), [(3, 2), (4, 4)])
+def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch, found: int, epoch: int
+) -> None:
+    """Unless recovery found a later place."""
+    outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
+    place = Resumption(outlets=(outlet,), leader_epoch=found, source_node=0, source_end=3)
+    asked: list[bool] = []
+
+    def recover(requests: Any, *_: Any) -> Any:
+        asked.extend(request.diverging for request in requests)
+        return {request.assignment.source_partition: place for request in requests}
+
+    monkeypatch.setattr(places, "recover", recover)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    flow = _flow("t", None)
+    flow.diverging = Diverging(3, 2)
+    finding.lost(flow)
+    finding.find((), time.monotonic())
+    _until(helpers, lambda: flow.state is State.RUNNING)
+    assert asked == [True]
+    assert flow.leader_epoch == epoch

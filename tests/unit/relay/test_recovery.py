@@ -18,7 +18,7 @@ from causeway.errors import DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
 from tests.harness import world as world_module
 from tests.harness.examples import examples
-from tests.harness.raw_batches import Rec
+from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.world import (
     FOREIGN,
     OURS,
@@ -190,6 +190,33 @@ def test_somebody_elses_record_where_we_should_be_alone() -> None:
     world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
     assert "somebody else wrote" in refused(world)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "diverged"),
+    [
+        ((2, None, 4), False),  # compaction left nothing of the last record's batch
+        ((2, 3, 4), False),
+        ((2, 2, 4), True),  # a record of another leader lies there
+        ((2, 4, 4), True),
+    ],
+)
+def test_an_epoch_that_the_source_has_no_entry_for(
+    epochs: tuple[int | None, ...], diverged: bool
+) -> None:
+    """Three batches of a record each; the last one relayed was the second, of leader epoch 3."""
+    world = plain_world(3, 2)
+    world.leader_epoch, world.diverging = 3, True
+    world.source.batches = [
+        (at, at, raw_batch([Rec(offset=at)], leader_epoch=epoch))
+        for at, epoch in enumerate(epochs)
+        if epoch is not None
+    ]
+    pairs = {0: Pair(source=2, target=2, sequence=2)}
+    if diverged:
+        assert "was truncated, and written to since" in refused(world, pairs)
+    else:
+        assert resumed(world.recover(pairs)).outlets[0].pair == pairs[0]
 
 
 def test_a_source_that_ends_before_our_place() -> None:

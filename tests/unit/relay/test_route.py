@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import Pair, State
-from causeway.relay.lane.arrivals import Halt, take_in
-from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.arrivals import Doubt, Halt, take_in
+from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
 from causeway.wire.batches import HEADER_SIZE, Batch
-from causeway.wire.fetch import Fetched
+from causeway.wire.fetch import EpochEnd, Fetched
 from causeway.wire.records import as_is, records_of
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -164,12 +164,23 @@ def test_a_place_that_may_follow_from_damage_stops_nothing() -> None:
     flow = _flow(0)
     flow.state = State.RUNNING
     take_in(flow, _fetched(bytes(_big(0, timestamp=int(time.time() * 1000)))))
-    truncated = _fetched(b"")._replace(diverging_offset=0)
+    truncated = _fetched(b"")._replace(diverging=EpochEnd(0, 0))
     assert take_in(flow, truncated)[0].batches == []
     assert flow.unreadable_at == flow.position == 1
     flow.outlets[0].take()
     with pytest.raises(Halt, match="the source was truncated to offset 0"):
         take_in(flow, truncated)
+
+
+@pytest.mark.parametrize("offset", [1, 5])
+def test_an_epoch_that_ends_at_our_place_or_beyond_proves_no_truncation(offset: int) -> None:
+    flow = _flow(0)
+    flow.state = State.RUNNING
+    take_in(flow, _fetched(raw_batch([Rec(offset=0)], leader_epoch=3)))
+    flow.outlets[0].take()
+    with pytest.raises(Doubt, match="no entry for leader epoch 3"):
+        take_in(flow, _fetched(b"")._replace(diverging=EpochEnd(2, offset)))
+    assert flow.diverging == Diverging(3, 2)
 
 
 def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:

@@ -107,7 +107,7 @@ def _fetched(*raws: bytes) -> Fetched:
         last_stable=200,
         log_start=0,
         aborted=[],
-        diverging_offset=None,
+        diverging=None,
         records=memoryview(b"".join(raws)),
     )
 

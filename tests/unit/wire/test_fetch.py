@@ -236,8 +236,8 @@ def test_response_is_what_kafka_python_wrote(version: int) -> None:
     assert (data.high_watermark, data.last_stable, data.log_start) == (50, 45, 3)
     assert data.aborted == [(8, 30), (9, 20)]
     assert bytes(data.records) == b"batches"
-    assert data.diverging_offset is None
+    assert data.diverging is None
     assert (failed.topic, failed.error, bytes(failed.records)) == (_topic(version, TWO), 1, b"")
     assert failed.aborted == []
-    assert (diverged.partition, diverged.diverging_offset) == (5, 17)
+    assert (diverged.partition, diverged.diverging) == (5, (3, 17))
     assert bytes(diverged.records) == b""

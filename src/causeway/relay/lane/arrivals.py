@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from causeway.errors import CausewayError, DivergedError, TooLargeError
-from causeway.relay.lane.flow import UNKNOWN, Flow, OutletState, Sent
+from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.route import take
 from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
 from causeway.wire import codes
-from causeway.wire.fetch import Fetched
+from causeway.wire.fetch import EpochEnd, Fetched
 from causeway.wire.produce import Produced
 
 
@@ -51,14 +51,11 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         at = flow.assignment.source_partition
         place, needs = f"{at} at offset {flow.position}", f"READ on topic {at.topic}"
         raise Doubt(str(codes.broker_error(fetched.error, "fetch", place, needs=needs)))
-    if fetched.diverging_offset is not None:
+    if fetched.diverging is not None:
         if not flow.idle:  # our place may follow from a batch that is damaged, and not refused yet
             flow.unreadable_at = flow.position
             return Kept(flow.position), []
-        raise Halt(
-            f"the source was truncated to offset {fetched.diverging_offset}, below "
-            f"{flow.position}, which was read: start with --adopt or --from to go on"
-        )
+        raise _diverged(flow, fetched.diverging)
     committed = flow.assignment.read_committed
     end, high_watermark = fetched.last_stable, fetched.high_watermark
     flow.note_ends(end if committed else high_watermark, high_watermark)
@@ -99,6 +96,23 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
     return kept, list(dict.fromkeys(touched))
+
+
+def _diverged(flow: Flow, found: EpochEnd) -> Doubt | Halt:
+    """The source's log has no entry for the leader epoch of the batch before our position, or that
+    epoch ends below our position. Only the second proves a truncation: a replica that was rebuilt
+    from a compacted log has no entry for an epoch without records. Recovery tells the two apart.
+    """
+    if found.offset < flow.position:
+        return Halt(
+            f"the source was truncated to offset {found.offset}, below "
+            f"{flow.position}, which was read: start with --adopt or --from to go on"
+        )
+    flow.diverging = Diverging(flow.leader_epoch, found.epoch)
+    return Doubt(
+        f"the source's log has no entry for leader epoch {flow.leader_epoch}, of the last record "
+        f"read before offset {flow.position}"
+    )
 
 
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:

@@ -261,6 +261,14 @@ class OnTheWay:
         self.halt, self.writing = None, False
 
 
+class Diverging(NamedTuple):
+    """The source's log has no entry for leader epoch `epoch`; `before`: the newest one below that
+    it has an entry for."""
+
+    epoch: int
+    before: int
+
+
 @dataclass(slots=True, eq=False)
 class Flow:
     """One source partition on this lane. `position`: the next source offset to fetch; `through`:
@@ -274,6 +282,7 @@ class Flow:
     relayed_epoch: int  # of the last acknowledged batch
     state: State = State.RECOVERING
     reason: str | None = None
+    diverging: Diverging | None = None  # since its place was found
     source_node: int = UNKNOWN
     answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
     source_end: int = UNKNOWN
@@ -358,6 +367,7 @@ class Flow:
             return
         if self.leaving and self.on_the_way is None:
             return
+        moved = False
         for outlet in self.outlets:
             if not outlet.pending and not outlet.unanswered and outlet.pair.source < self.through:
                 outlet.pair = Pair(
@@ -365,9 +375,12 @@ class Flow:
                     target=outlet.pair.target,
                     sequence=outlet.pair.sequence,
                 )
-                self.changed = True
+                moved = self.changed = True
         if self.idle:
             self.relayed_epoch = self.leader_epoch
+        elif moved and self.on_the_way is None:
+            # Recovery relies on it: no pair lies behind a batch of a later epoch.
+            self.relayed_epoch = max(self.relayed_epoch, self.leader_epoch)
 
     def report(self, *, final: bool = False) -> PartitionReport:
         self.settle()

@@ -198,7 +198,11 @@ class Places:
             outlet.append_times |= place.append_times
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         flow.newest_kept = UNKNOWN
-        flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
+        epoch, diverging = found.leader_epoch, flow.diverging
+        if diverging is not None and epoch == diverging.epoch:
+            epoch = diverging.before  # the source can compare that one
+        flow.leader_epoch = flow.relayed_epoch = epoch
+        flow.diverging = None
         flow.source_node = found.source_node
         flow.source_end = flow.end_before = found.source_end
         flow.unsettled = flow.unprepared = False
@@ -224,5 +228,6 @@ def _request(flow: Flow) -> Request:
     return Request(
         assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),
         unsettled=flow.unsettled,
+        diverging=flow.diverging is not None,
         series=series_of(flow),
     )

@@ -122,6 +122,8 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
             "it was truncated",
             remedy="decide what the target should keep, then start with --adopt or --from",
         )
+    if request.diverging:
+        retrace.check_epoch(assignment, log)
     first = min(range(len(resumed)), key=lambda i: resumed[i].pair.source)
     return Resumption(
         outlets=tuple(resumed),

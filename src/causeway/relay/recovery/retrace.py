@@ -27,7 +27,7 @@ from causeway.relay.recovery.ours import LastOfOurs
 from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled, place_of
 from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import Content, content_of
-from causeway.wire.batches import SEQUENCE_SPACE, Batch, advance, distance
+from causeway.wire.batches import HEADER, SEQUENCE_SPACE, Batch, advance, distance
 from causeway.wire.cluster import Cluster
 from causeway.wire.records import records_of, split
 
@@ -279,6 +279,29 @@ def count_back(
     position = min(position, pair.source)
     back = Pair(source=position, target=end, sequence=lost_from)
     return Found(back, epoch, assignment.is_ours_alone(outlet))
+
+
+def check_epoch(assignment: Assignment, source: SourceLog) -> None:
+    """The source's log has no entry for the leader epoch of the last record relayed. Either
+    compaction left no record of that epoch, and the log was rebuilt from what was left; or another
+    leader had other records at the same offsets. Then the batch before our place has another epoch.
+
+    Raises DivergedError in the second case. It cannot be seen if compaction has removed that batch.
+    """
+    place, epoch = assignment.source_partition, assignment.leader_epoch
+    position = max(outlet.pair.source for outlet in assignment.outlets)
+    if epoch < 0 or position <= source.start:
+        return
+    for raw in walks.raw_batches(source.cluster, place, position - 1, position):
+        found = HEADER.unpack_from(raw)[2]
+        # Behind a transform the last record relayed may be older than the batch before our place.
+        if found < epoch or (found > epoch and assignment.transform is None):
+            raise _diverged(
+                assignment,
+                f"the source's record at offset {position - 1} has leader epoch {found}, and the "
+                f"one that was mirrored from there had {epoch}: the source was truncated, and "
+                "written to since",
+            )
 
 
 def _relayed_between(

@@ -28,10 +28,12 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A flow to recover: its assignment with the newest outlets, whether batches may have reached
-    the target that nobody told us of, and what its records become."""
+    the target that nobody told us of, and what its records become. `diverging`: the source's log
+    has no entry for the assignment's leader epoch."""
 
     assignment: Assignment
     unsettled: bool
+    diverging: bool = False
     series: Series = as_relayed
 
 
