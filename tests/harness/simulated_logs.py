@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ Place = tuple[str, int]  # topic and partition
 
 OUT_OF_ORDER = 45
 REMEMBERED_BATCHES = 5  # of each producer
+EXPIRATION_S = 24 * 60 * 60  # producer.id.expiration.ms
 ALREADY_THERE_MS = 1_700_000_000_000  # the time that a batch bears which is there already
 
 
@@ -42,24 +44,25 @@ class SourceLog:
         for offsets, _ in self.batches:
             yield from offsets
 
-    def add(self, first: int, count: int, *, size: int, timestamp: int) -> None:
-        """A batch of `count` records, whose key and value tell their offset."""
-        offsets = range(first, first + count)
+    def add(self, first: int, timestamps: Sequence[int], *, size: int) -> None:
+        """A batch of records with these times, whose key and value tell their offset."""
+        offsets = range(first, first + len(timestamps))
         records = [
             Rec(offset=at, timestamp=timestamp, key=b"%d" % at, value=b"%d " % at + bytes(size))
-            for at in offsets
+            for at, timestamp in zip(offsets, timestamps, strict=True)
         ]
         self.batches.append((offsets, raw_batch(records)))
 
 
 @dataclass(slots=True)
 class Appended:
-    """A batch in a target's log, at `base`; `offsets`: those of its records at the source; `late`:
-    its connection was dead already."""
+    """A batch in a target's log, at `base`; `newest`: its latest time, ms; `offsets`: those of its
+    records at the source; `late`: its connection was dead already."""
 
     producer_id: int
     sequence: int
     base: int
+    newest: int
     offsets: list[int]
     late: bool
 
@@ -105,10 +108,12 @@ class TargetLog:
         count = len(self.held(producer_id))
         due = list(self.series[producer_id]()[count : count + len(offsets)])
         assert offsets == due, f"producer {producer_id} appends {offsets} where {due} are due"
-        self.batches.append(Appended(producer_id, sequence, self.end, offsets, late))
+        self.batches.append(Appended(producer_id, sequence, self.end, fields[8], offsets, late))
         known.append(self.batches[-1])
         return 0, self.batches[-1].base, -1
 
     def forget(self) -> None:
-        """As a broker does with producers of old records."""
-        self._known.clear()
+        """As a broker does: with each producer whose last appended batch is older than a day."""
+        for producer_id, known in list(self._known.items()):
+            if known and known[-1].newest / 1000 < time.time() - EXPIRATION_S:
+                del self._known[producer_id]

@@ -93,11 +93,11 @@ class Torment:
             yield self._transform, 5
         if not kind.bounded:
             yield self._write, 4
-        if kind.old:
+        if kind.old or kind.mixed:
             yield self._forget, 2
         # Of old records a broker may refuse a batch, and take the one behind it where it has
         # forgotten the producer meanwhile: then the partition stops, unless others write there too.
-        if not kind.old or kind.shared:
+        if not (kind.old or kind.mixed) or kind.shared:
             yield self._lead_target_elsewhere, 1
 
     # -- what goes well ---------------------------------------------------------------------------

@@ -22,8 +22,8 @@ class Kind:
     """`outlets`: the least and most of a partition; `records`: as `outlets`, those to begin with;
     `sizes`: what they may hold; `shared`: all partitions have the same outlets; `stops`: this share
     of the partitions holds a record that the transform refuses; `old`: are the records, so that
-    brokers forget their producers; `refusals`: this share of the appends is refused; `crowded`:
-    brokers take few connections from the beginning."""
+    brokers forget their producers; `mixed`: half of them are; `refusals`: this share of the appends
+    is refused; `crowded`: brokers take few connections from the beginning."""
 
     links: int = 1
     partitions: int = 4
@@ -36,6 +36,7 @@ class Kind:
     bounded: bool = False
     stops: float = 0.0
     old: bool = False
+    mixed: bool = False
     refusals: float = 0.01
     crowded: bool = False
     per_broker: int = 2
@@ -124,8 +125,13 @@ class Setting:
         while at < until:
             records = chance.randint(1, 5)
             size = chance.choice(self.kind.sizes)
-            log.add(at, records, size=size, timestamp=OLD_MS if self.kind.old else YOUNG_MS)
+            log.add(at, [self._timestamp() for _ in range(records)], size=size)
             at += records + (chance.random() < 0.1)
+
+    def _timestamp(self) -> int:
+        if self.kind.mixed:
+            return OLD_MS if self.chance.random() < 0.5 else YOUNG_MS
+        return OLD_MS if self.kind.old else YOUNG_MS
 
     def _mirror(self, target: str, partition: int, log: SourceLog) -> None:
         kind, chance = self.kind, self.chance

@@ -944,6 +944,47 @@ def test_a_dead_lanes_request_arrives_late_and_the_broker_has_forgotten(
         it.assert_same()
 
 
+def test_a_refused_batch_behind_an_old_one_is_not_overtaken(three: Ground, prefix: str) -> None:
+    """Others may write to the compacted target, so neither offsets nor sequences show a hole. The
+    network holds what follows an old batch until the broker has expired the producer. Then the
+    broker refuses the next batch, and would take the one behind it as a first."""
+    with battle(three, prefix) as it:
+        it.create(target_config={"cleanup.policy": "compact", **FOREVER})
+        it.claim(outlets=1, sole_writer=False)
+        it.driver.start_lane(0)
+
+        def write(value: bytes, timestamp: int | None = None) -> None:
+            it.source.produce(it.topic, [Outgoing(key=value[:1], value=value, timestamp=timestamp)])
+
+        write(b"a young")
+        it.await_mirrored()
+        (report,) = it.driver.reports.values()
+        it.target.set_topic_config(it.name, {"max.message.bytes": "2000"})
+        ports = it.ports_of(0)
+        proxies = [three.proxies[node] for node in three.target.brokers]
+        for proxy in proxies:
+            proxy.stall("down", client_ports=ports)
+        write(b"b old", YEARS_AGO)
+        await_until(lambda: it.target_end() == 2, what="the old batch is appended")
+        for proxy in proxies:
+            proxy.stall("up", client_ports=ports)
+        write(b"c" + random.Random(SEED).randbytes(5000))
+        write(b"d young")
+        threading.Event().wait(2)  # so long the producer is remembered, and a lane has time to send
+        for proxy in proxies:
+            proxy.release()
+
+        def refused() -> bool:
+            return any(new.recoveries > report.recoveries for new in it.driver.reports.values())
+
+        await_until(refused, what="the large batch is refused")
+        it.target.set_topic_config(it.name, {"max.message.bytes": "1000000"})
+        it.await_mirrored()
+
+        values = [r.value[:1] for r in it.target.read(it.name)[0] if r.value]
+        assert values == [b"a", b"b", b"c", b"d"]
+
+
 @pytest.mark.parametrize(
     "shared", [pytest.param(False, id="exclusive"), only_when_slow(True, id="shared")]
 )

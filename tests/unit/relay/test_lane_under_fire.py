@@ -37,6 +37,13 @@ KINDS = {
     "old, by key": Kind(old=True, outlets=SOME, refusals=0.0),
     "old, transformed": Kind(old=True, outlets=SOME, transformed=True, refusals=0.0),
     "old, shared outlets": Kind(old=True, partitions=3, outlets=TWO, shared=True),
+    "old and young": Kind(mixed=True, refusals=0.0),
+    "old and young, shared outlets": Kind(
+        mixed=True, partitions=3, outlets=TWO, shared=True, refusals=0.05
+    ),
+    "old and young, transformed, shared outlets": Kind(
+        mixed=True, partitions=3, outlets=TWO, shared=True, transformed=True, refusals=0.05
+    ),
 }
 
 

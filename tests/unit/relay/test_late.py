@@ -37,6 +37,14 @@ def test_only_old_records_wait_and_not_for_ever(
     assert must_wait(flow, [batch(NOW_MS), batch(timestamp)], 1000) is waits
 
 
+def test_a_batch_waits_for_its_first_record_if_that_one_is_old() -> None:
+    """Another lane, or this one, may have sent that record alone."""
+    flow = Bench().flow()
+    flow.late_by = 1005
+
+    assert must_wait(flow, [batch(OLD_MS, NOW_MS)], 1000)
+
+
 def test_where_no_sequence_keeps_anything_out_nothing_waits() -> None:
     """At least once, without a producer id: the broker has nothing to forget."""
     flow = Bench().flow(producer_id=-1)

@@ -203,6 +203,56 @@ def test_one_batch_in_flight_until_the_broker_has_answered() -> None:
     assert _sequences(bench.send()) == [2**31 - 1, 0, 1, 2, 3]
 
 
+OLD_MS, YOUNG_MS = 1_600_000_000_000, 1 << 41
+
+
+def _timed(first: int, timestamp: int) -> Batch:
+    value = b"%d " % first + b"x" * 3000
+    return as_is(raw_batch([Rec(offset=first, timestamp=timestamp, value=value)]))
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_an_old_batch_is_the_last_in_flight_where_others_write(exclusive: bool) -> None:
+    """The broker may expire the producer once the old batch is its newest. If it refuses the batch
+    behind that one then, it takes the next one as a first."""
+    bench = Bench()
+    flow = bench.flow()
+    (outlet,) = flow.outlets
+    outlet.exclusive = exclusive
+    times = [YOUNG_MS, YOUNG_MS, OLD_MS, YOUNG_MS, YOUNG_MS, OLD_MS, OLD_MS, YOUNG_MS, YOUNG_MS]
+    bench.offer(flow, outlet, *(_timed(i, time) for i, time in enumerate(times)))
+
+    in_flight = []
+    answered = 0
+    while requests := bench.send():
+        in_flight.append(len(requests))
+        for request in bench.wire.requests[answered:]:
+            bench.wire.answer(request)
+            bench.receive()
+        answered = len(bench.wire.requests)
+
+    assert in_flight == ([1, 5, 3] if exclusive else [1, 2, 1, 2, 1, 1, 1])
+    assert answered == len(times)
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_young_batches_are_in_flight_together(exclusive: bool) -> None:
+    bench = Bench()
+    flow = bench.flow()
+    (outlet,) = flow.outlets
+    outlet.exclusive = exclusive
+    bench.offer(flow, outlet, *(_timed(i, YOUNG_MS) for i in range(20)))
+
+    in_flight = []
+    for request in range(20):
+        in_flight.append(len(bench.send()))
+        bench.wire.answer(bench.wire.requests[request])
+        bench.receive()
+
+    assert in_flight[:3] == [1, 5, 1]
+    assert sum(in_flight[:16]) == 20
+
+
 def test_requests_leave_together_and_ask_the_socket_again_once_it_has_room() -> None:
     bench = Bench()
     flow = bench.flow(producer_id=-1)

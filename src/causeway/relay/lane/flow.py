@@ -35,6 +35,7 @@ from causeway.relay.messages import (
 )
 from causeway.relay.treatment import Treatment
 from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
+from causeway.wire.remembering import is_young
 
 UNKNOWN = -1
 MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
@@ -72,8 +73,8 @@ class OutletState:
     `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
     should get, while exclusive. Records below source offset `start` are in the target already.
     `append_times`: the target sets the times (LogAppendTime).
-    Up to `remembered_until` (monotonic) the broker is known to hold our last sequence, so that
-    several batches may be in flight.
+    Several batches may be in flight up to `remembered_until` (monotonic; see target.py): the broker
+    knows our last sequence.
     `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
     gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
@@ -171,6 +172,9 @@ class OutletState:
             of_last = records - bisect_left(offsets, last)
         sequence, end = self.sequence, self.end
         self.unanswered += 1
+        # The broker expires a producer by the time of its last batch, however young the one before.
+        if not self.exclusive and not is_young(max_timestamp):
+            self.remembered_until = 0.0
         if self.idempotent:
             self.sequence = (sequence + records) % SEQUENCE_SPACE
         self.end = end + records

@@ -21,9 +21,12 @@ from causeway.wire.remembering import is_young
 def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
     """Whether one of `batches` is old, and what was sent before it may still arrive. Then the flow
     waits until `late_by`, and looks at the target's log again before it sends. Where there is no
-    producer for the broker to forget, waiting is of no use."""
+    producer for the broker to forget, waiting is of no use.
+
+    Those that may arrive can be cut in other ways, so the first record of a batch counts as well as
+    the newest: alone in a late batch, an old one would have the broker forget the producer."""
     return (
         now < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)
-        and not all(is_young(batch.max_timestamp) for batch in batches)
+        and not all(is_young(min(batch.base_timestamp, batch.max_timestamp)) for batch in batches)
     )

@@ -3,9 +3,18 @@
 The broker works on one request of a connection at a time. So a request takes a batch from each
 outlet that has one, several requests are in flight, and small neighbours are merged first.
 
-A broker that knows nothing of a producer id takes any first sequence: were the first of several
-batches in flight refused (its timestamps, its size), the next would be appended in its place. So
-an outlet has one batch in flight until the broker has answered one, and is known to remember.
+A broker that does not know a producer id takes any first sequence: if it refuses the first of
+several batches in flight (its timestamps, its size), it appends the next one in that place. So an
+outlet has one batch in flight until the broker has answered one, and is known to remember.
+
+A broker expires a producer by the newest time in the *last batch that it appended*. So where others
+write, this holds at each instant (`remembered_until`):
+
+    several batches in flight  ⟹  all of them are young, and so is the last one acknowledged
+
+A batch of old records may leave with young ones before it, and is the last to leave until all of
+them are answered. Where we are the only writer, old batches may be in flight together: a hole that
+this could leave shows by its offsets, in the answer and to recovery.
 """
 
 from __future__ import annotations
@@ -229,9 +238,11 @@ class TargetConnection:
             self._unanswered_bytes -= size
             for (_, outlet, sent), result in zip(parts.values(), found, strict=True):
                 outlet.unanswered -= 1
-                # Amid a stream of old records the broker may forget at any moment. A hole that this
-                # could leave shows by its offsets, but not where others write as well.
-                if not result[0] and (outlet.exclusive or is_young(sent.max_timestamp)):
+                if not result[0] and (
+                    outlet.exclusive
+                    or outlet.remembered_until  # nothing old was sent since
+                    or (not outlet.unanswered and is_young(sent.max_timestamp))
+                ):
                     outlet.remembered_until = remembered_until
             yield zip(parts.values(), found, strict=True)
         # Only with plenty to do does a broker show how fast it is.
