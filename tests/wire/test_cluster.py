@@ -15,6 +15,7 @@ from causeway.dev.cluster import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.relay import walk
+from causeway.wire import admin
 from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
 from tests.harness.batches import make_batch
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -55,6 +56,30 @@ def config(cluster: Cluster, topic: str, name: str) -> ConfigEntry:
 def new(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> NewTopic:
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     return NewTopic(name=name, partitions=partitions, replication_factor=replicas, configs=dotted)
+
+
+def test_many_topics_with_many_configs_are_created(cluster: Cluster, prefix: str) -> None:
+    """A KRaft controller takes at most 10,000 records a request: topics, partitions and configs."""
+    cluster.create_topics([new(prefix + "known")])
+    known = cluster.describe_configs([prefix + "known"])[prefix + "known"]
+    assert isinstance(known, dict)
+    configs = {name: str(entry.value) for name, entry in known.items() if entry.value}
+    topics = [
+        NewTopic(name=f"{prefix}{n}", partitions=1, replication_factor=1, configs=configs)
+        for n in range(10_000 // len(configs) + 100)
+    ]
+    answers = cluster.create_topics(topics, validate_only=True)
+    assert {str(error) for error in answers.values() if error is not None} == set()
+
+
+def test_a_request_that_is_too_large_is_halved(
+    cluster: Cluster, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller with another limit than the one we know."""
+    monkeypatch.setattr(admin, "RECORDS_A_REQUEST", 1_000_000)
+    topics = [new(f"{prefix}{n}", 60) for n in range(180)]
+    answers = cluster.create_topics(topics, validate_only=True)
+    assert {str(error) for error in answers.values() if error is not None} == set()
 
 
 def test_topics_are_created_item_by_item(cluster: Cluster, prefix: str) -> None:

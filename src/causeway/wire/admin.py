@@ -16,6 +16,7 @@ from kafka.protocol.admin import (
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.wire.codes import (
+    POLICY_VIOLATION,
     REQUEST_TIMED_OUT,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from causeway.wire.client import Client
 
 TOPICS_A_REQUEST = 500
-# KRaft refuses a request that makes more than 10,000 partitions.
-PARTITIONS_A_REQUEST = 5_000
+# A KRaft controller writes at most 10,000 records for one request: a topic, a partition and a config
+# are a record each. It refuses the items beyond that with POLICY_VIOLATION.
+RECORDS_A_REQUEST = 5_000
+# The size of a request cannot be the reason for a refusal below this number of records.
+_SURELY_SMALL = 500
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
 _SOURCES = {
@@ -167,7 +171,7 @@ def create_topics(
         request,
         lambda response: ((r.name, r) for r in response.topics),
         needs="CREATE on topic {0}, and ALTER_CONFIGS if it sets any",
-        weight=lambda name: by_name[name].partitions,
+        weight=lambda name: 1 + max(by_name[name].partitions, 1) + len(by_name[name].configs),
         done_in_doubt=0 if validate_only else TOPIC_ALREADY_EXISTS,
     )
 
@@ -230,6 +234,7 @@ def alter_configs(
         request,
         lambda response: ((r.resource_name, r) for r in response.responses),
         needs="ALTER_CONFIGS on topic {0}",
+        weight=lambda name: len(changes[name]),
     )
 
 
@@ -263,18 +268,22 @@ def _on_controller(
     results_of: Callable[[Any], Iterator[tuple[str, Any]]],
     *,
     needs: str,
-    weight: Callable[[str], int] = lambda _: 0,
+    weight: Callable[[str], int] = lambda _: 1,
     done_in_doubt: int = 0,
 ) -> dict[str, CausewayError | None]:
     """One operation on many topics, in chunks, retried item by item.
 
-    `done_in_doubt`: the code that a repetition gets where the lost first attempt had worked.
+    `weight`: the records that the controller writes for a topic. Sends items that the controller
+    refused by POLICY_VIOLATION again in chunks of half the weight, as its limit may be lower than
+    ours. `done_in_doubt`: the code that a repetition gets if the lost first attempt had worked.
     """
     doubtful: set[str] = set()
 
     def attempt(left: list[str], _: Deadline) -> dict[str, CausewayError | None]:
         results: dict[str, CausewayError | None] = {}
-        for chunk in _chunks(left, weight):
+        waiting = list(_chunks(left, weight))
+        while waiting:
+            chunk = waiting.pop()
             # Each chunk has the whole time: thousands of topics take a controller a while.
             deadline = Deadline(cluster.timeout_s)
             try:
@@ -285,14 +294,20 @@ def _on_controller(
                 doubtful.update(chunk)
                 results.update(dict.fromkeys(chunk, failure))
                 continue
+            refused = []
             for name, result in results_of(response):
                 error = _error(cluster, operation, name, result, needs)
                 code = error.code if isinstance(error, BrokerError) else 0
+                if code == POLICY_VIOLATION:
+                    refused.append(name)
                 if name in doubtful and code and code == done_in_doubt:
                     error = None
                 if code == REQUEST_TIMED_OUT:
                     doubtful.add(name)
                 results[name] = error
+            total = sum(map(weight, chunk))
+            if len(chunk) > 1 and total > _SURELY_SMALL:
+                waiting += _chunks(refused, weight, total // 2)
         return results
 
     return cluster.retry_each(topics, attempt, unknown_topic_grace_s=0)
@@ -312,14 +327,16 @@ def _error(
     )
 
 
-def _chunks(topics: list[str], weight: Callable[[str], int] = lambda _: 0) -> Iterator[list[str]]:
-    """Cuts into requests of a bearable size; `weight` is a topic's partitions."""
+def _chunks(
+    topics: list[str], weight: Callable[[str], int] = lambda _: 1, limit: int | None = None
+) -> Iterator[list[str]]:
+    """Cuts into requests of at most `limit` records, by default RECORDS_A_REQUEST; `weight` is a
+    topic's records. A topic above the limit has a request of its own."""
+    limit = RECORDS_A_REQUEST if limit is None else limit
     chunk: list[str] = []
     total = 0
     for topic in topics:
-        if chunk and (
-            len(chunk) == TOPICS_A_REQUEST or total + weight(topic) > PARTITIONS_A_REQUEST
-        ):
+        if chunk and (len(chunk) == TOPICS_A_REQUEST or total + weight(topic) > limit):
             yield chunk
             chunk, total = [], 0
         chunk.append(topic)

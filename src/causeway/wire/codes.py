@@ -21,6 +21,7 @@ UNSUPPORTED_VERSION = 35
 TRANSACTIONAL_ID_NOT_FOUND = 105
 TOPIC_ALREADY_EXISTS = 36
 NOT_CONTROLLER = 41
+POLICY_VIOLATION = 44
 OFFSET_NOT_AVAILABLE = 78
 THROTTLING_QUOTA_EXCEEDED = 89
 
@@ -188,7 +189,7 @@ _REMEDIES = {
     19: "fewer replicas are in sync than min.insync.replicas: look at the cluster's brokers",
     20: "fewer replicas are in sync than min.insync.replicas: look at the cluster's brokers",
     38: "the cluster has too few brokers: set replication.factor no higher than their number",
-    44: "the cluster's topic policy refuses this",
+    44: "the cluster refuses the request by a limit or a topic policy: see its own text",
     56: "look at the broker's disk and log",
 }
 
