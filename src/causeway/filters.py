@@ -47,6 +47,12 @@ class Verdict(StrEnum):
     NAME_TAKEN = "name-taken"  # told by the clusters, not by the name alone
 
 
+# The file asks for such a topic, and it cannot be mirrored: a problem, not a choice.
+UNMIRRORABLE = frozenset(
+    (Verdict.UNDECIDED, Verdict.POLICY_FAILED, Verdict.NAME_TOO_LONG, Verdict.NAME_UNFIT)
+)
+
+
 class Rule(NamedTuple):
     """What of a file decides on a name: a key, as for all flows, and which pattern of its list;
     None where it is none of them, or the key has no list."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import collisions, config_names, limits, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError
-from causeway.filters import Verdict
+from causeway.filters import UNMIRRORABLE, Verdict
 from causeway.model import NO_TOPIC_ID
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.cluster import Cluster
@@ -152,8 +152,8 @@ def plan(
         verdict = link.decide_topic(name)
         if verdict.target_name is None:
             left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
-            if verdict.verdict in (Verdict.UNDECIDED, Verdict.POLICY_FAILED):
-                error = ConfigError("decide on topic", name, verdict.reason)
+            if verdict.verdict in UNMIRRORABLE:
+                error = ConfigError("mirror topic", name, verdict.reason, remedy=_ANOTHER_NAME)
                 problems.append(Problem(topic=name, error=error))
             continue
         taken = collisions.refusal(name, verdict, observed.names, begun, link)
@@ -293,6 +293,9 @@ def _plan_existing(
         changes=tuple(changes),
         errors=errors,
     )
+
+
+_ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.rename"
 
 
 def without_id(topic: str, alias: str) -> CausewayError:
