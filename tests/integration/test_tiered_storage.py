@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from causeway.config.settings import LinkSettings
 from causeway.dev.artifacts import tiered_storage_classpath
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State, TopicPartition
+from causeway.operate.clusters import clusters
+from causeway.operate.status import LinkStatus, contents_of, status_of
+from causeway.relay.progress import TaskRecord
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import OffsetAt
+from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror
@@ -126,3 +131,66 @@ def test_a_segment_that_the_tier_has_lost_holds_up_its_partition_alone(
     assert f"{mirror.topic}-0 at offset 0: UNKNOWN_SERVER_ERROR" in reason
     assert "look at the broker's log" in reason
     mirror.assert_same(partitions=[1])
+
+
+def test_a_target_without_tiered_storage_takes_the_topic_and_its_other_configs(
+    cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the creation, and when the source's topic moves to tiered storage later."""
+    kafka = KafkaTools(cluster.bootstrap)
+    tiered, later = prefix + "tiered", prefix + "later"
+    kafka.create_topic(tiered, config={**TIERED, "max.message.bytes": "2000000"})
+    kafka.create_topic(later)
+    kafka.produce(tiered, [b"1", b"2"])
+    settings = link(
+        cluster.bootstrap,
+        target_cluster.bootstrap,
+        prefix + ".*",
+        more={"sync_topic_configs_interval_s": 1.0},
+    )
+
+    with RunningDaemon(monkeypatch, settings) as run:
+        run.await_state(tiered, State.RUNNING)
+        run.await_state(later, State.RUNNING)
+        await_until(lambda: len(target.read(f"A.{tiered}")[0]) == 2, what="both records")
+        assert run.link().troubles == ()
+        own = target.topic_config(f"A.{tiered}")
+        assert (own["retention.ms"], own["segment.bytes"]) == ("-1", "1048576")
+        assert (own["remote.storage.enable"], own["local.retention.bytes"]) == ("false", "-2")
+
+        with Cluster(client("A", cluster.bootstrap)) as admin:
+            changes = {"remote.storage.enable": "true", "retention.ms": "7200000"}
+            assert admin.alter_configs({later: changes}) == {later: None}
+        await_until(
+            lambda: target.topic_config(f"A.{later}")["retention.ms"] == "7200000",
+            what="the other config",
+        )
+        mirror = f"A.{later}"
+        record = await_until(
+            lambda: next(
+                (t for t in contents(target_cluster, settings) if mirror in t.items), None
+            ),
+            what="the task says what is left out",
+        )
+        assert record is not None
+        assert record.reason is None
+        assert "remote.storage.enable=true" in record.items[mirror]
+    seen = status_of_link(settings)
+    assert [note for name, note in seen.notes if name == f"A.{later}"] == [
+        "remote.storage.enable=true of the source is left out: B keeps the whole log on its brokers"
+    ]
+
+
+def tasks(cluster: LocalCluster, settings: LinkSettings) -> list[TaskRecord]:
+    with Cluster(client("B", cluster.bootstrap)) as admin:
+        found = contents_of(settings, admin).tasks
+    return [task for name, task in found.items() if name == "topic configs"]
+
+
+def status_of_link(settings: LinkSettings) -> LinkStatus:
+    with clusters() as connect:
+        return status_of(settings, connect, None)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from causeway.config.settings import LinkSettings
-from causeway.control import limits
+from causeway.control import limits, refused_configs
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.errors import CausewayError, ConfigError
 from causeway.filters import excludes
@@ -114,14 +114,35 @@ def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayErr
 
 def apply(
     changes: Iterable[SyncConfigs], target: Cluster
-) -> dict[SyncConfigs, CausewayError | None]:
-    """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
-
-    The configs of one topic are set all or none.
-    """
+) -> dict[SyncConfigs, Mapping[str, CausewayError]]:
+    """Carry out `changes` in bulk; the result names each with the error of each config that was
+    not set. One config that the target refuses does not keep the others from being set."""
     changes = list(changes)
     try:
-        answers = target.alter_configs({change.topic: dict(change.configs) for change in changes})
+        errors = refused_configs.alter(
+            {change.topic: dict(change.configs) for change in changes}, target
+        )
     except CausewayError as error:
-        return dict.fromkeys(changes, error)
-    return {change: answers.get(change.topic) for change in changes}
+        return {change: dict.fromkeys(dict(change.configs), error) for change in changes}
+    return {change: errors[change.topic] for change in changes}
+
+
+def undone(
+    answers: Mapping[SyncConfigs, Mapping[str, CausewayError]], alias: str
+) -> tuple[dict[str, str], bool]:
+    """By topic, what `apply` left undone on cluster `alias`, for people; and whether another try
+    may help. A config of tiered storage that the target refuses stays left out for good."""
+    items: dict[str, str] = {}
+    again = False
+    for change, errors in answers.items():
+        texts: dict[str, None] = {}
+        for name, value in change.configs:
+            if (error := errors.get(name)) is None:
+                continue
+            if name in refused_configs.TIERED and refused_configs.is_refusal(error):
+                texts[refused_configs.left_out(name, str(value), alias)] = None
+            else:
+                texts[str(error)], again = None, True
+        if texts:
+            items[change.topic] = "; ".join(texts)
+    return items, again

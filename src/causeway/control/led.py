@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from causeway.config import origins
 from causeway.config.settings import LinkSettings
-from causeway.control import config_names, limits, topics
+from causeway.control import config_names, limits, topic_changes, topics
 from causeway.control.topics import Change, Observed
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import NO_TOPIC_ID
@@ -95,7 +95,7 @@ def make_ready(
     plans = _plan(observe(names, needs, source, target, link), names, needs, link)
     ready |= {name: plan for name, plan in plans.items() if isinstance(plan, CausewayError)}
     good = {name: plan for name, plan in plans.items() if not isinstance(plan, CausewayError)}
-    answers = topics.apply([change for plan in good.values() for change in plan], target)
+    answers = topic_changes.apply([change for plan in good.values() for change in plan], target)
     failed = {change.topic: error for change, error in answers.items() if error is not None}
     created = {change.topic for change in answers if isinstance(change, topics.CreateTopic)}
     ready |= {name: failed[names[name]] for name in good if names[name] in failed}

@@ -1,22 +1,21 @@
 """Topics of one link: what is mirrored, under which name, and what the target needs for it.
 
-`observe` asks both clusters, `plan` decides purely, `apply` carries a plan out item by item.
-`causeway plan` is the same code without `apply`.
+`observe` asks both clusters, `plan` decides purely; `topic_changes.apply` carries a plan out item
+by item. `causeway plan` is the same code without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
 
 from causeway.config.settings import LinkSettings
-from causeway.control import collisions, config_names, limits, visible
+from causeway.control import collisions, config_names, limits, refused_configs, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.filters import UNMIRRORABLE, Verdict
 from causeway.model import NO_TOPIC_ID
-from causeway.wire.admin import ConfigEntry, NewTopic
+from causeway.wire.admin import ConfigEntry
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNSUPPORTED_VERSION
 from causeway.wire.metadata import TopicMetadata
@@ -83,6 +82,9 @@ class AlterTopicConfigs:
     configs: tuple[tuple[str, str], ...]
 
 
+# Of the target's topics, what a plan compares.
+_DESCRIBED = (*limits.LIMIT_NAMES, refused_configs.REMOTE_STORAGE)
+
 Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
 
@@ -127,7 +129,7 @@ def observe(
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
         target_topics=target_metadata.topics,
-        target_configs=target.describe_configs(existing, limits.LIMIT_NAMES) if existing else {},
+        target_configs=target.describe_configs(existing, _DESCRIBED) if existing else {},
         target_defaults=config_names.defaults(target, min(target_metadata.brokers, default=-1)),
         target_brokers=len(target_metadata.brokers),
         target_names=config_names.known(target, link, target_metadata.topics, existing),
@@ -288,11 +290,21 @@ def _plan_existing(
             target_id=existing.topic_id,
             target_partitions=before,
             max_message_bytes=limits.max_message_bytes({**in_force, **altered}),
-            notes=tuple(stays.values()),
+            notes=(*stays.values(), *_untiered(described, in_force, link)),
         ),
         changes=tuple(changes),
         errors=errors,
     )
+
+
+def _untiered(
+    described: Mapping[str, ConfigEntry], in_force: Mapping[str, str], link: LinkSettings
+) -> Iterator[str]:
+    """The note about a mirror that does not follow its source into tiered storage."""
+    name = refused_configs.REMOTE_STORAGE
+    copied = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    if copied.get(name) == "true" and in_force.get(name) == "false":
+        yield refused_configs.left_out(name, "true", link.target.alias)
 
 
 _ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.rename"
@@ -317,85 +329,3 @@ def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayE
         f"needs {link.replication_factor} brokers, {link.target.alias} has {brokers}",
         remedy=f"set replication.factor to {brokers} or less, or start more brokers",
     )
-
-
-def refused(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError]:
-    """Those topics of `changes` that the target would not create, and why; creates nothing.
-
-    Only the target knows: its policies, our permissions, names that collide with others.
-    """
-    creates = [change for change in changes if isinstance(change, CreateTopic)]
-    answers = _each(
-        creates,
-        lambda batch: target.create_topics([_new(c) for c in batch], validate_only=True),
-    )
-    return {change: error for change, error in answers.items() if error is not None}
-
-
-def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> TopicPlan:
-    """The plan with what cannot be carried out turned into problems."""
-    failed = {change.topic: error for change, error in errors.items()}
-    return TopicPlan(
-        mirrored=tuple(topic for topic in planned.mirrored if topic.target not in failed),
-        left_out=planned.left_out,
-        changes=tuple(change for change in planned.changes if change not in errors),
-        problems=(
-            *planned.problems,
-            *(
-                Problem(topic=topic.source, error=failed[topic.target])
-                for topic in planned.mirrored
-                if topic.target in failed
-            ),
-        ),
-    )
-
-
-def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
-    """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
-
-    Idempotent: a topic that another driver created meanwhile counts as done. One item's error
-    never keeps the others from being tried, also where a whole request fails.
-    """
-    changes = list(changes)
-    creates = [change for change in changes if isinstance(change, CreateTopic)]
-    alters = [change for change in changes if isinstance(change, AlterTopicConfigs)]
-    grows = [change for change in changes if isinstance(change, GrowTopic)]
-    results: dict[Change, CausewayError | None] = {}
-    results |= _each(creates, lambda batch: target.create_topics([_new(c) for c in batch]))
-    results |= _each(
-        alters, lambda batch: target.alter_configs({c.topic: dict(c.configs) for c in batch})
-    )
-    results |= _each(
-        grows, lambda batch: target.create_partitions({c.topic: c.partitions for c in batch})
-    )
-    return results
-
-
-def _new(change: CreateTopic) -> NewTopic:
-    return NewTopic(
-        name=change.topic,
-        partitions=change.partitions,
-        replication_factor=change.replication_factor,
-        configs=dict(change.configs),
-    )
-
-
-C = TypeVar("C", CreateTopic, GrowTopic, AlterTopicConfigs)
-
-
-def _each(
-    changes: list[C], call: Callable[[list[C]], Mapping[str, CausewayError | None]]
-) -> dict[Change, CausewayError | None]:
-    if not changes:
-        return {}
-    try:
-        answers = call(changes)
-    except CausewayError as error:
-        return dict.fromkeys(changes, error)
-    return {change: _settled(answers.get(change.topic)) for change in changes}
-
-
-def _settled(error: CausewayError | None) -> CausewayError | None:
-    if isinstance(error, BrokerError) and error.name == "TOPIC_ALREADY_EXISTS":
-        return None
-    return error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import acls, collisions, configs, paused, topics
+from causeway.control import acls, collisions, configs, paused, topic_changes, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
 from causeway.control.topics import (
@@ -136,8 +136,8 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     contents = ProgressTopic(target, link.progress_topic).read() if has_run else Contents()
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = paused.as_it_is(planned, link)
-    errors = topics.refused(planned.changes, target) | _lost(planned, contents, link)
-    planned = topics.without(planned, errors)
+    planned = topic_changes.without(planned, _lost(planned, contents, link))
+    planned = topic_changes.fitted(planned, target, link.target.alias)
     sides = Sides(
         source=connect(link.source),
         target=connect(link.target),

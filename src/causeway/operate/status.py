@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import collisions, paused, topics
+from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
@@ -143,7 +143,7 @@ def status_of(
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
     contents = reading.result()
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
-    planned = topics.without(planned, topics.refused(planned.changes, target))
+    planned = topic_changes.fitted(planned, target, link.target.alias)
     if only is not None:
         contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
     # By now: a broker that hangs may keep us waiting longer below than a lease lasts.

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from causeway.wire.client import Client
 
 TOPICS_A_REQUEST = 500
-# A KRaft controller writes at most 10,000 records for one request: a topic, a partition and a config
-# are a record each. It refuses the items beyond that with POLICY_VIOLATION.
+# A KRaft controller writes at most 10,000 records for one request: each topic, partition and config
+# is a record. It refuses the items beyond that with POLICY_VIOLATION.
 RECORDS_A_REQUEST = 5_000
 # The size of a request cannot be the reason for a refusal below this number of records.
 _SURELY_SMALL = 500

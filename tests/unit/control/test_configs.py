@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, plan
+from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, plan, undone
 from causeway.control.limits import LIMIT_NAMES
 from causeway.control.topics import MirroredTopic
-from causeway.errors import AuthorizationError, CausewayError, UnreachableError
+from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.wire.admin import ConfigEntry
@@ -193,9 +193,59 @@ def test_changes_are_applied_in_bulk_with_an_answer_each() -> None:
     second = SyncConfigs(topic="A.u", configs=(("cleanup.policy", "compact"),))
     refused = CausewayError("configure topic", "A.u on B", "no")
     cluster: Any = FakeCluster({"A.t": None, "A.u": refused})
-    assert apply([first, second], cluster) == {first: None, second: refused}
+    assert apply([first, second], cluster) == {first: {}, second: {"cleanup.policy": refused}}
     assert cluster.asked == {"A.t": {"retention.ms": None}, "A.u": {"cleanup.policy": "compact"}}
 
     gone = UnreachableError("reach", "cluster B", "no broker answered")
     down: Any = FakeCluster(gone)
-    assert apply([first, second], down) == {first: gone, second: gone}
+    assert apply([first, second], down) == {
+        first: {"retention.ms": gone},
+        second: {"cleanup.policy": gone},
+    }
+
+
+class Refusing:
+    """A target that refuses some configs, and all others of a request with them."""
+
+    def __init__(self, *configs: str) -> None:
+        self.refused = frozenset(configs)
+        self.set: dict[str, dict[str, str | None]] = {}
+
+    def alter_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> Any:
+        answers: dict[str, CausewayError | None] = {}
+        for topic, configs in changes.items():
+            answers[topic] = (
+                BrokerError("configure topic", topic, code=40, name="INVALID_CONFIG")
+                if self.refused & configs.keys()
+                else None
+            )
+            if answers[topic] is None:
+                self.set.setdefault(topic, {}).update(configs)
+        return answers
+
+
+def test_one_refused_config_does_not_keep_the_others_from_being_set() -> None:
+    change = SyncConfigs(topic="A.t", configs=(("flush.ms", "1"), ("retention.ms", "2")))
+    cluster: Any = Refusing("flush.ms")
+    answers = apply([change], cluster)
+    assert list(answers[change]) == ["flush.ms"]
+    assert cluster.set == {"A.t": {"retention.ms": "2"}}
+    items, again = undone(answers, "B")
+    assert (again, list(items)) == (True, ["A.t"])
+
+
+def test_configs_of_tiered_storage_are_left_out_together_and_for_good() -> None:
+    change = SyncConfigs(
+        topic="A.t",
+        configs=(
+            ("local.retention.ms", "5"),
+            ("remote.storage.enable", "true"),
+            ("retention.ms", "2"),
+        ),
+    )
+    cluster: Any = Refusing("remote.storage.enable")
+    answers = apply([change], cluster)
+    assert cluster.set == {"A.t": {"retention.ms": "2"}}
+    items, again = undone(answers, "B")
+    assert not again
+    assert "remote.storage.enable=true of the source is left out" in items["A.t"]

@@ -10,13 +10,13 @@ import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.limits import LONG_MAX
+from causeway.control.topic_changes import apply
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
     CreateTopic,
     GrowTopic,
     Observed,
-    apply,
     plan,
 )
 from causeway.errors import AuthorizationError, BrokerError, CausewayError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import collisions, paused, topics
+from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.claims import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
@@ -113,7 +113,7 @@ def look(
     names = {topic.target: topic.source for topic in plan.mirrored}
     changes = [change for change in plan.changes if change.topic not in lost]
     failed: dict[str, type] = {}
-    for change, error in topics.apply(changes, sides.target_admin).items():
+    for change, error in topic_changes.apply(changes, sides.target_admin).items():
         if error is not None:
             found.trouble(names.get(change.topic, change.topic), error)
             failed[change.topic] = type(change)

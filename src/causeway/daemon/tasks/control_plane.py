@@ -173,11 +173,10 @@ class ControlPlane:
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
         planned = configs.plan(observed, topics, self._link)
         answers = configs.apply(planned.changes, self._sides.target_admin)
-        return _outcome(
-            [
-                *((problem.topic, problem.error) for problem in planned.problems),
-                *((change.topic, error) for change, error in answers.items() if error is not None),
-            ]
+        undone, again = configs.undone(answers, self._link.target.alias)
+        outcome = _outcome((problem.topic, problem.error) for problem in planned.problems)
+        return replace(
+            outcome, items={**outcome.items, **undone}, unfinished=outcome.unfinished or again
         )
 
     def _sync_acls(self) -> Outcome:
