@@ -171,9 +171,7 @@ def test_a_target_without_tiered_storage_takes_the_topic_and_its_other_configs(
         )
         mirror = f"A.{later}"
         record = await_until(
-            lambda: next(
-                (t for t in contents(target_cluster, settings) if mirror in t.items), None
-            ),
+            lambda: next((t for t in tasks(target_cluster, settings) if mirror in t.items), None),
             what="the task says what is left out",
         )
         assert record is not None
