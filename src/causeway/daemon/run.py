@@ -23,6 +23,7 @@ from causeway.config.settings import ClientSettings, HeartbeatSettings, LinkSett
 from causeway.control.fences import Sharer
 from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.answering import await_clusters
+from causeway.daemon.lanes.first import FirstLane
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.assigning import treatments_of
@@ -127,6 +128,7 @@ class Daemon:
         self._server: ControlServer | None = None
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
         self._launched = self._ready = 0
+        self._first = FirstLane()
         heartbeats = [
             (each.name, heartbeat_task(each, self._clusters.open(each.target)))
             for each in settings.heartbeat_links
@@ -223,6 +225,10 @@ class Daemon:
         trouble = self._fleet.trouble
         if trouble and not self._fleet.lanes() and (error := not_importable(trouble)):
             raise error
+        if self._bounded:
+            self._first.look(
+                launched=self._launched, connected=self._fleet.connected, trouble=trouble
+            )
 
     def _launch_lanes(self, spark: Spark, server: ControlServer) -> None:
         if spark is not self._lanes_of:

@@ -115,12 +115,17 @@ class Remembered:
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """`CAUSEWAY_GEO_CONFIG`, else `geo.json` where people's settings are."""
+    """`CAUSEWAY_GEO_CONFIG`, else `geo.json` where people's settings are. Raises ConfigError for a
+    user without a home."""
     if named := environment.get(VARIABLE):
         return Path(named)
     base = environment.get("XDG_CONFIG_HOME", "")
     # A relative path there is to be ignored, says the XDG Base Directory Specification.
-    directory = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    try:
+        directory = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    except RuntimeError:
+        cause, remedy = "this user has no home directory", f"set {VARIABLE} to the file's path"
+        raise ConfigError("find", "the settings of geo-replication", cause, remedy=remedy) from None
     return directory / "causeway" / "geo.json"
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from causeway.daemon.spark import archive, java
+from causeway.daemon.spark import account, archive, environment, java
 from causeway.daemon.spark import context as spark
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
+
+_NO_ACCOUNT = 1_000_770_000  # as OpenShift makes them
 
 
 @pytest.mark.parametrize(
@@ -183,3 +187,42 @@ def test_a_class_data_archive_is_used_where_there_is_one(
     assert archive.option() == f' "-XX:SharedArchiveFile={archive.path()}"'
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "21", release="21.0.2")))
     assert archive.option() == ""
+
+
+def test_a_user_without_an_account_gets_a_name_and_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {"HOME": str(tmp_path)})
+    assert account.missing() is None
+    monkeypatch.setattr("os.getuid", lambda: _NO_ACCOUNT)
+    found = account.missing()
+    assert found is not None
+    assert (found.name, found.home) == ("causeway", str(tmp_path))
+    for home in ({}, {"HOME": ""}, {"HOME": "?"}, {"HOME": str(tmp_path / "none")}):
+        monkeypatch.setattr("os.environ", {**home, "HADOOP_USER_NAME": "etl"})
+        found = account.missing()
+        assert found is not None
+        assert (found.name, found.home) == ("etl", tempfile.gettempdir())
+    found.set_environment()
+    assert os.environ == {
+        "HOME": found.home,
+        "SPARK_USER": "etl",
+        "HADOOP_USER_NAME": "etl",
+    }
+
+
+def test_a_local_master_gets_no_variable_of_another_spark(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    variables = {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "python2", "JAVA_HOME": "/opt/java"}
+    monkeypatch.setattr("os.environ", variables)
+    caplog.set_level("INFO", "causeway")
+    environment.prepare_local("the key")
+    environment.prepare_local("another key")
+    assert "SPARK_HOME" not in variables
+    assert variables["PYSPARK_PYTHON"] == sys.executable
+    assert variables["JAVA_HOME"] == "/opt/java"
+    assert variables["PYTHONSAFEPATH"] == "1"
+    assert variables[SECRET_VARIABLE] == "another key"
+    (record,) = caplog.records
+    assert vars(record)["variables"] == "SPARK_HOME, PYSPARK_PYTHON"

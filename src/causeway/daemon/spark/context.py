@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -22,7 +21,7 @@ from typing import Any, TypeVar
 import javaproperties
 
 from causeway.config.settings import Secret
-from causeway.daemon.spark import archive, stages
+from causeway.daemon.spark import account, archive, environment, stages
 from causeway.daemon.spark.cores import cores
 from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
@@ -38,7 +37,7 @@ _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselve
 # What Spark itself hides on its pages, by the names of its keys.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
 _HIDDEN = "********"
-_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_JVM_OPTIONS = "spark.driver.defaultJavaOptions"  # before those that people set
 _LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too many lines
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
@@ -138,8 +137,13 @@ class Spark:
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
         check_java()
+        if (stand_in := account.missing()) is not None:
+            stand_in.set_environment()
+            self._conf[_JVM_OPTIONS] = " ".join(
+                [stand_in.java_options, *filter(None, [self._conf.get(_JVM_OPTIONS)])]
+            )
         if self.local:
-            self._prepare_environment()
+            environment.prepare_local(self._secret)
         elif "spark.pyspark.python" in self._conf:
             # Only spark-submit acts on it; a context in Python reads the variable.
             os.environ["PYSPARK_PYTHON"] = self._conf["spark.pyspark.python"]
@@ -162,6 +166,8 @@ class Spark:
             if self._stopping.is_set():
                 self.stop()
                 return
+            if stand_in is not None:
+                stand_in.log_in(gateway.jvm)
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
             options = stages.EXECUTOR_OPTIONS if self._staged else _SMALL_JVM
@@ -184,7 +190,7 @@ class Spark:
         threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
         # Everybody on the machine can read a process's arguments.
         content = javaproperties.dumps(self._conf, timestamp=None).encode()
-        with Unlisted(content) as path, _submit_args(f"--properties-file {path}"):
+        with Unlisted(content) as path, environment.submit_args(f"--properties-file {path}"):
             try:
                 gateway = launch_gateway(
                     None, {"stdout": writer, "stderr": writer, "start_new_session": True}
@@ -206,18 +212,6 @@ class Spark:
             if len(value) >= _LEAST_HIDDEN:
                 text = text.replace(value, _HIDDEN)
         return text
-
-    def _prepare_environment(self) -> None:
-        os.environ[SECRET_VARIABLE] = self._secret
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        import causeway
-
-        # Where the package was found by the driver the workers find it too.
-        root = os.path.dirname(os.path.dirname(os.path.abspath(causeway.__file__)))
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        if root not in paths and "site-packages" not in root:
-            os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
 
     @property
     def host(self) -> str:
@@ -352,22 +346,6 @@ class Spark:
 
 def _plain(conf: Conf) -> dict[str, str]:
     return {k: v.reveal() if isinstance(v, Secret) else v for k, v in conf.items()}
-
-
-@contextlib.contextmanager
-def _submit_args(options: str) -> Iterator[None]:
-    """Has PySpark give `options` to spark-submit, before those of the user's own."""
-    own = os.environ.get(_SUBMIT_ARGS)
-    # Without the second one, a file replaces spark-defaults.conf.
-    ours = f"{options} --load-spark-defaults"
-    os.environ[_SUBMIT_ARGS] = f"{ours} {own or 'pyspark-shell'}"
-    try:
-        yield
-    finally:
-        if own is None:
-            del os.environ[_SUBMIT_ARGS]
-        else:
-            os.environ[_SUBMIT_ARGS] = own
 
 
 def _import_converters() -> None:
