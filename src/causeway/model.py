@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
 
@@ -50,6 +50,18 @@ class Pair(NamedTuple):
     source: int
     target: int
     sequence: int
+
+
+class Loss(NamedTuple):
+    """The source offsets from `start` to `to` - 1, some or all of which a stopped partition cannot
+    mirror.
+
+    `cause` "deleted": the source deleted them before they were mirrored.
+    """
+
+    start: int
+    to: int
+    cause: Literal["deleted"]
 
 
 class Spread(NamedTuple):

@@ -136,6 +136,13 @@ def restart(
     link: LinkOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Acknowledge what is lost: go on without it, or with the data on the target.",
+        ),
+    ] = False,
     reason: ReasonOption = None,
     no_wait: NoWaitOption = False,
     timeout: TimeoutOption = 30.0,
@@ -143,7 +150,8 @@ def restart(
 ) -> int:
     """Try what is stopped or failed again now.
 
-    Each is looked at as for the first time; what could lose or double records stops again.
+    Each is looked at as for the first time; what could lose or double records stops again, unless
+    --adopt acknowledges the loss.
     """
     from causeway.operate import directives
 
@@ -155,10 +163,11 @@ def restart(
             link=link,
             topic=topic,
             partition=partition,
+            adopt=adopt,
             reason=reason,
             wait_s=None if no_wait else timeout,
         )
-    return _say(outcomes, as_json)
+    return _say(outcomes, as_json, " --adopt" if adopt else "")
 
 
 def throttle(

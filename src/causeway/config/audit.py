@@ -49,7 +49,9 @@ _NOT_YET = Finding(effect=Effect.NOT_YET)
 _MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
 _IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
 _LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
-_MM1_FLOW = frozenset({"causeway.delivery", "causeway.throttle.bytes.per.second", LIST})
+_MM1_FLOW = frozenset(
+    {"causeway.delivery", "causeway.on.data.loss", "causeway.throttle.bytes.per.second", LIST}
+)
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 

@@ -238,6 +238,13 @@ class FlowKeys(Keys):
         "exactly-once",
         "`at-least-once` only for brokers without idempotent producers.",
     )
+    on_data_loss: Annotated[Literal["stop", "continue"], BeforeValidator(word)] = key(
+        "causeway.on.data.loss",
+        "stop",
+        "What a partition does if the source deleted records before they were mirrored: `stop`"
+        " until `causeway restart --adopt` acknowledges the loss, or `continue` and report how many"
+        " records are lost.",
+    )
     sole_writer: Bool | None = key(
         "causeway.sole.writer",
         None,

@@ -129,6 +129,7 @@ def load_mm1(
                 sync_topic_configs_enabled=False,
                 fetch=fetch,
                 delivery=flow.delivery,
+                on_data_loss=flow.on_data_loss,
                 partitioning="by-key",
                 sole_writer=False,
                 group_id=entries["group.id"].value.strip(),

@@ -277,6 +277,7 @@ def _link(
         heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
         fetch=fetch,
         delivery=keys.delivery,
+        on_data_loss=keys.on_data_loss,
         # A name that does not say where it came from is everybody's: others may write to it, too.
         sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,

@@ -239,6 +239,8 @@ class LinkSettings:
     partitioning: Literal["same", "by-key"] = "same"
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
+    # Whether a partition goes on without what the source has lost before it was mirrored.
+    on_data_loss: Literal["stop", "continue"] = "stop"
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # No record is copied, whatever directives say: the file wants it so.
     records_paused: bool = False

@@ -11,7 +11,7 @@ value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "acls": [[…],
 key    {"do": "cutover"}                               somebody is at it, until then
 value  {"v": 1, "who": …, "why": …, "at": …, "until": …, "run": …}
 key    {"do": "restart", …}, {"do": "step-down"}
-value  {"v": 1, "who": …, "why": …, "at": …}
+value  {"v": 1, "who": …, "why": …, "at": …, "adopt": true}       "adopt": of a restart, if true
 key    {"do": "end", "topic": "orders"}                       of a link or a topic
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
                           "done": all that follows is done, too; "cut": of a topic, see cuts.py
@@ -60,6 +60,8 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     }
     if kind is Kind.PAUSE:
         value["paused"] = directive.paused
+    elif kind is Kind.RESTART and directive.adopt:
+        value["adopt"] = True
     elif kind is Kind.THROTTLE:
         value["bytes_per_s"] = directive.bytes_per_s
     elif kind is Kind.FENCE:
@@ -118,6 +120,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             why=None if fields["why"] is None else str(fields["why"]),
             at=_time(fields["at"]),
             paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
+            adopt=kind is Kind.RESTART and bool(fields.get("adopt")),
             bytes_per_s=rate,
             until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
             acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),

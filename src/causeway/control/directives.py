@@ -90,8 +90,9 @@ class FenceAcl(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
     """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
-    though what the scope is part of is. `bytes_per_s` of a throttle; None: no limit. `until` (ms)
-    of a fence and a cutover: then it is over; `acls`: what the fence has set, see
+    though what the scope is part of is. `adopt` of a restart: what is lost is acknowledged, and
+    what stopped goes on as after `run --adopt`. `bytes_per_s` of a throttle; None: no limit.
+    `until` (ms) of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, the `groups`
     that could not be committed then, and of a topic the `cut`, once it is known. Of a begin,
@@ -105,6 +106,7 @@ class Directive:
     why: str | None = None
     at: int
     paused: bool = True
+    adopt: bool = False
     bytes_per_s: int | None = None
     until: int = -1
     acls: tuple[FenceAcl, ...] = ()

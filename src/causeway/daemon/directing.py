@@ -76,6 +76,7 @@ class Directing:
         self.wanted = threading.Event()
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
+        self._adopts: set[Scope] = set()  # those of them that acknowledge what is lost
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
         self._chosen = False  # others than before: a look has to follow
         self._asked_at = 0.0  # the newest of them
@@ -104,15 +105,16 @@ class Directing:
         """Resumes, and lets go of what is to be tried again; whether a look has to follow."""
         self._intake.resume()
         with self._lock:
-            scopes = set(self._restarts)
+            scopes, adopts = set(self._restarts), set(self._adopts)
         looks = set[Scope]()
-        if scopes and self._intake.restart(scopes):
+        if scopes and self._intake.restart(scopes, adopts):
             looks |= scopes
         # What is renewed is a restart of the link's, as far as the look after it goes.
         if self._intake.renew():
             looks.add(THE_LINK)
         with self._lock:
             self._restarts -= looks & scopes
+            self._adopts -= looks & adopts
             if self._chosen:
                 self._chosen = False
                 looks.add(THE_LINK)
@@ -293,6 +295,8 @@ class Directing:
         if directive.kind is Kind.RESTART:
             with self._lock:
                 self._restarts.add(directive.scope)
+                if directive.adopt:
+                    self._adopts.add(directive.scope)
                 self._asked_at = time.monotonic()
         elif directive.kind is Kind.STEP_DOWN:
             self._step_down = offset, directive
@@ -361,6 +365,8 @@ def _about(directive: Directive) -> dict[str, str]:
         what = str(directive.how)
     elif directive.kind is Kind.PAUSE and not directive.paused:
         what = "resume"  # of a part of what is paused
+    elif directive.adopt:
+        what = f"{what} --adopt"
     about = {"what": what, "scope": str(directive.scope)}
     if directive.kind is Kind.THROTTLE:
         most = directive.bytes_per_s

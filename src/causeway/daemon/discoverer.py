@@ -95,10 +95,13 @@ class Discoverer:
     def _sleep(self, seconds: float) -> None:
         """Does what people ask for meanwhile, and gives transforms the outlets that they want."""
         wanted, asked = self._registry.wanted, self._directing.wanted
+        passing = self._registry.passing
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_over:
-            if asked.is_set() and time.monotonic() >= self._carry_out_at:
+            due = asked.is_set() or passing.is_set()
+            if due and time.monotonic() >= self._carry_out_at:
                 asked.clear()
+                passing.clear()
                 if self._carry_out():
                     return
             if time.monotonic() < self._supply_at:
@@ -111,6 +114,7 @@ class Discoverer:
         """Whether a look has to follow. What cannot be done now is tried again."""
         try:
             looks = self._directing.carry_out()
+            free = self._intake.pass_over()
         except LeadershipLostError:
             self._lost.set()
             return True
@@ -120,9 +124,13 @@ class Discoverer:
             self._carry_out_at = time.monotonic() + self._carry_out_pause
             self._carry_out_pause = min(2 * self._carry_out_pause, _BACKOFF_S[1])
             self._directing.wanted.set()
+            self._registry.passing.set()
             return False
         self._carry_out_pause = _BACKOFF_S[0]
-        return looks
+        if free is False:  # a lane has yet to let go of something
+            self._registry.passing.set()
+            self._carry_out_at = time.monotonic() + _BACKOFF_S[0]
+        return looks or free is not None
 
     def _supply(self) -> None:
         try:

@@ -24,7 +24,7 @@ from causeway.daemon.directing import Directing
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
@@ -71,7 +71,7 @@ class Link:
         self._run = run
         self._bounded = bounded
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
-        self.registry = Registry(link.name)
+        self.registry = Registry(link.name, link.on_data_loss)
         self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
@@ -225,6 +225,7 @@ class Link:
             self._over.set()
         self._losses = self._leadership.losses
         self.registry.begin(contents)
+        self._intake.begin()
         self._tally.begin(contents.transforms)
         self._directing = directing = self._new_directing(contents.directives)
         self._set_role(Role.LEADING, None)

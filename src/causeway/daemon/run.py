@@ -27,7 +27,7 @@ from causeway.daemon.lanes.first import FirstLane
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.assigning import treatments_of
-from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transform, Transforms
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes

@@ -59,6 +59,14 @@ class Limit(Wish):
     off: bool = Field(False, description="Takes a limit back: the file's counts again.")
 
 
+class Retry(Wish):
+    adopt: bool = Field(
+        False,
+        description="Acknowledges what is lost: what stopped goes on without it, or with the data "
+        "that is on the target.",
+    )
+
+
 class Asked(Shape):
     """What became of it. `acted`: the leading driver has carried it out."""
 
@@ -131,6 +139,7 @@ def _said(scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Body_ = Annotated[Wish | None, Body()]
+_Retry = Annotated[Retry | None, Body()]
 
 
 def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
@@ -140,13 +149,15 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
     async def done(action: str, request: Request, wish: Wish | None, **scope: Any) -> Response:
         if scope["link"] not in names:
             raise HTTPException(404, f"there is no link {scope['link']}: {', '.join(names)}")
+        if isinstance(wish, Retry) and wish.adopt:
+            scope["adopt"] = True
         (outcome,) = await actions.do(action, request, wish or Wish(), _WAIT_S, **scope)
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
         # 202: it is written, and whoever leads, or will, acts on it.
         return AnyJSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
-    def add(action: str, meaning: str) -> None:
+    def add(action: str, meaning: str, body: object = Body_) -> None:
         async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:
             return await done(action, request, wish, link=link)
 
@@ -164,6 +175,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
             ("/topics/{topic}", on_topic, "a topic"),
             ("/topics/{topic}/partitions/{partition}", on_partition, "a partition"),
         ):
+            route.__annotations__["wish"] = body
             api.add_api_route(
                 f"{path}/{action}",
                 route,
@@ -175,7 +187,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
 
     add("pause", "Mirrors nothing more of it until it is resumed.")
     add("resume", "Takes a pause back.")
-    add("restart", "Tries what is stopped or failed again now.")
+    add("restart", "Tries what is stopped or failed again now.", _Retry)
 
     @api.post("/step-down", response_model=Asked)
     async def step_down(request: Request, link: str, wish: Body_ = None) -> Response:

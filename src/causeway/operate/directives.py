@@ -109,13 +109,17 @@ def restart(
     link: str | None = None,
     topic: str | None = None,
     partition: int | None = None,
+    adopt: bool = False,
     reason: str | None = None,
     who: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> tuple[Outcome, ...]:
     """Has what is stopped or failed tried again now, with all the checks of a first try: what could
-    lose or double records stops again. What runs is left alone. Otherwise as `pause`."""
-    wish = wish_of(Kind.RESTART, reason, who)
+    lose or double records stops again. What runs is left alone. Otherwise as `pause`.
+
+    `adopt`: what stopped goes on as after `run --adopt`, without what is lost, and what was lost
+    before is acknowledged."""
+    wish = replace(wish_of(Kind.RESTART, reason, who), adopt=adopt)
     return _ask("restart", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 
 

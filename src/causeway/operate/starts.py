@@ -12,7 +12,17 @@ from causeway.control import mm2_offsets
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.daemon.partitions import claims, discovery
-from causeway.daemon.partitions.claims import Adopt, Begin, BeginBehind, GoByKey, GoOn, Stop, Wish
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Decision,
+    GoByKey,
+    GoOn,
+    PassOver,
+    Stop,
+    Wish,
+)
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
@@ -139,9 +149,7 @@ def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _taken_up(
-    decision: Begin | Adopt | GoOn | GoByKey | Stop | BeginBehind,
-) -> tuple[How, int | None]:
+def _taken_up(decision: Decision) -> tuple[How, int | None]:
     match decision:
         case Begin(start=start):
             return How.BEGIN, start
@@ -149,6 +157,8 @@ def _taken_up(
             return How.GO_ON, progress.position
         case Adopt(start=start):
             return How.SEARCH, start
+        case PassOver(to=to):
+            return How.GO_ON, to
         case Stop():
             return How.STOP, None
 

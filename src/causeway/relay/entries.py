@@ -3,7 +3,8 @@
 key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
         "keys_from": …, "transform": …, "state": …, "reason": …, "source_end": …,
-        "last_timestamp": …, "gone_at": …, "begun": …, "written_at": …}
+        "last_timestamp": …, "gone_at": …, "begun": …, "first_copy_end": …, "loss": […],
+        "lost": …, "acknowledged": …, "written_at": …}
 key    {"offsets": "orders", "partition": 3}           its first outlet's; the key of another one's
                                                        has "to": [topic, partition] as well
 value  {"v": 1, "producer_id": …, "points": […], "since": …}       breaks of its offset map
@@ -31,7 +32,7 @@ import msgspec
 from msgspec import field, structs
 
 from causeway.errors import ProtocolError
-from causeway.model import Pair, State, TopicPartition
+from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay import offset_map
 from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.outlet_json import outlet_json, outlet_of
@@ -49,7 +50,12 @@ class Progress(Value):
     `transform`: the identity of what its records go through, see causeway.transform.identity, None
     where they are relayed as they are; `gone_at`: since when the source has no such topic, see
     daemon/partitions/deleted.py; `begun`: by which directive it was claimed, see
-    control/directives.py."""
+    control/directives.py.
+
+    `first_copy_end`, `loss`, `lost`, `acknowledged`: see daemon/partitions/losses.py. The first is
+    where the source ended when the claim was made. `loss` says why a partition stopped. `lost`
+    counts the source offsets that were passed over because they were lost; a person has
+    acknowledged so many of them."""
 
     topic: str
     partition: int
@@ -65,6 +71,10 @@ class Progress(Value):
     last_timestamp: int = -1
     gone_at: int = -1
     begun: int = -1
+    first_copy_end: int = -1
+    loss: Loss | None = None
+    lost: int = 0
+    acknowledged: int = 0
     written_at: int = -1
 
     @property
@@ -261,6 +271,10 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "last_timestamp": entry.last_timestamp,
             "gone_at": entry.gone_at,
             "begun": entry.begun,
+            "first_copy_end": entry.first_copy_end,
+            "loss": entry.loss,
+            "lost": entry.lost,
+            "acknowledged": entry.acknowledged,
             "written_at": now_ms,
         }
     return _dump(key), _dump(value)
@@ -355,6 +369,10 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             last_timestamp=fields["last_timestamp"],
             gone_at=fields.get("gone_at", -1),
             begun=fields.get("begun", -1),
+            first_copy_end=fields.get("first_copy_end", -1),
+            loss=None if fields.get("loss") is None else Loss(*fields["loss"]),
+            lost=fields.get("lost", 0),
+            acknowledged=fields.get("acknowledged", 0),
             written_at=fields["written_at"],
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, json
 
-from causeway.model import Pair, Spread, State, TopicPartition
+from causeway.model import Loss, Pair, Spread, State, TopicPartition
 from causeway.relay.values import Value
 
 
@@ -254,6 +254,7 @@ class PartitionReport(_Message):
     traces: tuple[Trace, ...] = ()  # one for each outlet, where there are several
     wants: tuple[Want, ...] = ()  # it waits for these outlets
     transformed: Transformed | None = None
+    loss: Loss | None = None  # why it stopped, where source offsets are lost
     final: bool = False
     settled: bool = False  # with `final`: nothing of ours is on its way any more
 

@@ -11,16 +11,8 @@ from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.claims import (
-    Adopt,
-    Begin,
-    GoOn,
-    Offsets,
-    Stop,
-    Wish,
-    claim,
-    decide,
-)
+from causeway.daemon.partitions.claims import claim, decide
+from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy

@@ -110,7 +110,7 @@ class Partitions:
     def renew(self) -> bool | None:
         return None
 
-    def restart(self, _: object) -> bool:
+    def restart(self, _: object, __: object) -> bool:
         return True
 
 

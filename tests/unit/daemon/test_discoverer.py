@@ -50,6 +50,9 @@ class Looks:
             self.second.set()
         return Found()
 
+    def pass_over(self) -> bool | None:
+        return None
+
 
 def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Event, list[str]]:
     lost, failures = threading.Event(), list[str]()
@@ -61,7 +64,7 @@ def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Eve
     made = Discoverer(
         LINK,
         cast(Any, looks),
-        cast(Any, SimpleNamespace(wanted=threading.Event())),
+        cast(Any, SimpleNamespace(wanted=threading.Event(), passing=threading.Event())),
         cast(Any, directing),
         again=True,
         over=threading.Event(),

@@ -18,7 +18,7 @@ from causeway.control.directives import THE_LINK
 from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions import discovery
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry

@@ -9,7 +9,7 @@ from causeway.config.settings import RunSettings
 from causeway.control.directives import Directive, Kind
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
-from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.staging import Staging
@@ -63,6 +63,9 @@ class Lead:
     the lease was renewed."""
 
     losses, renewal_due, renewed, released = 0, True, 0, False
+
+    def begin(self) -> None:
+        pass
 
     def renew(self) -> None:
         self.renewed += 1

@@ -13,17 +13,8 @@ from causeway.control.directives import Start
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.claiming import Claimer, Taken
-from causeway.daemon.partitions.claims import (
-    Begin,
-    BeginBehind,
-    GoOn,
-    Offsets,
-    Stop,
-    Wish,
-    decide,
-    made_anew,
-    transform_change,
-)
+from causeway.daemon.partitions.claims import decide, made_anew, transform_change
+from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offsets, Stop, Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
 from causeway.daemon.partitions.transforms import Transforms

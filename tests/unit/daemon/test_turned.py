@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from causeway.control.directive_json import decode, encode
 from causeway.control.directives import Directive, Kind, Scope, Standing, Start
-from causeway.daemon.partitions.claims import Begin, Stop, Wish
+from causeway.daemon.partitions.decisions import Begin, Stop, Wish
 from causeway.daemon.partitions.turned import decide
 from causeway.model import TopicPartition
 from tests.unit.daemon.test_claims import EMPTY, FROM, TOPIC, progress

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from causeway.errors import DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
+from causeway.relay.recovery.recover import LossError
 from tests.harness import world as world_module
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
@@ -120,8 +121,40 @@ def test_the_source_deleted_its_oldest(world: World, data: st.DataObject) -> Non
 
     if lost:
         assert isinstance(answer, DivergedError), answer
+    if isinstance(answer, LossError):
+        _check_passed(world, 0, answer)
     elif not isinstance(answer, DivergedError):
         world.check(0, resumed(answer).outlets[0])
+
+
+@MANY
+@given(worlds(outlets=3), st.data())
+def test_the_source_deleted_what_several_outlets_had_yet_to_get(
+    world: World, data: st.DataObject
+) -> None:
+    pairs = _pairs(data, world)
+    world.source.start = data.draw(st.integers(0, world.source.end))
+
+    answer = world.recover(pairs)
+
+    if isinstance(answer, LossError):
+        for partition in world.targets:
+            _check_passed(world, partition, answer)
+
+
+def _check_passed(world: World, partition: int, answer: LossError) -> None:
+    """Whoever goes on where the source's log begins doubles nothing, and each record that was lost
+    lies in the loss that is told."""
+    share, copied = world.shares[partition], world.copied[partition]
+    lost = {r.offset for r in share[copied:] if r.offset < world.source.start}
+    assert lost <= set(range(answer.loss.start, answer.loss.to))
+    place = answer.outlets[partition]
+    after = place.pair._replace(source=max(place.pair.source, answer.loss.to))
+    if all(record.offset < world.source.start for record in share[:copied]):
+        world.check(partition, dataclasses.replace(place, pair=after))
+    else:
+        assert place.pair.source >= answer.loss.to, "it had come further"
+        world.check(partition, place)
 
 
 @MANY

@@ -35,7 +35,7 @@ def places_behind(
 ) -> dict[TopicPartition, Behind | CausewayError | None]:
     """By source partition; None where it is not one place. Nobody may be sending any more for the
     earlier claims. An error can be tried again."""
-    from causeway.relay.recovery.recover import recover
+    from causeway.relay.recovery.recover import LossError, recover
     from causeway.relay.recovery.survey import Request
     from causeway.relay.series import as_relayed, gone
 
@@ -58,9 +58,10 @@ def places_behind(
     known = {progress.source: progress for _, progress in changed}
     places: dict[TopicPartition, Behind | CausewayError | None] = {}
     for at, answer in recover(requests, sides.source, sides.target).items():
-        if isinstance(answer, DivergedError):
+        # What is lost behind it is for the new claim to pass over, or to stop at.
+        if isinstance(answer, DivergedError) and not isinstance(answer, LossError):
             places[at] = None
-        elif isinstance(answer, CausewayError):
+        elif isinstance(answer, CausewayError) and not isinstance(answer, LossError):
             places[at] = answer
         else:
             starts = {outlet.pair.source for outlet in answer.outlets}

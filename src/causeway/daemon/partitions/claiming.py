@@ -12,16 +12,18 @@ from causeway.control.directives import Start
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, routing, turned
+from causeway.daemon.partitions import claims, discovery, losses, routing, turned
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.behind import Behind, places_behind
-from causeway.daemon.partitions.claims import (
+from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
     BeginBehind,
+    Decision,
     GoByKey,
     GoOn,
     Offsets,
+    PassOver,
     Stop,
     Wish,
 )
@@ -34,7 +36,6 @@ from causeway.relay.progress import Entry, MapRecords, Progress
 from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
-Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | Stop
 Wanted = Sequence[tuple[MirroredTopic, int]]  # topic and partition
 
 
@@ -68,15 +69,26 @@ class Claimer:
         self._transforms = transforms
         self._wish = wish
         self._decided: set[TopicPartition] = set()  # what became of the wish, once for each
+        self._adopted: set[TopicPartition] = set()  # by directives
         self._leadership = leadership
         self._first: Mapping[str, int] | None = None
         self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
 
     def wish_of(self, at: TopicPartition) -> Wish:
         """What a person asked for at the start, where it still stands: for what was there at the
-        first look, once. Nobody asked for it ever after."""
+        first look, once. Nobody asked for it ever after. Or what a directive asks for."""
+        if at in self._adopted:
+            return Wish(adopt=True)
         stands = self._was_there(at) and at not in self._decided
         return self._wish if stands else Wish()
+
+    def adopt(self, places: Collection[TopicPartition]) -> None:
+        """At the next look, as if the process had been started with --adopt for these alone."""
+        self._adopted.update(places)
+
+    def begin(self) -> None:
+        """A time of leading: what was asked for before it is read again."""
+        self._adopted.clear()
 
     def _was_there(self, at: TopicPartition) -> bool:
         return self._first is None or at.partition < self._first.get(at.topic, 0)
@@ -128,6 +140,7 @@ class Claimer:
         if any(isinstance(decision, BeginBehind) for _, _, decision in decisions):
             decisions = self._look_behind(decisions, places, alone_in_s, found)
         rows: list[Row] = []
+        passed: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         never_fed: set[TopicPartition] = set()
         turns: list[tuple[MirroredTopic, GoByKey]] = []
@@ -157,6 +170,8 @@ class Claimer:
                             dirty=progress is not None and before != progress,  # an id was learnt
                         )
                     )
+                case PassOver() as over:
+                    passed.append(self._pass_over(topic, over, places[at], maps.get(at, {})))
                 case GoByKey() if alone_in_s:
                     found.trouble(str(at), _not_alone(at, "go by key", alone_in_s))
                 case GoByKey() as turn:
@@ -170,7 +185,7 @@ class Claimer:
                     if progress is None and decided is begin and not known_before:
                         never_fed.add(at)
         begun, by_key = self._claim(begins, places, never_fed), self._turn(turns, places)
-        rows += [*begun, *by_key]
+        rows += [*begun, *by_key, *passed]
         for row in rows:
             row.progress = routing.among_others(row.progress, led)
             row.transform = self._transforms.of(row.progress.topic)
@@ -178,8 +193,8 @@ class Claimer:
             rows=rows,
             ends={row.progress.source: places[row.progress.source].end for row in rows},
             claims=[
-                *(row.progress for row in (*begun, *by_key)),
-                *(record for row in begun for record in row.map_records()),
+                *(row.progress for row in (*begun, *by_key, *passed)),
+                *(record for row in (*begun, *passed) for record in row.map_records()),
             ],
         )
 
@@ -259,13 +274,30 @@ class Claimer:
                         t: place.ends.get(TopicPartition(topic.target, t), ends[t]) for t in ends
                     }
                     places[at] = replace(places[at], target_ends=ends)
-                    after.append((topic, partition, Begin(start=place.start, targets=targets)))
+                    begin = Begin(
+                        start=place.start,
+                        targets=targets,
+                        first_copy_end=decision.progress.first_copy_end,
+                    )
+                    after.append((topic, partition, begin))
         return after
 
     def settle(self, taken: Taken) -> None:
         """Its claims are written: what a person wished for these is done."""
         if self._wish.acts:
             self._decided.update(row.progress.source for row in taken.rows)
+        self._adopted.difference_update(row.progress.source for row in taken.rows)
+
+    def _pass_over(
+        self, topic: MirroredTopic, over: PassOver, place: Offsets, known: MapRecords
+    ) -> Row:
+        before = over.progress
+        after = losses.passed(before, over.to, adopted_end=place.end if over.adopted else None)
+        about = losses.about(before, over.to, adopted=over.adopted)
+        _log.warning("passed over what is lost", extra={"link": self._link.name, **about})
+        several = self._transforms.may_multiply(topic.source)
+        maps = offset_maps_of(after, known, multiplied=several)
+        return Row(topic=topic, progress=after, first=before.position, maps=maps)
 
     def _read_mirror_maker(self) -> None:
         """Its positions count where it came before us, so they are read once."""
@@ -358,37 +390,3 @@ def _not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
         f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
         retriable=True,
     )
-
-
-def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
-    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason;
-    `{}` in it stands for the offset before which all is mirrored. `gone`: topics of the source."""
-    reasons = []
-    for row in rows:
-        name = row.progress.topic
-        now = found.mirrored.get(name)
-        if name in gone:
-            reason = claims.deleted(name)
-        elif name in found.lost_targets:
-            reason = claims.target_deleted(row.progress, row.topic)
-        elif now is None:
-            continue
-        elif anew := claims.made_anew(row.progress, now):
-            reason = anew
-        elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
-            reason = f"{routing.why_keys_move(now)} ({claims.ACT})"
-        else:
-            continue
-        reasons.append((row, reason))
-    return reasons
-
-
-def to_turn(rows: Sequence[Row], found: Found) -> list[Row]:
-    """Those of `rows` that go by key from now on, and did not before."""
-    mirrored = found.mirrored
-    return [
-        row
-        for row in rows
-        if (now := mirrored.get(row.progress.topic)) is not None
-        and routing.is_other(now, row.progress)
-    ]

@@ -17,7 +17,9 @@
     progress, and keys would change their partition    stop
     progress, and another transform than it was for    begin right behind what was mirrored, if that
     (or none)                                          is one place for all outlets; else stop
-    stopped, and a person says --from TIMESTAMP        begin again there
+    stopped by a loss that may be passed over, or      go on behind it, with the same producer ids
+that a person acknowledges (see losses.py)
+stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
                                                        with; if it can't be found, where it stopped
 
@@ -28,12 +30,23 @@ T the target's end. It must be in the progress topic before anybody relays a rec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from causeway.config.settings import LinkSettings
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.partitions import routing
+from causeway.daemon.partitions import losses, routing
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Decision,
+    GoByKey,
+    GoOn,
+    Offsets,
+    PassOver,
+    Stop,
+    Wish,
+)
 from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
@@ -42,80 +55,6 @@ _RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
 ACT = "start with --from TIMESTAMP or --adopt to go on"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """Relay from source offset `start`; `targets` are the partitions it needs outlets for. `by`:
-    the directive that says so, -1 for none."""
-
-    start: int
-    targets: tuple[int, ...]
-    by: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopt:
-    """Begin after the source record that `target` ends with, but not before `floor`, if there is
-    one; where it can't be found, at `start`, or stop with `reason` where that is None."""
-
-    start: int | None
-    target: int
-    reason: str
-    floor: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoOn:
-    progress: Progress
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoByKey:
-    """Go on, by key from source offset `start` on: no lane has come past it."""
-
-    progress: Progress
-    start: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginBehind:
-    """Begin right behind what was mirrored by `progress`, which another transform has made; where
-    the target does not tell one place for all of its outlets, `otherwise`."""
-
-    progress: Progress
-    otherwise: Begin | Stop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
-    """What both clusters said of one partition. `end` is for readers as we are one: with
-    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
-    MirrorMaker 2 has been, and is `end` elsewhere. `start` is where a beginning would be: by the
-    time that a person named, else by the consumer's `auto.offset.reset`."""
-
-    log_start: int
-    end: int
-    high_watermark: int
-    start: int
-    target_ends: Mapping[int, int]  # of each target partition it may feed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a person said on the command line."""
-
-    start_from: int | None = None  # ms since 1970
-    adopt: bool = False
-
-    @property
-    def acts(self) -> bool:
-        return self.adopt or self.start_from is not None
 
 
 def decide(
@@ -130,7 +69,7 @@ def decide(
     progress_lost: bool = False,
     transform: str | None = None,
     shared: bool = False,
-) -> Begin | Adopt | GoOn | GoByKey | Stop | BeginBehind:
+) -> Decision:
     """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership;
     `transform`: the identity of what its records go through by now; `shared`: transforms lead
     records of other partitions to its target as well."""
@@ -140,7 +79,8 @@ def decide(
         return _decide_new(topic, targets, offsets, alone, wish, copied, progress_lost, transform)
     if (change := transform_change(progress, transform)) and not made_anew(progress, topic):
         return _begin_behind(topic, progress, offsets, targets, wish, change)
-    reason = _reason_to_stop(topic, progress)
+    over = _pass_over(topic, progress, offsets, link, wish)
+    reason = None if over else _reason_to_stop(topic, progress)
     if reason is None:
         if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
             # The entry may be from before our claim, and what was written since our own: only the
@@ -151,6 +91,8 @@ def decide(
                 reason=_by_its_book(topic, copied),
                 floor=progress.position,
             )
+        if over is not None:
+            return over
         known = _with_ids(progress, topic)
         if routing.is_other(topic, progress):
             return GoByKey(progress=known, start=max(offsets.end, progress.position))
@@ -166,6 +108,24 @@ def decide(
     if len(targets) > 1 or not offsets.target_ends[targets[0]] or transform is not None:
         return Begin(start=start, targets=targets)
     return Adopt(start=start, target=targets[0], reason=reason)
+
+
+def _pass_over(
+    topic: MirroredTopic, progress: Progress, offsets: Offsets, link: LinkSettings, wish: Wish
+) -> PassOver | None:
+    """None where nothing is lost, or the topics are no longer those of which it is."""
+    loss = progress.loss
+    if loss is None or wish.start_from is not None:
+        return None
+    if made_anew(progress, topic) or routing.is_other(topic, progress):
+        return None
+    known = _with_ids(progress, topic)
+    if wish.adopt:
+        # More may be lost by now.
+        return PassOver(progress=known, to=max(loss.to, offsets.log_start), adopted=True)
+    if losses.passes(progress, link.on_data_loss):
+        return PassOver(progress=known, to=loss.to, adopted=False)
+    return None
 
 
 def _where_it_stopped(progress: Progress, offsets: Offsets) -> int:
@@ -346,6 +306,7 @@ def claim(
         transform=transform,
         state=State.WAITING,
         begun=begin.by,
+        first_copy_end=offsets.end if begin.first_copy_end is None else begin.first_copy_end,
         outlets=tuple(
             Outlet(
                 topic=topic.target,
@@ -375,6 +336,9 @@ def stopped(
         keys_from=progress.keys_from if progress else 0,
         transform=progress.transform if progress else None,
         begun=progress.begun if progress else -1,
+        first_copy_end=progress.first_copy_end if progress else -1,
+        lost=progress.lost if progress else 0,
+        acknowledged=progress.acknowledged if progress else 0,
         state=State.STOPPED,
         reason=reason,
         source_end=progress.source_end if progress else -1,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from causeway.config.settings import LinkSettings
 from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
-from causeway.daemon.partitions.claims import Offsets, Wish
+from causeway.daemon.partitions.decisions import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.daemon.status import Trouble
 from causeway.errors import BrokerError, CausewayError

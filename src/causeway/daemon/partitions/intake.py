@@ -19,8 +19,9 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.claiming import Claimer, changed, to_turn
-from causeway.daemon.partitions.claims import Wish
+from causeway.daemon.partitions.changes import changed, to_turn
+from causeway.daemon.partitions.claiming import Claimer
+from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.deleted import Deleted
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets, bereft
@@ -164,17 +165,42 @@ class Intake:
         _log.info("renew", extra={"link": self._link.name, "partitions": len(places)})
         return True
 
-    def restart(self, scopes: Collection[Scope]) -> bool:
+    def begin(self) -> None:
+        """A time of leading."""
+        self._claimer.begin()
+
+    def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
         """Lets go of what is stopped or failed there, for the next look to take up as at a start;
-        False where a lane has not let go of it yet."""
+        False where a lane has not let go of it yet. In the scopes of `adopt`, what stopped is taken
+        up as with --adopt, and what is lost is acknowledged."""
         rows = troubled(self._registry, scopes)
         if not self._free(rows):
             return False
+        adopted = [
+            row
+            for row in rows
+            if row.progress.state is State.STOPPED and covered(row.progress.source, adopt)
+        ]
+        self._claimer.adopt([row.progress.source for row in adopted])
+        self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
         with self._writing:
-            self._let_go(rows, anew=True)
+            self._let_go(adopted)  # still stopped, and for what
+            self._let_go([row for row in rows if row not in adopted], anew=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
         return True
+
+    def pass_over(self) -> bool | None:
+        """Lets go of what may go on behind a loss, for the next look to take up there; None where
+        there is nothing, False where a lane has not let go of all of it yet."""
+        rows = self._registry.rows(lambda row: row.passing)
+        if not rows:
+            return None
+        places = [row.progress.source for row in rows]
+        free = self._recall(places)
+        with self._writing:
+            self._registry.let_go(self._registry.get(free))
+        return len(free) == len(places)
 
     def _free(self, rows: Sequence[Row]) -> bool:
         """Takes them from their lanes; False where one has not let go of its own yet. That one is
@@ -347,6 +373,10 @@ def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
         lambda row: (
             row.progress.state in (State.STOPPED, State.FAILED)
             and row.progress.gone_at < 0
-            and any(scope.covers(row.progress.source) for scope in scopes)
+            and covered(row.progress.source, scopes)
         )
     )
+
+
+def covered(at: TopicPartition, scopes: Collection[Scope]) -> bool:
+    return any(scope.covers(at) for scope in scopes)

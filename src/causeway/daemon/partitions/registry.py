@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from causeway.control.held import Held
 from causeway.daemon.lanes.tracked import Key, Standing
+from causeway.daemon.partitions import losses
+from causeway.daemon.partitions.losses import OnDataLoss
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.model import ENDED, HELD, State, TopicPartition
@@ -19,15 +21,17 @@ _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked
 
 
 class Registry(Readings):
-    """Thread-safe. `link` names it in logs."""
+    """Thread-safe. `link` names it in logs; `on_data_loss`: see losses.py."""
 
-    def __init__(self, link: str) -> None:
+    def __init__(self, link: str, on_data_loss: OnDataLoss = "stop") -> None:
         super().__init__()
         self._link = link
+        self._on_data_loss = on_data_loss
         self._left = Contents()  # of the progress topic: what no row has taken yet
         self._left_dirty = False
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
+        self.passing = threading.Event()  # a partition is to go on behind a loss
 
     # -- its life ---------------------------------------------------------------------------------
 
@@ -143,8 +147,21 @@ class Registry(Readings):
                 self._moved[row.progress.source] = row
                 if row.wants:
                     self.wanted.set()
-                if report.state is not before and report.state in (State.FAILED, State.STOPPED):
+                if row.progress.state is State.STOPPED and losses.passes(
+                    row.progress, self._on_data_loss
+                ):
+                    row.pass_over()
+                    self.passing.set()
+                elif report.state is not before and report.state in (State.FAILED, State.STOPPED):
                     self._log_state(row)
+
+    def acknowledge(self, wanted: Callable[[Row], bool]) -> None:
+        """What those that are `wanted` have lost is known to a person."""
+        with self._lock:
+            for row in self._rows.values():
+                if wanted(row) and row.progress.acknowledged < row.progress.lost:
+                    known = row.progress.lost
+                    row.progress, row.dirty = row.progress.replace(acknowledged=known), True
 
     # -- as people ask ----------------------------------------------------------------------------
 

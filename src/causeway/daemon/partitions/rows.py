@@ -58,6 +58,7 @@ class Row:
     transformed: Transformed | None = None
     wants: tuple[Want, ...] = ()  # outlets that its transform waits for
     lack: str | None = None  # why it can't have them yet
+    passing: bool = False  # it is to be taken up again, behind what is lost
     begun: bool = False  # claimed just now: nothing of it can be on its way
     lane: int | None = None
     placed: bool = False  # a lane has found its place since we lead: its topics are what they were
@@ -96,6 +97,7 @@ class Row:
             outlets=report.outlets,
             state=before.state if kept else report.state,
             reason=before.reason if kept else report.reason,
+            loss=before.loss if kept else report.loss,
             source_end=report.source_end if report.source_end >= 0 else before.source_end,
             last_timestamp=max(report.last_timestamp, before.last_timestamp),
         )
@@ -198,6 +200,11 @@ class Row:
         if report.state in (State.RUNNING, State.DONE):
             return report.position
         return max(report.position, self.progress.position)
+
+    def pass_over(self) -> None:
+        """It goes on behind its loss by itself."""
+        self.passing = True
+        self.progress = self.progress.replace(state=State.RECOVERING)
 
     def wait(self) -> None:
         """Its lane is gone; another gets it soon."""

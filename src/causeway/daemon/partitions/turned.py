@@ -13,7 +13,8 @@ from dataclasses import replace
 from causeway.control.directives import Start
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import routing
-from causeway.daemon.partitions.claims import ACT, Begin, Offsets, Stop, Wish
+from causeway.daemon.partitions.claims import ACT
+from causeway.daemon.partitions.decisions import Begin, Offsets, Stop, Wish
 from causeway.model import same_topic
 from causeway.relay.progress import Progress
 

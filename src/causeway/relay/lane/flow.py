@@ -19,7 +19,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.model import Pair, State
+from causeway.model import Loss, Pair, State
 from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
@@ -287,6 +287,7 @@ class Flow:
     state: State = State.RECOVERING
     reason: str | None = None
     diverging: Diverging | None = None  # since its place was found
+    loss: Loss | None = None  # why it stopped, where the source has lost what comes next
     source_node: int = UNKNOWN
     answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
     source_end: int = UNKNOWN
@@ -415,6 +416,7 @@ class Flow:
             records=self.records,
             bytes=self.bytes,
             recoveries=self.recoveries,
+            loss=self.loss,
             final=final,
             settled=final
             and not self.unsettled

@@ -21,7 +21,7 @@ from causeway.relay.lane.flow import UNKNOWN, Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
 from causeway.relay.lane.transforming import series_of
-from causeway.relay.recovery.recover import Resumption, recover
+from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption, recover
 from causeway.relay.recovery.survey import Request
 from causeway.relay.treatment import Treatment
 from causeway.wire.cluster import Cluster
@@ -177,6 +177,9 @@ class Places:
             )
             if flow.leaving:
                 continue
+            if isinstance(answer, LossError):
+                self._put(flow, answer.outlets)
+                flow.loss = answer.loss
             if isinstance(answer, DivergedError):
                 self.stop(flow, str(answer))
             elif isinstance(answer, CausewayError):
@@ -184,8 +187,9 @@ class Places:
             else:
                 self._resume(flow, answer)
 
-    def _resume(self, flow: Flow, found: Resumption) -> None:
-        for outlet, place in zip(flow.outlets, found.outlets, strict=True):
+    def _put(self, flow: Flow, places: Sequence[ResumedOutlet]) -> None:
+        """Its outlets stand there."""
+        for outlet, place in zip(flow.outlets, places, strict=True):
             # What was appended and never answered counts as relayed, too.
             flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
             outlet.resume(place.pair)
@@ -196,6 +200,9 @@ class Places:
             outlet.node = place.node
             outlet.remembered_until = 0.0
             outlet.append_times |= place.append_times
+
+    def _resume(self, flow: Flow, found: Resumption) -> None:
+        self._put(flow, found.outlets)
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         flow.newest_kept = UNKNOWN
         epoch, diverging = found.leader_epoch, flow.diverging

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causeway.errors import CausewayError, DivergedError
-from causeway.model import Pair, TopicPartition
+from causeway.model import Loss, Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.retrace import Found, SourceLog
@@ -50,12 +50,29 @@ class Resumption:
     source_end: int
 
 
+class LossError(DivergedError):
+    """The source has lost what comes next. `outlets` say where the flow stands."""
+
+    def __init__(
+        self, assignment: Assignment, loss: Loss, outlets: tuple[ResumedOutlet, ...]
+    ) -> None:
+        self.loss = loss
+        self.outlets = outlets
+        super().__init__(
+            "resume",
+            f"{assignment.link} {assignment.source_partition}",
+            f"the source deleted offsets {loss.start} to {loss.to - 1} before they were mirrored",
+            remedy="`causeway restart --adopt` goes on without them",
+        )
+
+
 def recover(
     requests: Sequence[Request], source: Cluster, target: Cluster
 ) -> dict[TopicPartition, Resumption | CausewayError]:
     """Find the place of each request's flow (all of one link). Blocks; keyed by source partition.
 
-    A DivergedError needs a person; any other error can be tried again.
+    A DivergedError needs a person; a LossError does unless the loss may be passed over; any other
+    error can be tried again.
     """
     answers: dict[TopicPartition, Resumption | CausewayError] = {}
     try:
@@ -85,7 +102,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
         value_of(survey.source_ends[place]),
         request.series,
     )
-    resumed, epochs = [], []
+    resumed, epochs, starts = [], [], []
     for outlet in assignment.outlets:
         node = value_of(survey.target_nodes[place_of(outlet)])
         end = value_of(survey.target_ends[place_of(outlet)])
@@ -94,6 +111,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
             remembered = value_of(survey.remembered[place_of(outlet)]).get(outlet.producer_id)
         found = _find_place(assignment, outlet, log, end, target, remembered)
         epochs.append(found.epoch)
+        starts.append(found.pair.source if found.lost_from is None else found.lost_from)
         resumed.append(
             ResumedOutlet(
                 pair=found.pair,
@@ -104,13 +122,8 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
             )
         )
     position = min(outlet.pair.source for outlet in resumed)
-    if position < log.start:
-        raise DivergedError(
-            "resume",
-            f"{assignment.link} {place}",
-            f"the source deleted offsets {position} to {log.start - 1} before they were mirrored",
-            remedy="start with --adopt to go on without them",
-        )
+    if min(starts) < log.start:
+        raise LossError(assignment, Loss(min(starts), log.start, "deleted"), tuple(resumed))
     source_end = log.end
     if source_end < position:  # or another lane has mirrored what came since it was asked for
         source_end = _source_end(source, assignment)
@@ -183,12 +196,14 @@ def _count_on(
         moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
         return Found(moved_on, epoch, exclusive)
     if source.start > pair.source:
-        following, epoch = retrace.walk_remains(assignment, last, outlet, end, source, target)
+        remains = retrace.walk_remains(assignment, last, outlet, end, source, target)
+        following, epoch, lost_from = remains
     else:
         following, epoch = retrace.walk(assignment, last, outlet, end, source, target)
+        lost_from = None
     sequence = advance(pair.sequence, last.count)
     moved_on = Pair(source=following, target=end, sequence=sequence)
-    return Found(moved_on, epoch, exclusive, last.append_times)
+    return Found(moved_on, epoch, exclusive, last.append_times, lost_from)
 
 
 def _deleted_since(outlet: Outlet, moved: int | None) -> int:

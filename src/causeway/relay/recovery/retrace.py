@@ -44,12 +44,15 @@ class SourceLog(NamedTuple):
 
 class Found(NamedTuple):
     """The pair after the last record of ours, that record's leader epoch in the source, whether
-    nobody else writes, whether the target sets the times."""
+    nobody else writes, whether the target sets the times. `lost_from`: the pair begins where the
+    source's log does now, and the copy ended at this offset or later; None: it ended at the pair.
+    """
 
     pair: Pair
     epoch: int
     exclusive: bool
     append_times: bool = False
+    lost_from: int | None = None
 
 
 class _Seen(NamedTuple):
@@ -151,9 +154,9 @@ def walk_remains(
     end: int,
     source: SourceLog,
     target: Cluster,
-) -> tuple[int, int]:
+) -> tuple[int, int, int | None]:
     """As walk, where the source has deleted its log past the pair: nothing is left to count from,
-    so the last record found is looked for in what remains."""
+    so the last record found is looked for in what remains. And `Found.lost_from`."""
     pair = outlet.pair
     if last.content is None:
         raise _nothing_to_compare(assignment, pair)
@@ -175,20 +178,22 @@ def walk_remains(
         one, told = matches[0]
         if len(matches) > 1 or not (one.timed or told):
             raise _alike(assignment, one.offset)
-        return one.offset + 1, one.epoch
+        return one.offset + 1, one.epoch, None
     # Had the copy reached into what remains, its last record would have been found there, unless it
     # was compacted away. So it ended before; nothing is lost only if it ended right there.
-    # Where records are dropped on the way, nothing tells where that is.
-    least = pair.source + last.count
-    drops = assignment.transform is not None or assignment.treated
-    if least > source.start or (compacted and least == source.start) or drops:
+    transformed = assignment.transform is not None
+    least = pair.source + (0 if transformed else last.count)
+    if least > source.start or compacted:
         raise _diverged(
             assignment,
             f"the target holds {last.count} records since source offset {pair.source}, of which "
             f"the source has deleted all below {source.start}, and the last of them is not in what "
             "remains",
         )
-    return least, assignment.leader_epoch
+    # If each offset may be a record of this outlet, it ended at `least`.
+    if transformed or assignment.treated or len(assignment.outlets) > 1:
+        return source.start, assignment.leader_epoch, least if least < source.start else None
+    return least, assignment.leader_epoch, None
 
 
 def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_Seen]:

@@ -1,0 +1,96 @@
+"""What may become of a partition that a leader finds, as values; `claims` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from causeway.relay.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Relay from source offset `start`; `targets` are the partitions it needs outlets for. `by`:
+    the directive that says so, -1 for none. `first_copy_end`: of the claim that it goes on with;
+    None: it begins a first copy, of all that the source has."""
+
+    start: int
+    targets: tuple[int, ...]
+    by: int = -1
+    first_copy_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Begin after the source record that `target` ends with, but not before `floor`, if there is
+    one; where it can't be found, at `start`, or stop with `reason` where that is None."""
+
+    start: int | None
+    target: int
+    reason: str
+    floor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoByKey:
+    """Go on, by key from source offset `start` on: no lane has come past it."""
+
+    progress: Progress
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOver:
+    """Go on at source offset `to`, behind what is lost. `adopted`: a person has acknowledged it."""
+
+    progress: Progress
+    to: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginBehind:
+    """Begin right behind what was mirrored by `progress`, which another transform has made; where
+    the target does not tell one place for all of its outlets, `otherwise`."""
+
+    progress: Progress
+    otherwise: Begin | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """What both clusters said of one partition. `end` is for readers as we are one: with
+    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
+    MirrorMaker 2 has been, and is `end` elsewhere. `start` is where a beginning would be: by the
+    time that a person named, else by the consumer's `auto.offset.reset`."""
+
+    log_start: int
+    end: int
+    high_watermark: int
+    start: int
+    target_ends: Mapping[int, int]  # of each target partition it may feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person said on the command line."""
+
+    start_from: int | None = None  # ms since 1970
+    adopt: bool = False
+
+    @property
+    def acts(self) -> bool:
+        return self.adopt or self.start_from is not None
+
+
+Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop

@@ -1,0 +1,81 @@
+"""Source offsets that a partition lost before they were mirrored: may it pass over them? Pure.
+
+nothing was relayed since the claim            pass: the copy begins later
+the first copy, which ends where the source    pass: a log under retention loses its oldest records
+ended when the claim was made                  while it is copied, and the copy would never begin
+causeway.on.data.loss = continue               pass, and count what is lost
+else                                           stop, until `restart --adopt` acknowledges the loss
+
+    source  ──P─────────────L──────►     P: the position, L: the log start
+              ✗ lost          │          the next record has the same sequence as before, so
+    target  ──T─end►◄─────────┘          (L, T, q) is a true pair once (P, T, q) was
+
+The new pair is durable before a record from L on is sent: the sequence then means that record.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from causeway.model import State
+from causeway.relay.progress import Progress
+
+OnDataLoss = Literal["stop", "continue"]
+
+
+def is_first_copy(progress: Progress) -> bool:
+    """Whether what is lost lies in the first copy of a claim, which promises no record that was
+    there before it."""
+    if progress.loss is None or progress.loss.cause != "deleted" or progress.first_copy_end < 0:
+        return False
+    # A sequence alone does not tell, as it wraps.
+    nothing = progress.leader_epoch < 0 and not any(o.pair.sequence for o in progress.outlets)
+    return nothing or progress.loss.to <= progress.first_copy_end
+
+
+def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
+    """Whether it goes on behind its loss without a person's word."""
+    if progress.loss is None:
+        return False
+    return on_data_loss == "continue" or is_first_copy(progress)
+
+
+def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Progress:
+    """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
+
+    `adopted_end`: where the source ends, if a person has acknowledged the loss. Retention is at
+    work then, so the partition copies what is left as a first copy does.
+    """
+    start = to if progress.loss is None else progress.loss.start
+    lost = 0 if is_first_copy(progress) else max(0, to - start)
+    after = progress.replace(
+        position=max(progress.position, to),
+        outlets=tuple(
+            outlet.replace(pair=outlet.pair._replace(source=max(outlet.pair.source, to)))
+            for outlet in progress.outlets
+        ),
+        state=State.WAITING,
+        reason=None,
+        loss=None,
+        lost=progress.lost + lost,
+    )
+    if adopted_end is None:
+        return after
+    return after.replace(acknowledged=after.lost, first_copy_end=adopted_end)
+
+
+def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
+    """What the event of `passed` says."""
+    start = to if before.loss is None else before.loss.start
+    if adopted:
+        why = "a person acknowledged the loss with --adopt"
+    elif is_first_copy(before):
+        why = "the source deleted its oldest records before they were copied for the first time"
+    else:
+        why = "causeway.on.data.loss = continue"
+    return {
+        "partition": str(before.source),
+        "offsets": f"{start} to {to - 1}",
+        "records": f"up to {to - start}",
+        "reason": why,
+    }

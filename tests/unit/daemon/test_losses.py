@@ -1,0 +1,149 @@
+"""What the source has deleted before it was mirrored: passed over, or a person's to decide."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.partitions import losses
+from causeway.daemon.partitions.claims import decide
+from causeway.daemon.partitions.decisions import GoOn, PassOver, Stop
+from causeway.daemon.partitions.registry import Registry
+from causeway.model import Loss, Pair, State
+from causeway.relay.messages import Outlet
+from causeway.relay.progress import Progress, decode, encode
+from tests.unit.daemon.test_claims import ADOPT, BEGUN, FROM, LINK, NOBODY, TOPIC, link, progress
+from tests.unit.daemon.test_rows import row, says
+
+LOSS = Loss(90, 130, "deleted")
+CONTINUE = link(on_data_loss="continue")
+
+
+def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> Progress:
+    """Of a partition whose claim begins at 90, and which stopped by LOSS."""
+    outlets = progress().outlets
+    pair = Pair(source=90, target=60, sequence=sequence)
+    stopped: dict[str, Any] = {
+        "leader_epoch": 0 if sequence else -1,
+        "position": 90,
+        "outlets": tuple(outlet.replace(pair=pair) for outlet in outlets),
+        "state": State.STOPPED,
+        "reason": "the source deleted offsets 90 to 129 before they were mirrored",
+        "loss": LOSS,
+        "first_copy_end": first_copy_end,
+    }
+    return progress(**{**stopped, **changes})
+
+
+@pytest.mark.parametrize(
+    ("before", "passes"),
+    [
+        (claimed(), True),
+        (claimed(first_copy_end=100), True),  # nothing was relayed, however much is gone
+        (claimed(first_copy_end=-1), False),  # of a claim that no first copy is known of
+        (claimed(sequence=7), True),
+        (claimed(sequence=7, first_copy_end=130), True),
+        (claimed(sequence=7, first_copy_end=129), False),  # a record that came after the claim
+        (claimed(sequence=7, first_copy_end=-1), False),
+        (claimed(loss=None), False),
+    ],
+)
+def test_what_is_lost_in_the_first_copy_is_passed_over(before: Progress, passes: bool) -> None:
+    assert losses.passes(before, "stop") is passes
+    assert losses.passes(before, "continue") is (before.loss is not None)
+
+
+def test_the_pairs_behind_a_loss_have_the_same_sequences() -> None:
+    """An outlet that has come further stays where it is."""
+    ahead = Outlet(
+        topic="A.orders",
+        partition=1,
+        topic_id="bb" * 16,
+        producer_id=6,
+        producer_epoch=0,
+        pair=Pair(source=200, target=10, sequence=3),
+    )
+    before = claimed(sequence=7, first_copy_end=-1, lost=5)
+    before = before.replace(outlets=(*before.outlets, ahead))
+
+    after = losses.passed(before, 130)
+
+    assert [outlet.pair for outlet in after.outlets] == [(130, 60, 7), (200, 10, 3)]
+    assert [outlet.producer_id for outlet in after.outlets] == [5, 6]
+    assert (after.position, after.state, after.reason) == (130, State.WAITING, None)
+    assert (after.loss, after.lost, after.acknowledged) == (None, 45, 0)
+    adopted = losses.passed(before, 130, adopted_end=300)
+    assert (adopted.lost, adopted.acknowledged, adopted.first_copy_end) == (45, 45, 300)
+    assert losses.passed(claimed(), 130).lost == 0, "a first copy begins later"
+
+
+def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:
+    before = claimed(sequence=7, first_copy_end=-1)
+    assert decide(TOPIC, 0, before, BEGUN, LINK, NOBODY) == Stop(reason=before.reason or "")
+    over = decide(TOPIC, 0, before, BEGUN, CONTINUE, NOBODY)
+    assert isinstance(over, PassOver)
+    assert (over.to, over.adopted) == (130, False)
+    later = replace(BEGUN, log_start=180)
+    over = decide(TOPIC, 0, before, later, LINK, ADOPT)
+    assert isinstance(over, PassOver)
+    assert (over.to, over.adopted) == (180, True), "more is gone by now"
+    assert not isinstance(decide(TOPIC, 0, before, BEGUN, CONTINUE, FROM), PassOver)
+
+
+def test_another_topic_is_not_passed_into() -> None:
+    before = claimed()
+    anew = replace(TOPIC, target_id="cc" * 16)
+    for wish in (NOBODY, ADOPT):
+        assert not isinstance(decide(anew, 0, before, BEGUN, LINK, wish), PassOver | GoOn)
+
+
+def test_a_partition_whose_loss_may_be_passed_over_waits_for_that() -> None:
+    standing = says(State.STOPPED, 90, reason="the source deleted offsets 90 to 129")
+    for settings, first_copy_end, state in (
+        (LINK, 500, State.RECOVERING),
+        (LINK, -1, State.STOPPED),
+        (CONTINUE, -1, State.RECOVERING),
+    ):
+        registry = Registry("A->B", settings.on_data_loss)
+        mirrored = row()
+        mirrored.progress = mirrored.progress.replace(first_copy_end=first_copy_end)
+        registry.add([mirrored])
+        registry.hear([_lacking(standing)])
+        (found,) = registry.status()
+        assert found.state is state
+        assert registry.passing.is_set() is (state is State.RECOVERING)
+        assert registry.is_settled(0.0) is (state is State.STOPPED), "a bounded run waits"
+
+
+def test_a_loss_is_acknowledged_once() -> None:
+    registry = Registry("A->B")
+    mirrored = row()
+    mirrored.progress = mirrored.progress.replace(lost=40)
+    registry.add([mirrored])
+    registry.acknowledge(lambda _: True)
+    (entry,) = registry.take_dirty()[1]
+    assert isinstance(entry, Progress)
+    assert (entry.lost, entry.acknowledged) == (40, 40)
+    registry.acknowledge(lambda _: True)
+    assert registry.take_dirty()[1] == []
+
+
+def test_progress_of_an_earlier_version_has_lost_nothing() -> None:
+    written = claimed(lost=3, acknowledged=2)
+    key, value = encode(written, 7)
+    assert value is not None
+    assert decode(key, value) == written.replace(written_at=7)
+    fields = json.loads(value)
+    for name in ("loss", "lost", "acknowledged", "first_copy_end"):
+        del fields[name]
+    found = decode(key, json.dumps(fields).encode())
+    assert isinstance(found, Progress)
+    assert (found.loss, found.lost, found.acknowledged, found.first_copy_end) == (None, 0, 0, -1)
+
+
+def _lacking(standing: Standing) -> Standing:
+    return standing.replace(report=standing.report.replace(loss=LOSS))
