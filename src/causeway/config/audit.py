@@ -14,9 +14,10 @@ from enum import Enum, auto
 from causeway.config import keys, known
 from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
 from causeway.config.keys import IN_SECONDS, RunKeys
+from causeway.config.precedence import OVERRIDE
 from causeway.config.properties import Entry
 from causeway.config.schema_keys import OF_REGISTRIES, SchemaKeys
-from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, split
+from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, of_transform, split
 
 _OF_FLOWS = keys.OF_FLOWS | SchemaKeys.names()
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)
@@ -85,7 +86,14 @@ def audit_key(key: str, aliases: Iterable[str]) -> Finding:
 
 def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
     """Of a MirrorMaker 2 file: at most one line for each kind of finding, naming every key."""
-    return _lines((entry, audit_key(entry.key, aliases)) for entry in entries.values())
+    findings = [(entry, audit_key(entry.key, aliases)) for entry in entries.values()]
+    remarks = [
+        _place(entry, finding)
+        for entry, finding in findings
+        if entry.remark and finding.effect is Effect.ACTED_ON and not of_transform(entry.key)
+    ]
+    text = f"# does not end a value, and is part of the value here: {', '.join(remarks)}"
+    return [*([text] if remarks else []), *_lines(findings)]
 
 
 def place(entry: Entry, aliases: Iterable[str]) -> str:
@@ -152,6 +160,8 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
         return _of_connect(name)
     if name in OF_REGISTRIES:
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
+    if override := _of_override(name, ""):
+        return override
     role, _, rest = name.partition(".")
     if rest in known.ROLES.get(role, ()):
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
@@ -168,6 +178,9 @@ def _of_cluster(name: str, alias: str) -> Finding:
     if name in known.CLUSTER or known.is_worker(name):
         return _of_connect(name)
     role, _, rest = name.partition(".")
+    if rest.startswith("override.") and role in known.ROLES:
+        hint = f"write it as {alias}.{role}.{rest.removeprefix('override.')}"
+        return Finding(effect=Effect.MISPLACED, hint=hint)
     if role in known.ROLES:
         return _of_role(role, rest, f"{alias}.{role}.")
     if name in _OF_FLOWS | known.FLOW or name.startswith(FAMILY):
@@ -189,6 +202,8 @@ def _of_flow(name: str, flow: str) -> Finding:
         return _of_connect(name)
     if name in _RUN:
         return Finding(effect=Effect.MISPLACED, hint=f"it is for all flows: write it as {name}")
+    if override := _of_override(name, f"{flow}."):
+        return override
     side = next((side for side in ("source.", "target.") if name.startswith(side)), "")
     role, _, rest = name.removeprefix(side).partition(".")
     if side and role == "cluster":
@@ -220,6 +235,18 @@ def _of_role(role: str, name: str, prefix: str) -> Finding:
     if name in known.ROLES[role]:
         return _NOT_YET
     return _unknown(name, known.ROLES[role], prefix)
+
+
+def _of_override(name: str, prefix: str) -> Finding | None:
+    """Of a connector's `ROLE.override.KEY`; None for other keys. Connect's own producer writes a
+    connector's records, so `producer.override.` reaches it. Connect has no consumer and no admin
+    client that reads for MirrorMaker, so the other two reach none of its clients."""
+    role, dot, rest = name.partition(".override.")
+    if not dot or role not in known.ROLES:
+        return None
+    if f"{role}{dot}" == OVERRIDE:
+        return _of_role(role, rest, f"{prefix}{OVERRIDE}")
+    return Finding(effect=Effect.MISPLACED, hint=f"write it as {prefix or 'A->B.'}{role}.{rest}")
 
 
 def _of_connect(name: str) -> Finding:

@@ -96,7 +96,7 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
     for alias in aliases:
         if why := no_alias(alias):
             shown = "an alias" if entry and entry.secret else repr(alias)
-            problems.add(f"clusters: {shown} {why}")
+            problems.add(f"clusters: {shown} {why}{entry.remark if entry else ''}")
     return aliases
 
 

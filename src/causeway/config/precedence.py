@@ -3,9 +3,11 @@
 A flow's own keys:      A->B.x  >  x
 A client of the flow:   A->B.source.consumer.x  >  A.consumer.x  >  A.x*  >  x*
                         >  A->B.consumer.x  >  A->B.source.cluster.x*     (* bootstrap, TLS, SASL)
+The writer of records:  A->B.producer.override.x  >  producer.override.x  >  as above
 
 The second line's order surprises, yet it is how MirrorMaker 2 merges its maps: what a cluster says
-reaches its clients as `source.consumer.x` and so beats a flow's plain `consumer.x`.
+reaches its clients as `source.consumer.x` and beats a flow's plain `consumer.x`. The third line is
+Connect's: its worker writes the records of a connector, with the connector's `producer.override.`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from causeway.config.properties import Entry
 Entries = Mapping[str, Entry]
 Role = Literal["consumer", "producer", "admin"]
 Side = Literal["source", "target"]
+OVERRIDE = "producer.override."
 
 
 def flow_entries(entries: Entries, source: str, target: str, names: frozenset[str]) -> Entries:
@@ -42,6 +45,9 @@ def client_entries(
     result = {name: entry for name, entry in found.items() if name in CLUSTER}
     result.update(_under(connector, f"{role}."))
     result.update(_under(connector, f"{side}.{role}."))
+    if (side, role) == ("target", "producer"):
+        result.update(_under(entries, OVERRIDE))
+        result.update(_under(entries, f"{source}->{target}.{OVERRIDE}"))
     return result
 
 

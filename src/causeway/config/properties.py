@@ -32,6 +32,8 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 
+_REMARK = re.compile(r"\s#")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -53,7 +55,15 @@ class Entry:
     @property
     def shown(self) -> str:
         """The value as an error message may show it."""
-        return "(hidden)" if self.secret else repr(self.value)
+        return "(hidden)" if self.secret else f"{self.value!r}{self.remark}"
+
+    @property
+    def remark(self) -> str:
+        """The hint for a value with a remark behind it, such as `false # for now`: Java's property
+        files know comments only as lines of their own. Empty for other values, and for secrets."""
+        if self.secret or not _REMARK.search(self.value):
+            return ""
+        return " (# does not end a value: move the comment to a line of its own)"
 
     def told(self, error: ConfigError) -> str:
         """`error`, which is about this value, as a person may see it."""

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from causeway.config import known
-from causeway.config.audit import Effect, audit_key, split_key
+from causeway.config.audit import Effect, audit_key, split_key, warnings
 from causeway.config.client_keys import ClientKeys, ConsumerKeys
 from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
+from causeway.config.properties import Entry
 
 ALIASES = ("A", "B", "us.east", "us")
 
@@ -46,6 +47,12 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
         ("A->B.source.cluster.bootstrap.servers", Effect.ACTED_ON),
         ("A->B.source.producer.client.id", Effect.NOT_YET),
         ("A->B.target.producer.client.id", Effect.ACTED_ON),
+        ("A->B.producer.override.client.id", Effect.ACTED_ON),
+        ("producer.override.request.timeout.ms", Effect.ACTED_ON),
+        ("A->B.producer.override.compression.type", Effect.NOT_YET),
+        ("A->B.producer.override.compresion.type", Effect.UNKNOWN),
+        ("B.producer.override.client.id", Effect.MISPLACED),
+        ("A->B.consumer.override.client.id", Effect.MISPLACED),
         ("A.sasl.kerberos.service.name", Effect.NOT_YET),
         ("A.producer.compression.type", Effect.NOT_YET),
         ("A.group.id", Effect.MEANINGLESS),
@@ -82,3 +89,16 @@ def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
     for field in model.model_fields.values():
         assert field.alias
         assert field.description
+
+
+def test_a_comment_behind_a_value_is_named() -> None:
+    entries = {
+        entry.key: entry
+        for entry in (
+            Entry(key="topics", value="orders.*  # all of them", line=3),
+            Entry(key="A.sasl.jaas.config", value="x # y", line=4),
+            Entry(key="groups", value=r"a\#b", line=5),
+        )
+    }
+    (line,) = warnings(entries, ALIASES)
+    assert line == "# does not end a value, and is part of the value here: topics (line 3)"

@@ -219,6 +219,11 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "replication.factor=0", r"\(line 6\) must be 1 to 32767, or -1, not '0'"),
         (PLAIN + "replication.factor=two", "not 'two'"),
         (PLAIN + "A->B.enabled=maybe", r"A->B.enabled \(line 6\) must be true or false"),
+        (
+            PLAIN + "A->B.enabled = false # passive",
+            r"not 'false # passive' \(# does not end a value",
+        ),
+        ("clusters = A, B # two", r"'B # two' has characters .* \(# does not end a value"),
         (PLAIN + "refresh.topics.interval.seconds=0", "a whole number of at least 1"),
         (PLAIN + "use.defaults.from=mars", "must be 'source' or 'target', not 'mars'"),
         (PLAIN + "A.consumer.auto.offset.reset=none", "'earliest' or 'latest', not 'none'"),

@@ -54,6 +54,18 @@ def test_keys_of_one_client_reach_only_it(side: Side, role: Role, key: str) -> N
     assert reached == [(side, role)]
 
 
+def test_a_connector_s_override_of_the_producer_counts_most() -> None:
+    levels = [
+        "A->B.producer.override.client.id",
+        "producer.override.client.id",
+        "A->B.target.producer.client.id",
+    ]
+    for first in range(len(levels)):
+        found = client_entries(entries(*levels[first:]), "A", "B", "target", "producer")
+        assert found["client.id"].value == levels[first]
+    assert "client.id" not in client_entries(entries(levels[0]), "A", "B", "source", "producer")
+
+
 def test_only_security_and_addresses_are_for_all_clients_of_a_cluster() -> None:
     given = entries("A.bootstrap.servers", "A.fetch.max.bytes", "fetch.max.bytes")
     assert set(client_entries(given, "A", "B", "source", "consumer")) == {"bootstrap.servers"}

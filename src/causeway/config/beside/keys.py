@@ -10,7 +10,7 @@ from causeway.config import audit
 from causeway.config.audit import Effect, audit_key, split_key
 from causeway.config.causeway_yaml.read import YamlEntry
 from causeway.config.keys import OLD_NAMES
-from causeway.config.precedence import Entries
+from causeway.config.precedence import OVERRIDE, Entries
 from causeway.config.properties import Entry
 
 
@@ -104,7 +104,8 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
         if audit.agreed(entry.key, entry.value):
             use = Use.AGREED
         else:
-            notes = (text for name, text in _NOTES if f".{rest}".endswith(f".{name}"))
+            name = rest.replace(OVERRIDE, "producer.")
+            notes = (text for end, text in _NOTES if f".{name}".endswith(f".{end}"))
             note = next(notes, _OTHERS[use])
     elif use is Use.ACTS:
         use, note = _acting(rest, entry)

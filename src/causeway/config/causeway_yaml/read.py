@@ -43,6 +43,11 @@ class YamlEntry(Entry):
     def spot(self) -> str:
         return self.place
 
+    @property
+    def remark(self) -> str:
+        """YAML ends a value at a `#` behind a blank, unless the value is quoted."""
+        return ""
+
 
 def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
     """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without

@@ -78,8 +78,8 @@ class Checker:
                 self._unknown(name, fields.places[name], path, form)
             elif part.only not in (None, self.version):
                 self.problems.add(
-                    f"{path}.{name} ({fields.places[name]}) is of {part.only}; the file says"
-                    f" apiVersion: {shape.API}/{self.version}"
+                    f"{path}.{name} ({fields.places[name]}) is of {part.only}; by its apiVersion"
+                    f" the resource has the form of {self.version}"
                 )
             elif not _is_empty(each):
                 self._part(tree, name, part, each)

@@ -116,19 +116,18 @@ def _version(document: Fields, problems: Problems) -> str:
         if isinstance(value := document.values.get(name), Scalar)
     }
     kind, api = texts.get("kind", ""), texts.get("apiVersion", "")
-    group, _, version = api.rpartition("/")
+    groups = {known.partition("/")[0] for known in shape.FORMS}
     if kind in ("List", f"{shape.KIND}List"):
         problems.add(f"it is a list of resources: write each {shape.KIND} to a file of its own")
-    elif kind != shape.KIND or group != shape.API:
+    elif kind != shape.KIND or api.partition("/")[0] not in groups:
         problems.add(
             f"it is a resource of kind {kind!r} of {api!r}, and must be a {shape.KIND} of"
-            f" {' or '.join(f'{shape.API}/{each}' for each in shape.VERSIONS)}"
+            f" {' or '.join(shape.FORMS)}"
         )
-    elif version not in shape.VERSIONS:
-        known = " and ".join(shape.VERSIONS)
-        problems.add(f"apiVersion {api} is not known, only {known} of {shape.API} are")
+    elif api not in shape.FORMS:
+        problems.add(f"apiVersion {api} is not known, only {', '.join(shape.FORMS)} are")
     problems.raise_if_any()
-    return version
+    return shape.FORMS[api]
 
 
 def _clusters(

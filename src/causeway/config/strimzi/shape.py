@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 
 API = "kafka.strimzi.io"
 NEW, OLD = "v1", "v1beta2"
-VERSIONS = (NEW, OLD)
+# By `apiVersion`, the form that a resource has. IBM Event Streams runs Strimzi's operator under a
+# group of its own, with the same form.
+FORMS = {
+    f"{API}/{NEW}": NEW,
+    f"{API}/{OLD}": OLD,
+    "eventstreams.ibm.com/v1beta2": OLD,
+    "eventstreams.ibm.com/v1alpha1": OLD,
+}
 KIND = "KafkaMirrorMaker2"
 STATES = ("running", "paused", "stopped")
 AUTHENTICATIONS = ("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "custom")

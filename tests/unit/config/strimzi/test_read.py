@@ -135,6 +135,14 @@ def test_the_older_pause_counts_where_no_state_is_said(tmp_path: Path) -> None:
     assert not link(resource, tmp_path).records_paused
 
 
+@pytest.mark.parametrize("version", ["v1beta2", "v1alpha1"])
+def test_a_resource_of_ibm_event_streams_has_strimzi_s_form(version: str, tmp_path: Path) -> None:
+    resource = example("v1beta2-plain")
+    before = link(resource, tmp_path)
+    resource["apiVersion"] = f"eventstreams.ibm.com/{version}"
+    assert link(resource, tmp_path) == before
+
+
 def test_no_checkpoint_connector_no_checkpoints(tmp_path: Path) -> None:
     resource = example("v1-groups")
     del mirror(resource)["checkpointConnector"]
@@ -515,6 +523,10 @@ def test_what_is_wrong_in_a_mirror_is_told_with_its_path(
         ("apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\n", "it has no spec"),
         ("apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\nspce: {}\n", "mean spec?"),
         ("kind: KafkaMirrorMaker2\nspec: {}\n", "must be a KafkaMirrorMaker2 of"),
+        (
+            "apiVersion: eventstreams.ibm.com/v9\nkind: KafkaMirrorMaker2\nspec: {}\n",
+            "apiVersion eventstreams.ibm.com/v9 is not known",
+        ),
         ("- apiVersion: kafka.strimzi.io/v1\n", "it must be a map"),
         ("---\na: 1\n---\n...\n---\nb: 2\n", "a second document begins in line 6"),
         ("\n", "the file says nothing"),
