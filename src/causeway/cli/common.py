@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,15 @@ FileArgument = Annotated[
         show_default=False,
     ),
 ]
+ClustersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--clusters",
+        metavar="ALIAS,…",
+        help="Only the flows and heartbeats into these clusters, as of MirrorMaker 2.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -45,6 +55,35 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
         chosen.learn(settings)
     return settings
+
+
+def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
+    """`settings` with only the flows and heartbeats whose target is one of `clusters`; unchanged for
+    None. `clusters` are aliases; each text may hold several, between commas.
+
+    With `offset-syncs.topic.location = target`, such a run writes nothing to any other cluster.
+    Raises ConfigError if no flow has such a target.
+    """
+    if clusters is None:
+        return settings
+    wanted = [each.strip() for text in clusters for each in text.split(",") if each.strip()]
+    known = {link.target.alias for link in settings.links}
+    known |= {pair.target.alias for pair in settings.heartbeat_links}
+    unknown = [each for each in wanted if each not in known]
+    if unknown or not wanted:
+        raise ConfigError(
+            "read option",
+            f"--clusters {','.join(wanted)}",
+            f"no flow has target {' or '.join(unknown)}" if unknown else "it names no cluster",
+            remedy=f"targets are {', '.join(sorted(known))}",
+        )
+    return replace(
+        settings,
+        links=tuple(each for each in settings.links if each.target.alias in wanted),
+        heartbeat_links=tuple(
+            each for each in settings.heartbeat_links if each.target.alias in wanted
+        ),
+    )
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.common import (
+    ClustersOption,
+    FileArgument,
+    JsonOption,
+    console,
+    into,
+    load,
+    print_json,
+    waiting,
+)
 from causeway.cli.guard import complain
 from causeway.cli.words import count
 from causeway.errors import CausewayError, PartitionsFailedError
@@ -22,14 +31,16 @@ if TYPE_CHECKING:
 _CHANGES = 20  # partitions that are named
 
 
-def command(file: FileArgument, as_json: JsonOption = False) -> int:
+def command(
+    file: FileArgument, clusters: ClustersOption = None, as_json: JsonOption = False
+) -> int:
     """Show what `run` would mirror, create and change, and why topics are left out.
 
     Writes nothing anywhere. The exit code is other than 0 if there are problems.
     """
     from causeway.operate import plan
 
-    settings = load(file)
+    settings = into(load(file), clusters)
     with waiting() as told:
         whole = plan.plan(settings, told)
     if as_json:

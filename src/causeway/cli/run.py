@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import FileArgument, load, parse_timestamp
+from causeway.cli.common import ClustersOption, FileArgument, into, load, parse_timestamp
 
 if TYPE_CHECKING:
     from causeway.config.settings import Settings
@@ -38,10 +38,11 @@ def command(
             "--adopt", help="Take over target topics that hold data but have no progress."
         ),
     ] = False,
+    clusters: ClustersOption = None,
 ) -> int:
     """Mirror every flow of the file until SIGTERM or SIGINT, then drain and exit."""
     return run_settings(
-        load(file),
+        into(load(file), clusters),
         until_caught_up=until_caught_up,
         start_from=None if start is None else parse_timestamp(start),
         adopt=adopt,
