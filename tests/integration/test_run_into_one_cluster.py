@@ -18,7 +18,6 @@ pytestmark = pytest.mark.integration
 def ends(kafka: KafkaTools) -> dict[str, dict[int, int]]:
     topics = kafka.topics() - {"__consumer_offsets"}
     return {topic: kafka.offsets(topic) for topic in topics}
-    }
 
 
 def test_nothing_is_written_to_the_source(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
 
 def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
-    """`settings` with only the flows and heartbeats whose target is one of `clusters`; unchanged for
-    None. `clusters` are aliases; each text may hold several, between commas.
+    """`settings` with only the flows and heartbeats into `clusters`; unchanged for None. A text of
+    `clusters` may hold several aliases, between commas.
 
     With `offset-syncs.topic.location = target`, such a run writes nothing to any other cluster.
     Raises ConfigError if no flow has such a target.
