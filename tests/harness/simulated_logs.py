@@ -13,7 +13,7 @@ from tests.harness.raw_batches import Rec, raw_batch
 
 Place = tuple[str, int]  # topic and partition
 
-OUT_OF_ORDER = 45
+MESSAGE_TOO_LARGE, OUT_OF_ORDER = 10, 45
 REMEMBERED_BATCHES = 5  # of each producer
 EXPIRATION_S = 24 * 60 * 60  # producer.id.expiration.ms
 ALREADY_THERE_MS = 1_700_000_000_000  # the time that a batch bears which is there already
@@ -72,10 +72,12 @@ class TargetLog:
     follow on the last one. Of a producer that it does not know it takes any first sequence.
 
     `series`: by producer, all the records that shall come to lie here, as offsets at the source.
+    `takes`: how many bytes a batch may have, unless one source record became all of it.
     """
 
-    def __init__(self, node: int) -> None:
+    def __init__(self, node: int, takes: int | None = None) -> None:
         self.node = node
+        self.takes = takes
         self.batches: list[Appended] = []
         self.series: dict[int, Callable[[], Sequence[int]]] = {}
         self._known: dict[int, deque[Appended]] = {}
@@ -99,6 +101,8 @@ class TargetLog:
         producer_id, sequence = fields[9], fields[11]
         offsets = [int((record.key or b"").decode()) for record in records_of(as_is(raw))]
         assert len(offsets) == fields[12]
+        if self.takes is not None and len(raw) > self.takes and len(set(offsets)) > 1:
+            return MESSAGE_TOO_LARGE, -1, -1
         known = self._known.setdefault(producer_id, deque(maxlen=REMEMBERED_BATCHES))
         for batch in known:
             if (batch.sequence, len(batch.offsets)) == (sequence, len(offsets)):

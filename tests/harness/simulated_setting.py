@@ -23,7 +23,8 @@ class Kind:
     `sizes`: what they may hold; `shared`: all partitions have the same outlets; `stops`: this share
     of the partitions holds a record that the transform refuses; `old`: are the records, so that
     brokers forget their producers; `mixed`: half of them are; `refusals`: this share of the appends
-    is refused; `crowded`: brokers take few connections from the beginning."""
+    is refused; `crowded`: brokers take few connections from the beginning; `takes`: a batch of
+    several records may have so many bytes at the target, which no lane is told."""
 
     links: int = 1
     partitions: int = 4
@@ -39,6 +40,7 @@ class Kind:
     mixed: bool = False
     refusals: float = 0.01
     crowded: bool = False
+    takes: int | None = None
     per_broker: int = 2
     round_trip_s: float = 0.03
 
@@ -157,7 +159,7 @@ class Setting:
                 pair=Pair(0, 0, 0),
                 exclusive=not kind.shared,
             )
-            new = TargetLog(chance.randrange(kind.brokers))
+            new = TargetLog(chance.randrange(kind.brokers), kind.takes)
             held_by = self.brokers.targets.setdefault(place_of(outlet), new)
             held_by.series[outlet.producer_id] = partial(one.series, number)
             one.outlets += (outlet,)

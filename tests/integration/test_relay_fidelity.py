@@ -6,6 +6,7 @@ The source is written, and both sides are read, by an independent client. A lane
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from causeway.relay.lane import arrivals
 from causeway.relay.walk import content_of
 from causeway.wire.batches import HEADER_SIZE, header
 from causeway.wire.cluster import Cluster
+from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 from tests.harness.broken_logs import flip_bit
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
@@ -32,6 +34,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 YEARS_AGO = 1_262_304_000_000  # 2010
+ZSTD = 4
 ODD = [
     Outgoing(value=b"plain", key=b"key"),
     Outgoing(value=b"no key", key=None),
@@ -391,6 +394,57 @@ def test_batches_that_are_too_large_for_the_target_are_split(mirror: Mirror) -> 
     mirror.run(max_message_bytes=20_000)
 
     mirror.assert_same()
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip"])
+def test_a_batch_that_the_target_packs_anew_is_split_where_that_is_too_large(
+    mirror: Mirror, codec: str
+) -> None:
+    """The batch itself is far below max.message.bytes. The lane is killed amid its parts."""
+    limit = {"max.message.bytes": "100000" if codec == "gzip" else "1048588"}
+    mirror.create(target_config={"compression.type": codec, **limit, **FOREVER})
+    # It repeats itself after more than gzip looks back.
+    noise = [random.Random(n).randbytes(600).hex().encode() for n in range(40)]
+    values = [b"%05d" % i + noise[i % 40] for i in range(4_000)]
+    records = [PlainRecord(i, YEARS_AGO + i, None, value, []) for i, value in enumerate(values)]
+    for start in (0, 2_000):
+        whole = build(
+            records[start : start + 2_000],
+            codec=ZSTD,
+            first=start,
+            next=start + 2_000,
+            leader_epoch=-1,
+            offsets=None,
+        )
+        assert whole.size < 100_000
+        place = TopicPartition(mirror.topic, 0)
+        mirror.driver.source.produce_batch(place, header(whole, -1, -1, -1) + whole.payload)
+    mirror.claim(outlets=1, sole_writer=False, max_message_bytes=int(limit["max.message.bytes"]))
+    for number in range(2):
+        before = mirror.target.offsets(mirror.name)[0]
+        mirror.driver.start_lane(number)
+        await_until(lambda: mirror.target.offsets(mirror.name)[0] > before, poll_s=0.001)  # noqa: B023
+        mirror.driver.kill(number)
+
+    mirror.run(9)
+
+    assert len(mirror.assert_same()[0]) == len(values)
+
+
+def test_a_batch_above_a_limit_that_nobody_knew_is_split(mirror: Mirror) -> None:
+    """Lowered since, or not ours to describe. A single record above it says why it goes no on."""
+    mirror.create(target_config={"max.message.bytes": "20000", **FOREVER})
+    records = [b"%05d" % i + b"x" * 900 for i in range(500)]
+    mirror.source.produce(mirror.topic, records, settings=WHOLE_BATCHES)
+    mirror.source.produce(mirror.topic, records, codec="snappy", settings=WHOLE_BATCHES)
+    mirror.run()
+    mirror.assert_same()
+
+    mirror.source.produce(mirror.topic, [b"small", b"x" * 30_000], settings=WHOLE_BATCHES)
+    mirror.driver.start_lane(1)
+
+    assert "MESSAGE_TOO_LARGE" in mirror.await_state(State.FAILED)
+    assert mirror.target.offsets(mirror.name) == {0: 1_001}
 
 
 def test_a_refused_first_batch_holds_back_what_follows(mirror: Mirror) -> None:

@@ -140,7 +140,8 @@ def left_to_others(
 
 
 _KEEPING: Final = {
-    COMPRESSION_TYPE: "its brokers pack each batch anew",
+    COMPRESSION_TYPE: "its brokers compress each batch again, and a batch that is too large then is"
+    " sent in smaller ones",
     TIMESTAMP_TYPE: "records get the time of their arrival",
 }
 

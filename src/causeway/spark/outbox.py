@@ -15,6 +15,7 @@ from causeway.spark.rows import Row
 from causeway.wire import transactions
 from causeway.wire.batches import Batch, advance, header
 from causeway.wire.cluster import Cluster
+from causeway.wire.codes import TOO_LARGE
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, split
 from causeway.wire.transactions import Transaction
@@ -23,7 +24,6 @@ BATCH_BYTES = 256 * 1024  # not compressed; such a batch is sent at once
 BUFFER_BYTES = 32 * 1024 * 1024  # of all partitions together
 SENDERS = 4
 _RECORD_BYTES = 30  # what a record takes besides what it holds, about
-_TOO_LARGE = 10
 
 _hash = lru_cache(maxsize=100_000)(murmur2)
 
@@ -139,7 +139,11 @@ class Outbox:
         try:
             transactions.produce(self._cluster, own, tp, whole + batch.payload)
         except CausewayError as error:
-            if not isinstance(error, BrokerError) or error.code != _TOO_LARGE or batch.records < 2:
+            if (
+                not isinstance(error, BrokerError)
+                or error.code not in TOO_LARGE
+                or batch.records < 2
+            ):
                 raise
             half = batch.records // 2
             self._produce(tp, split(batch, 0, half), sequence)

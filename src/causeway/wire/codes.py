@@ -171,6 +171,7 @@ RETRIABLE = frozenset((
 ))
 # fmt: on
 
+TOO_LARGE = frozenset((10, 18))  # a batch is larger than its topic takes, or a segment
 # After these the leader, coordinator or controller that we know may be another one by now.
 STALE_METADATA = frozenset((3, 5, 6, 9, 15, 16, 41, 56, 72, 74, 75, 100, 103))
 

@@ -311,12 +311,30 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
 
 def split(batch: Batch, start: int, stop: int) -> Batch:
     """The records at index `start` to `stop` - 1 as a batch of their own."""
+    return _part(batch, records_of(batch), start, stop)
+
+
+def cut(batch: Batch, indexes: Sequence[int]) -> list[Batch]:
+    """The batch in parts, the second of which begins at the first of `indexes`, and so on."""
+    records = records_of(batch)
+    bounds = pairwise((0, *indexes, batch.records))
+    return [_part(batch, records, start, stop) for start, stop in bounds]
+
+
+def _part(batch: Batch, records: Sequence[Record], start: int, stop: int) -> Batch:
     offsets = [batch.source_offset(i) for i in range(start, stop)]
     return build(
-        records_of(batch)[start:stop],
+        records[start:stop],
         codec=batch.codec,
         first=offsets[0],
         next=batch.next if stop == batch.records else batch.source_offset(stop),
         leader_epoch=batch.leader_epoch,
         offsets=offsets,
     )
+
+
+def unpacked_size(batch: Batch) -> int:
+    """Bytes of the batch without compression, header included. Raises ProtocolError; TooLargeError
+    as `decode` does."""
+    raw = memoryview(_raw_of(batch))
+    return len(_unpacked(raw, max(UNPACKED_BYTES, _TIMES * len(raw)), "record batch"))

@@ -34,6 +34,8 @@ KINDS = {
     "shared outlets, transformed": Kind(
         partitions=3, outlets=TWO, shared=True, transformed=True, refusals=0.1
     ),
+    "targets that take less than was known": Kind(outlets=SOME, takes=2_000),
+    "targets that take less, transformed": Kind(outlets=SOME, transformed=True, takes=2_000),
     "old, by key": Kind(old=True, outlets=SOME, refusals=0.0),
     "old, transformed": Kind(old=True, outlets=SOME, transformed=True, refusals=0.0),
     "old, shared outlets": Kind(old=True, partitions=3, outlets=TWO, shared=True),

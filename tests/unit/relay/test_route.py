@@ -151,10 +151,10 @@ def test_only_a_flow_that_looks_into_nothing_passes_on_what_it_has_not_read() ->
     others[0].treatment = cast(Any, SimpleNamespace(treat=lambda _, records: records))
     others[1].on_the_way = cast(Any, object())
     others[2].outlets[0].idempotent = False
-    others[3].assignment = others[3].assignment.replace(max_message_bytes=3000)
+    others[3].outlets[0].as_is_bytes = 3000
     assert [second(other) for other in others] == [False] * 4
     split = _flow(0)
-    split.assignment = split.assignment.replace(max_message_bytes=5000)
+    split.outlets[0].as_is_bytes = 5000
     assert _taken_unread(split, _large_and_young(now)) == [False]
     assert _taken_unread(split, _big(2, 3, timestamp=now)) == [False, True]
 

@@ -15,6 +15,7 @@ from causeway.errors import ProtocolError
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard, clock
+from causeway.relay.lane.outgoing import LEAST_BATCH_BYTES, next_batch, send_smaller
 from causeway.relay.lane.target import (
     FIRST_REST_S,
     MOST_REST_S,
@@ -23,14 +24,13 @@ from causeway.relay.lane.target import (
     RESTED_BYTES,
     SMALL_BYTES,
     TargetConnection,
-    next_batch,
 )
 from causeway.relay.messages import Assignment, Outlet
 from causeway.wire.batches import HEADER, Batch
 from causeway.wire.connection import Connection
 from causeway.wire.frames import Outbox
 from causeway.wire.produce import Produced
-from causeway.wire.records import as_is, records_of
+from causeway.wire.records import as_is, records_of, unpacked_size
 from causeway.wire.remembering import REMEMBERED_S
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
@@ -685,6 +685,59 @@ def test_a_batch_above_the_limit_is_split(compressed: bool) -> None:
     assert all(batch.size <= limit for batch in found[:-1])
     assert _values(found[:-1]) == _values([whole])
     assert [b.first for b in found[1:]] == [b.next for b in found[:-1]]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_batch_that_is_too_large_without_compression_is_split(compressed: bool) -> None:
+    whole = _batch(3, 4_000, 1_200, compressed=compressed)
+    outlet = _outlet(whole, *(_batch(i, size=10, compressed=compressed) for i in (4_003, 4_004)))
+    outlet.most_unpacked = 1_000_000
+    found = _all(outlet, 5_000_000)
+    assert 5 <= len(found) <= 10
+    assert all(unpacked_size(batch) <= 1_000_000 for batch in found)
+    assert len(set(_values(found))) == 4_002
+    assert [b.first for b in found[1:]] == [b.next for b in found[:-1]]
+
+
+def test_after_each_refusal_as_too_large_batches_are_smaller() -> None:
+    packed, plain = _outlet(), _outlet()
+    sent = packed.sent(_batch(0, 40, compressed=True))
+    assert send_smaller(packed, sent, 1_000_000)
+    assert (packed.most_unpacked, packed.as_is_bytes) == (1_000_000, 0)
+    assert send_smaller(packed, sent, 1_000_000)
+    assert packed.most_unpacked == 500_000
+    assert send_smaller(plain, plain.sent(_batch(0, 40)), 1_000_000)
+    assert plain.most_unpacked is not None
+    assert plain.most_unpacked < 61_000
+    while send_smaller(plain, sent, 1_000_000):
+        assert plain.most_unpacked >= LEAST_BATCH_BYTES
+
+
+def test_a_refused_record_is_not_split() -> None:
+    """Nor are those that one source record became: their place in the source is one."""
+    outlet = _outlet()
+    assert not send_smaller(outlet, outlet.sent(_batch(0)), 1_000_000)
+    several = _batch(7, 5)._replace(offsets=[7] * 5)
+    assert not send_smaller(outlet, outlet.sent(several), 1_000_000)
+    assert outlet.most_unpacked is None
+    outlet.most_unpacked = 1_000
+    outlet.put(several)
+    assert next_batch(outlet, 1_000) is several
+
+
+def test_what_several_source_records_became_is_split_between_them() -> None:
+    outlet = _outlet(_batch(0, 40)._replace(first=0, next=9, offsets=[i // 5 for i in range(40)]))
+    found = _all(outlet, 20_000)
+    assert [(b.first, b.next) for b in found] == [
+        (0, 1),
+        (1, 2),
+        (2, 3),
+        (3, 4),
+        (4, 5),
+        (5, 6),
+        (6, 7),
+        (7, 9),
+    ]
 
 
 def test_a_record_above_the_limit_goes_out_for_the_broker_to_refuse() -> None:

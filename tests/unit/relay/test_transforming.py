@@ -15,8 +15,8 @@ from causeway.relay.lane import transforming
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.chunks import HANGS, Piece, Work
 from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
+from causeway.relay.lane.outgoing import next_batch
 from causeway.relay.lane.relay import Relay
-from causeway.relay.lane.target import next_batch
 from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet

@@ -7,6 +7,7 @@ import time
 from causeway.errors import CausewayError, DivergedError, TooLargeError
 from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
 from causeway.relay.lane.late import must_wait
+from causeway.relay.lane.outgoing import send_smaller
 from causeway.relay.lane.route import take
 from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
@@ -118,7 +119,7 @@ def _diverged(flow: Flow, found: EpochEnd) -> Doubt | Halt:
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
     """Accounts for the answer to a batch of a running flow, at the time `now_ms`. Raises Doubt."""
     error, base_offset, append_time, message = produced
-    _, records, expected, first, _, _, leader_epoch, newest, size, _ = sent
+    _, records, expected, first, _, _, leader_epoch, newest, size, _, _ = sent
     if error:
         spec = outlet.spec
         if error == codes.CORRUPT_MESSAGE:
@@ -133,6 +134,13 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
             message,
             needs=f"WRITE on topic {spec.topic}",
         )
+        most_bytes = flow.assignment.max_message_bytes
+        if error in codes.TOO_LARGE and send_smaller(outlet, sent, most_bytes):
+            smaller = (
+                f"{refusal}. It was one batch of {records} records: they are sent again in batches"
+                f" of at most {outlet.most_unpacked} bytes without compression"
+            )
+            raise Doubt(smaller, unsettled=True, failure=False)
         raise Doubt(str(refusal), unsettled=True)
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):

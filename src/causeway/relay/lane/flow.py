@@ -38,6 +38,7 @@ from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 from causeway.wire.remembering import is_young
 
 UNKNOWN = -1
+MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default
 MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
 
 
@@ -56,6 +57,7 @@ class Sent(NamedTuple):
     max_timestamp: int
     size: int
     of_last: int = 1
+    codec: int = 0
 
 
 _sent, _pair = plainly(Sent), plainly(Pair)
@@ -80,6 +82,8 @@ class OutletState:
     gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
     last report after its place was looked for, the lowest such pair. `newest`: source and target
     offset of the newest record acknowledged, of the first where one became several.
+    `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
+    batch may be no larger, as the target refused a larger one; None: any size.
     """
 
     spec: Outlet
@@ -95,6 +99,8 @@ class OutletState:
     unanswered: int = 0
     remembered_until: float = 0.0
     append_times: bool = False
+    as_is_bytes: int = MAX_MESSAGE_BYTES
+    most_unpacked: int | None = None
     breaks: list[Pair] = field(default_factory=list)
     straight_to: Pair | None = None
     resumed: Pair | None = None
@@ -165,7 +171,9 @@ class OutletState:
 
     def sent(self, batch: Batch) -> Sent:
         """Account for `batch` as sent with the current sequence."""
-        payload, _, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = batch
+        payload, codec, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = (
+            batch
+        )
         last, of_last = first + records - 1, 1
         if offsets is not None:
             last = offsets[-1]
@@ -190,11 +198,12 @@ class OutletState:
                 max_timestamp,
                 HEADER_SIZE + len(payload),
                 of_last,
+                codec,
             )
         )
 
     def acknowledged(self, sent: Sent, base_offset: int) -> None:
-        start, records, _, first, last, following, _, _, _, of_last = sent
+        start, records, _, first, last, following, _, _, _, of_last, _ = sent
         end = base_offset + records
         self.newest = last, end - of_last
         if not self.idempotent:
@@ -323,6 +332,8 @@ class Flow:
     @classmethod
     def of(cls, assignment: Assignment) -> Flow:
         outlets = [OutletState.of(spec) for spec in assignment.outlets]
+        for outlet in outlets:
+            outlet.as_is_bytes = assignment.max_message_bytes
         start = min(outlet.start for outlet in outlets)
         return cls(
             assignment=assignment,

@@ -24,7 +24,7 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject, _unread(flow, fetched))
     if kept.batches:
-        flow.newest_kept = newest(kept.batches, flow.assignment.max_message_bytes)
+        flow.newest_kept = newest(kept.batches, flow.outlets[0].as_is_bytes)
     if flow.treatment is not None:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
@@ -58,7 +58,7 @@ def _unread(flow: Flow, fetched: Fetched) -> Unread:
         or not outlets[0].idempotent
     ):
         return NOTHING
-    return Unread(flow.assignment.max_message_bytes, young_since_ms(), flow.newest_kept)
+    return Unread(outlets[0].as_is_bytes, young_since_ms(), flow.newest_kept)
 
 
 def _first(kept: Kept, count: int) -> Kept:

@@ -28,11 +28,12 @@ from typing import NamedTuple
 from causeway.errors import ProtocolError
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.outgoing import next_batch
 from causeway.wire import produce
-from causeway.wire.batches import HEADER_SIZE, Batch, header, plainly
+from causeway.wire.batches import HEADER_SIZE, header, plainly
 from causeway.wire.connection import Connection
 from causeway.wire.produce import Part, Produced
-from causeway.wire.records import MERGED_BYTES, MERGED_RECORDS, SMALL_BATCH, merge, split
+from causeway.wire.records import SMALL_BATCH
 from causeway.wire.remembering import REMEMBERED_S, is_young
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
@@ -180,14 +181,13 @@ class TargetConnection:
             batch = pending[0]
             payload = batch[0]
             length = HEADER_SIZE + len(payload)
-            most = flow.assignment.max_message_bytes
-            if SMALL_BATCH < length <= most:
+            if SMALL_BATCH < length <= outlet.as_is_bytes:
                 pending.popleft()
                 outlet.pending_bytes -= length
                 if type(payload) is not memoryview:
                     outlet.copied_bytes -= length
             else:
-                batch = next_batch(outlet, most)
+                batch = next_batch(outlet, flow.assignment.max_message_bytes)
                 payload = batch[0]
                 length = HEADER_SIZE + len(payload)
             if outlet.idempotent:
@@ -263,60 +263,3 @@ class TargetConnection:
                 doubtful.add(flow)
         self._requests.clear()
         return doubtful
-
-
-def _middle(batch: Batch) -> int:
-    """An index near the middle where a batch can be cut: all that one source record became must
-    stay together. 0 where there is none."""
-    middle = batch.records // 2
-    if batch.offsets is None:
-        return middle
-    cuts = (at for at in range(1, batch.records) if batch.offsets[at] != batch.offsets[at - 1])
-    return min(cuts, key=lambda at: abs(at - middle), default=0)
-
-
-def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
-    """The outlet's next batch: a run of small neighbours as one, one that is too large in parts.
-
-    A single record that is too large goes out as it is: the broker's refusal names the reason. So
-    does what cannot be unpacked: the broker judges it.
-    """
-    batch = outlet.take()
-    size = HEADER_SIZE + len(batch.payload)
-    if SMALL_BATCH < size <= max_message_bytes:
-        return batch
-    if size > max_message_bytes and batch.records > 1:
-        middle = _middle(batch)
-        if not middle:
-            return batch
-        try:
-            halves = split(batch, 0, middle), split(batch, middle, batch.records)
-        except ProtocolError:
-            return batch
-        for half in reversed(halves):
-            outlet.put_back(half)
-        return next_batch(outlet, max_message_bytes)
-    if size > SMALL_BATCH or not outlet.pending:
-        return batch
-    run, count = [batch], batch.records
-    room = min(MERGED_BYTES, max_message_bytes) - size
-    while outlet.pending:
-        following = outlet.pending[0]
-        room -= following.size - HEADER_SIZE
-        count += following.records
-        if (
-            following.size > SMALL_BATCH
-            or following.codec != batch.codec
-            or room < 0
-            or count > MERGED_RECORDS
-        ):
-            break
-        run.append(outlet.take())
-    if len(run) == 1:
-        return batch
-    merged, taken = merge(run)
-    if merged.size > max_message_bytes:  # compressed anew they may take more room than before
-        merged, taken = batch, 1
-    for one in reversed(run[taken:]):
-        outlet.put_back(one)
-    return merged
