@@ -226,6 +226,7 @@ def test_how_a_shared_topic_keeps_records_is_left_to_its_owners_and_said() -> No
         "message.timestamp.type=LogAppendTime stays, since others may write to it",
         "compression.type=gzip stays, since others may write to it",
     ]
+    assert "a batch that is too large then is sent in smaller ones" in planned.mirrored[0].notes[1]
 
 
 def test_limits_of_a_shared_topic_that_are_excluded_stay_and_this_is_said() -> None:
