@@ -66,6 +66,7 @@ class PartitionStatus:
     held_ms: int = 0
     recoveries: int = 0  # times its place was looked for anew, whatever for
     failures: int = 0  # times it became FAILED
+    lost: int = 0  # source offsets that were passed over, since it was claimed
     map_points: int = 0  # of its offset map
     ages: Timing | None = None
     latencies: Timing | None = None

@@ -130,6 +130,9 @@ class Partition(Shape):
     bytes_per_s: float
     recoveries: int
     failures: int
+    lost_records: int = Field(
+        description="Deleted at the source before they were mirrored, since it was claimed."
+    )
 
 
 class FileRule(Shape):

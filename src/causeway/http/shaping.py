@@ -106,6 +106,7 @@ def partition(link: str, one: PartitionStatus, now_ms: int) -> shapes.Partition:
         bytes_per_s=one.bytes_per_s,
         recoveries=one.recoveries,
         failures=one.failures,
+        lost_records=one.lost,
     )
 
 

@@ -137,6 +137,12 @@ FAILURES: Final = Metric(
     help="Times the partition failed: several tries in a row were in vain.",
     labels=_PARTITION,
 )
+LOST: Final = Metric(
+    name="causeway_partition_lost_records_total",
+    help="Source offsets that the source deleted before they were mirrored, and that the partition "
+    "passed over, since it was claimed; those of its first copy do not count.",
+    labels=_PARTITION,
+)
 OFFSET_MAP_POINTS: Final = Metric(
     name="causeway_partition_offset_map_points",
     help="Points kept to translate offsets; 1,024 at most, then they are thinned out.",
@@ -273,6 +279,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         BYTES,
         RECOVERIES,
         FAILURES,
+        LOST,
         OFFSET_MAP_POINTS,
     ),
     "Links and their control plane": (

@@ -171,6 +171,7 @@ def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, no
     page.add(catalogue.BYTES, labels, partition.bytes)
     page.add(catalogue.RECOVERIES, labels, partition.recoveries)
     page.add(catalogue.FAILURES, labels, partition.failures)
+    page.add(catalogue.LOST, labels, partition.lost)
     page.add(catalogue.OFFSET_MAP_POINTS, labels, partition.map_points)
     mirrored = (link.source, link.target, partition.target_topic, number)
     page.add(catalogue.RECORD_COUNT, mirrored, partition.records)

@@ -17,6 +17,7 @@ from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
+from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
 from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
@@ -64,6 +65,7 @@ class PartitionStatus:
     state: str  # a model.State, or NO_DRIVER
     reason: str | None
     high_watermark: int | None = None  # beyond `source_end` while a transaction is open
+    lost_records: int = 0  # offsets that were passed over, and that no person has acknowledged
     gone: bool = False  # a driver has found that the source no longer has its topic
     noted_ms: int | None = None  # when a driver last wrote of it; of what is gone, since when it is
 
@@ -333,7 +335,8 @@ def partition_status(
         reason = lacking.why(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
-    reason = "; ".join(filter(None, (reason, held))) or None
+    lost = losses.note(progress) if progress else None
+    reason = "; ".join(filter(None, (reason, held, lost))) or None
     if ended is not None:  # nobody cares for it any more, and what its driver does is no matter
         state, reason = ended
     return PartitionStatus(
@@ -348,6 +351,7 @@ def partition_status(
         state=state,
         reason=reason,
         noted_ms=progress.written_at if progress else None,
+        lost_records=losses.unacknowledged(progress) if progress else 0,
     )
 
 

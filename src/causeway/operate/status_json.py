@@ -42,6 +42,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
                 "lag_records": one.lag_records,
                 "held_records": one.held,
                 "lag_ms": one.lag_ms,
+                "lost_records": one.lost_records,
                 "state": str(one.state),
                 "reason": one.reason,
             }

@@ -132,6 +132,7 @@ def test_a_topic_and_its_partitions(api: TestClient) -> None:
         "bytes_per_s": 1_000.0,
         "recoveries": 2,
         "failures": 1,
+        "lost_records": 0,
     }
     assert second == api.get("/api/v1/links/A->B/topics/orders/partitions/1").json()
 

@@ -64,6 +64,21 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
     return after.replace(acknowledged=after.lost, first_copy_end=adopted_end)
 
 
+def unacknowledged(progress: Progress) -> int:
+    """How many source offsets were passed over that no person has acknowledged."""
+    return max(0, progress.lost - progress.acknowledged)
+
+
+def note(progress: Progress) -> str | None:
+    """What the status says of them; None where there are none."""
+    if not (lost := unacknowledged(progress)):
+        return None
+    return (
+        f"up to {lost} records are lost: the source deleted them before they were mirrored "
+        "(`causeway restart --adopt` acknowledges it)"
+    )
+
+
 def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
     """What the event of `passed` says."""
     start = to if before.loss is None else before.loss.start

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from causeway.control.held import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.daemon.status import PartitionStatus
@@ -300,7 +301,9 @@ class Row:
             partition=progress.partition,
             target_topic=self.topic.target,
             state=progress.state,
-            reason=progress.reason or (hold.reason if hold and held_ms else None),
+            reason=progress.reason
+            or (hold.reason if hold and held_ms else None)
+            or losses.note(progress),
             lane=self.lane,
             first=self.first,
             position=progress.position,
@@ -315,6 +318,7 @@ class Row:
             bytes_per_s=0.0 if still else self.bytes_per_s,
             recoveries=self.recoveries,
             failures=self.failures,
+            lost=progress.lost,
             map_points=sum(len(known.points) for known in self.maps.values()),
             ages=None if self.ages is None else self.ages.timing(now),
             latencies=None if self.latencies is None else self.latencies.timing(now),
