@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -21,12 +21,15 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.config.settings import ClientSettings
 from causeway.errors import UnreachableError
+from causeway.model import TopicPartition
+from causeway.wire.client import Leader
 from causeway.wire.frames import Outbox
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
 
 VERSION = 12  # of both requests: topics go by name
 SOURCE = "source"  # the cluster's alias
-NOT_LEADER, NOT_ENOUGH_REPLICAS, SESSION_NOT_FOUND = 6, 19, 70
+OUT_OF_RANGE, NOT_LEADER, NOT_ENOUGH_REPLICAS, SESSION_NOT_FOUND = 1, 6, 19, 70
+FENCED, UNKNOWN_EPOCH = 74, 75
 LATE_S = 25.0  # so long what lies in the socket of a dead connection may be served
 
 
@@ -183,7 +186,8 @@ class SourceBrokerConnection(_BrokerConnection):
     def __init__(self, brokers: Brokers, cluster: str, node: int) -> None:
         super().__init__(brokers, cluster, node)
         self._session = self._epoch = 0
-        self._read: dict[Place, tuple[int, int]] = {}  # from where, and how many bytes at most
+        # By which leader epoch, from where, and how many bytes at most.
+        self._read: dict[Place, tuple[int, int, int]] = {}
 
     def serve(self, frame: bytes) -> None:
         request = FetchRequest.decode(frame, version=VERSION, header=True, framed=True)
@@ -217,7 +221,11 @@ class SourceBrokerConnection(_BrokerConnection):
             for part in topic.partitions:
                 place = topic.topic, part.partition
                 self._read.pop(place, None)
-                self._read[place] = part.fetch_offset, part.partition_max_bytes
+                self._read[place] = (
+                    part.current_leader_epoch,
+                    part.fetch_offset,
+                    part.partition_max_bytes,
+                )
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 self._read.pop((topic.topic, partition), None)
@@ -228,18 +236,22 @@ class SourceBrokerConnection(_BrokerConnection):
         kind = FetchResponse.FetchableTopicResponse.PartitionData
         parts: dict[Place, Any] = {}
         room = request.max_bytes
-        for place, (offset, most) in list(self._read.items()):
+        for place, (epoch, offset, most) in list(self._read.items()):
             log = self._brokers.sources[place]
-            leads = log.node == self.node
-            records = self._records(log, offset, min(most, room), bool(parts)) if leads else b""
+            known = log.known_by(self.node)
+            end = -1 if known is None else known[1]
+            error = _refusal(known, epoch, offset)
+            records = b""
+            if not error:
+                records = self._records(log, offset, end, min(most, room), bool(parts))
             room -= len(records)
-            if records or not leads or request.session_epoch == 0 or self._brokers.happens(0.1):
+            if records or error or request.session_epoch == 0 or self._brokers.happens(0.1):
                 self._read[place] = self._read.pop(place)
                 parts[place] = kind(
                     partition_index=place[1],
-                    error_code=0 if leads else NOT_LEADER,
-                    high_watermark=log.end,
-                    last_stable_offset=log.end,
+                    error_code=error,
+                    high_watermark=end,
+                    last_stable_offset=end,
                     log_start_offset=0,
                     aborted_transactions=None,
                     preferred_read_replica=-1,
@@ -247,18 +259,29 @@ class SourceBrokerConnection(_BrokerConnection):
                 )
         return parts
 
-    def _records(self, log: SourceLog, offset: int, room: int, others: bool) -> bytes:
+    def _records(self, log: SourceLog, offset: int, end: int, room: int, others: bool) -> bytes:
         """One batch at the least, unless there are `others` in the answer."""
         records = b""
         for offsets, raw in log.batches:
             if offsets.stop <= offset:
                 continue
+            if offsets.stop > end:
+                break
             if len(records) + len(raw) > room and (records or others):
                 break
             records += raw
             if self._brokers.happens(0.2):
                 break
         return records
+
+
+def _refusal(known: tuple[int, int] | None, epoch: int, offset: int) -> int:
+    """Why a broker that leads by `known` does not answer a fetch; 0: it does."""
+    if known is None:
+        return NOT_LEADER
+    if epoch >= 0 and epoch != known[0]:
+        return FENCED if epoch < known[0] else UNKNOWN_EPOCH
+    return OUT_OF_RANGE if offset > known[1] else 0
 
 
 class TargetBrokerConnection(_BrokerConnection):
@@ -323,5 +346,14 @@ class SimulatedCluster:
         kind = SourceBrokerConnection if self.name == SOURCE else TargetBrokerConnection
         brokers.connections.append(kind(brokers, self.name, node))
         return brokers.connections[-1]
+
+    def leaders(
+        self, places: Collection[TopicPartition], *, refresh: bool, beside: int
+    ) -> dict[TopicPartition, Leader]:
+        """As brokers say that were not cut off."""
+        if self._brokers.happens(0.1):
+            raise UnreachableError("ask", self.name, "no answer", retriable=True)
+        logs = self._brokers.sources
+        return {at: Leader(logs[at].node, logs[at].epoch, "h", 1) for at in places}
 
     def close(self) -> None: ...

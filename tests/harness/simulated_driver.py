@@ -15,7 +15,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Assign, Clusters, Drain, Outlet, Report, Throttle
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Request, place_of
+from causeway.relay.recovery.survey import Led, Request, place_of
 from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster
 from tests.harness.simulated_lane import SimulatedLane
 from tests.harness.simulated_logs import Place
@@ -136,14 +136,18 @@ class SimulatedDriver:
     def _resumption(self, request: Request) -> Resumption:
         spec = request.assignment
         one = self.setting.mirrored[spec.key]
+        leaders = [(one.log.node, one.log.epoch, one.log.end)]
+        if one.log.stale and self.brokers.happens(0.5):  # somebody asks one that was cut off
+            leaders = [(node, *known) for node, known in one.log.stale.items()]
+        node, epoch, end = self.setting.chance.choice(leaders)
         return Resumption(
             outlets=tuple(
                 self._resumed(one, number, outlet, request)
                 for number, outlet in enumerate(spec.outlets)
             ),
             leader_epoch=0,
-            source_node=one.log.node,
-            source_end=one.log.end,
+            source_leader=Led(node, epoch),
+            source_end=end,
         )
 
     def _resumed(

@@ -31,14 +31,30 @@ class Clock:
 
 @dataclass(slots=True)
 class SourceLog:
-    """`batches`: raw, each with the offsets from its first up to the next batch's."""
+    """`batches`: raw, each with the offsets from its first up to the next batch's. `node` leads it,
+    with the leader epoch `epoch`. `stale`: nodes that have not heard that they lead no more, with
+    their epoch and where their log ends."""
 
     node: int
     batches: list[tuple[range, bytes]] = field(default_factory=list)
+    epoch: int = 0
+    stale: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
         return self.batches[-1][0].stop if self.batches else 0
+
+    def lead(self, node: int, *, told: bool) -> None:
+        """`node` is elected. `told`: the leader until now hears of it."""
+        if not told:
+            self.stale[self.node] = self.epoch, self.end
+        self.epoch += 1
+        self.node = node
+        self.stale.pop(node, None)
+
+    def known_by(self, node: int) -> tuple[int, int] | None:
+        """The epoch with which it thinks that it leads, and where its log ends."""
+        return (self.epoch, self.end) if node == self.node else self.stale.get(node)
 
     def offsets(self) -> Iterator[int]:
         for offsets, _ in self.batches:

@@ -143,7 +143,8 @@ class Torment:
 
     def _lead_source_elsewhere(self) -> None:
         log = self._chance.choice(list(self._brokers.sources.values()))
-        log.node = self._chance.randrange(self._kind.brokers)
+        node = self._chance.randrange(self._kind.brokers)
+        log.lead(node, told=node == log.node or self._chance.random() < 0.5)
 
     def _lead_target_elsewhere(self) -> None:
         log = self._chance.choice(list(self._brokers.targets.values()))

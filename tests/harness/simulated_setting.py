@@ -91,6 +91,7 @@ class Mirrored:
             stop_at=self.stop_at,
             max_message_bytes=self.max_message_bytes,
             sole_writer=self.sole_writer,
+            metadata_max_age_ms=20_000,
             transform=STAGE if self.transformed else None,
         )
 

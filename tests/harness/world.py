@@ -71,6 +71,9 @@ class FakeCluster:
         self.shown = shown
         self.remembered: Mapping[int, Mapping[int, int]] = {}
 
+    def note_leader_epoch(self, topic_id: str, partition: int, epoch: int) -> None:
+        """All of its leaders are up to date."""
+
     def metadata(self, _: Collection[str]) -> ClusterMetadata:
         partitions = {
             p: PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))

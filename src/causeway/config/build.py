@@ -55,6 +55,7 @@ def fetch_settings(reader: Entries, problems: Problems) -> FetchSettings:
         min_bytes=keys.fetch_min_bytes,
         max_bytes=keys.fetch_max_bytes,
         max_partition_bytes=keys.max_partition_fetch_bytes,
+        metadata_max_age_ms=keys.metadata_max_age_ms,
         start=keys.auto_offset_reset,
     )
 

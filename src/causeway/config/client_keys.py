@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from causeway.config.keys import Keys, key
-from causeway.config.values import INT_MAX, Count, Millis, Size, Text, whole, word
+from causeway.config.values import INT_MAX, LONG_MAX, Count, Millis, Size, Text, whole, word
 
+MetadataAge = Annotated[int, whole(0, LONG_MAX)]
 SocketBytes = Annotated[int, whole(1, INT_MAX, (-1,))]
 
 
@@ -51,6 +52,12 @@ class ConsumerKeys(Keys):
         "max.partition.fetch.bytes",
         None,
         "Most bytes of a partition in a fetch answer. Default: 2 to 4 MiB, up to 32 far away.",
+    )
+    metadata_max_age_ms: MetadataAge = key(
+        "metadata.max.age.ms",
+        300_000,
+        "At the latest after this time another broker is asked who leads the partitions that are"
+        " read.",
     )
 
 

@@ -171,7 +171,7 @@ def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
     text = entry.value.strip() if entry and not entry.missing else _METADATA_MAX_AGE_MS
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text) / 1000
-    if entry:
+    if entry and text == "0":  # all else that is no number is refused as the consumer's key
         problems.add(f"{entry.place} must be a whole number of at least 1, not {entry.shown}")
     return 300
 

@@ -107,6 +107,7 @@ class FetchSettings:
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
     max_partition_bytes: int | None = None  # None: 4 MiB, over a long round trip more
+    metadata_max_age_ms: int = 300_000
     start: Literal["earliest", "latest"] = "earliest"
 
 

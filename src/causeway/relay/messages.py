@@ -71,6 +71,7 @@ class Assignment(_Message):
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
     max_partition_bytes: int | None = None  # None: as many as the round trip wants
+    metadata_max_age_ms: int = 300_000  # so long its leader counts without another broker's word
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
 

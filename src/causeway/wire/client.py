@@ -20,7 +20,7 @@ from causeway.model import TopicPartition
 from causeway.wire.codes import STALE_METADATA, UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline, pause_s
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata, parse_metadata
+from causeway.wire.metadata import ClusterMetadata, LeaderEpochs, TopicMetadata, parse_metadata
 from causeway.wire.pool import Address, Pool
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
@@ -54,6 +54,7 @@ class Client:
         self._controller = -1
         self._suspects: dict[Address, float] = {}  # until when, monotonic
         self._topics: dict[str, TopicMetadata] = {}
+        self._epochs = LeaderEpochs()
 
     def __str__(self) -> str:
         return self.settings.alias
@@ -83,16 +84,20 @@ class Client:
         """
         return self._ask_metadata([], Deadline(timeout_s or self.timeout_s))
 
-    def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
-        """Of all topics, or of those named. Topics that are missing or hidden carry their error."""
+    def metadata(
+        self, topics: Collection[str] | None = None, *, beside: int | None = None
+    ) -> ClusterMetadata:
+        """Of all topics, or of those named. Topics that are missing or hidden carry their error, as
+        do partitions whose leader is out of date (see LeaderEpochs). `beside`: a broker that is
+        asked only if no other answers."""
         deadline = Deadline(self.timeout_s)
         if topics is None:
             return self._ask_metadata(None, deadline)
         names = list(dict.fromkeys(topics))
-        found = self._ask_metadata(names[:TOPICS_A_REQUEST], deadline)
+        found = self._ask_metadata(names[:TOPICS_A_REQUEST], deadline, beside)
         merged = dict(found.topics)
         for start in range(TOPICS_A_REQUEST, len(names), TOPICS_A_REQUEST):
-            found = self._ask_metadata(names[start : start + TOPICS_A_REQUEST], deadline)
+            found = self._ask_metadata(names[start : start + TOPICS_A_REQUEST], deadline, beside)
             merged.update(found.topics)
         return ClusterMetadata(
             cluster_id=found.cluster_id,
@@ -101,7 +106,14 @@ class Client:
             topics=merged,
         )
 
-    def _ask_metadata(self, topics: list[str] | None, deadline: Deadline) -> ClusterMetadata:
+    def note_leader_epoch(self, topic_id: str, partition: int, epoch: int) -> None:
+        """A record of that leader epoch was read: no leader of an older one counts any more."""
+        with self._lock:
+            self._epochs.note(topic_id, partition, epoch)
+
+    def _ask_metadata(
+        self, topics: list[str] | None, deadline: Deadline, beside: int | None = None
+    ) -> ClusterMetadata:
         request = MetadataRequest(
             topics=topics
             if topics is None
@@ -110,8 +122,11 @@ class Client:
             min_version=10,  # with topic ids
             max_version=12,
         )
-        response = self.retry(deadline, lambda: self.once(request, None, deadline))
-        found = parse_metadata(response, self.settings.alias)
+        found, outdated, address = self.retry(
+            deadline, lambda: self._metadata_once(request, deadline, beside)
+        )
+        if outdated:
+            self._suspect(address)
         with self._lock:
             if found.brokers:
                 self._brokers = dict(found.brokers)
@@ -120,6 +135,17 @@ class Client:
                 self._topics = {}
             self._topics.update(found.topics)
         return found
+
+    def _metadata_once(
+        self, request: Any, deadline: Deadline, beside: int | None
+    ) -> tuple[ClusterMetadata, bool, Address]:
+        """What one broker says, whether any of that is out of date, and the broker's address."""
+        with self.lease(None, deadline, beside=beside) as connection:
+            response = connection.call(request, _patience_s(deadline))
+            address = connection.host, connection.port
+        found = parse_metadata(response, self.settings.alias)
+        with self._lock:
+            return (*self._epochs.checked(found, self.settings.alias), address)
 
     def leader(self, tp: TopicPartition, *, refresh: bool = False) -> Leader:
         """The partition's leader, from memory unless `refresh`. Waits for one to be elected."""
@@ -133,13 +159,18 @@ class Client:
         return found
 
     def leaders(
-        self, tps: Collection[TopicPartition], *, refresh: bool = False
+        self,
+        tps: Collection[TopicPartition],
+        *,
+        refresh: bool = False,
+        beside: int | None = None,
     ) -> dict[TopicPartition, Leader | CausewayError]:
-        """Leaders, from memory where it knows them unless `refresh`. One attempt, no waiting."""
+        """Leaders, from memory where it knows them unless `refresh`. One attempt, no waiting.
+        `beside`: see `metadata`."""
         with self._lock:
             missing = {tp.topic for tp in tps if refresh or tp.topic not in self._topics}
         if missing:
-            self.metadata(missing)
+            self.metadata(missing, beside=beside)
         with self._lock:
             topics, brokers = self._topics, self._brokers
             return {tp: self._pick_leader(tp, topics, brokers) for tp in tps}
@@ -222,17 +253,19 @@ class Client:
 
     def once(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
         with self.lease(node_id, deadline) as connection:
-            # Half of the time, so that one frozen broker leaves time to ask another.
-            return connection.call(request, max(0.05, min(deadline.left(), deadline.seconds / 2)))
+            return connection.call(request, _patience_s(deadline))
 
     @contextmanager
-    def lease(self, node_id: int | None, deadline: Deadline) -> Iterator[Connection]:
-        """A connection to a broker (any one if None) for the length of a `with` block.
+    def lease(
+        self, node_id: int | None, deadline: Deadline, *, beside: int | None = None
+    ) -> Iterator[Connection]:
+        """A connection to a broker (any one if None, `beside` last) for the length of a `with`
+        block.
 
         A fault inside the block closes it, and forgets what we knew of the cluster's layout.
         """
         if node_id is None:
-            connection = self._any(deadline)
+            connection = self._any(deadline, beside)
         else:
             connection = self._take(self._address(node_id, deadline), deadline)
         try:
@@ -270,16 +303,17 @@ class Client:
             )
         return address
 
-    def _any(self, deadline: Deadline) -> Connection:
+    def _any(self, deadline: Deadline, beside: int | None = None) -> Connection:
         with self._lock:
             known = list(self._brokers.values())
+            last = self._brokers.get(beside) if beside is not None else None
             now = time.monotonic()
             suspects = {address for address, until in self._suspects.items() if until > now}
         random.shuffle(known)
         idle = self._pool.known()
         known.sort(key=lambda address: address not in idle)
         addresses = list(dict.fromkeys([*known, *self.settings.bootstrap]))
-        addresses.sort(key=lambda address: address in suspects)
+        addresses.sort(key=lambda address: (address == last, address in suspects))
         causes: dict[str, None] = {}
         remedy = "set bootstrap.servers"
         for address in addresses:
@@ -360,3 +394,8 @@ class Client:
         if deadline.left() < pause + worthwhile or self._closed.is_set():
             return False
         return not self._closed.wait(pause)
+
+
+def _patience_s(deadline: Deadline) -> float:
+    """Half of the time, so that one frozen broker leaves time to ask another."""
+    return max(0.05, min(deadline.left(), deadline.seconds / 2))

@@ -40,7 +40,8 @@ Place = tuple[bytes, int]  # topic, as the version names it, and partition
 
 class Cursor(NamedTuple):
     """Where to read one partition. `topic` is what the version names it by: its id's 16 bytes
-    (13) or its name in UTF-8 (12). `last_epoch`: leader epoch of the record before `offset`."""
+    (13) or its name in UTF-8 (12). `leader_epoch`: of the broker as a leader; -1: any.
+    `last_epoch`: leader epoch of the record before `offset`."""
 
     topic: bytes
     partition: int

@@ -24,7 +24,7 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import OffsetMapRecord, Progress
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Request
+from causeway.relay.recovery.survey import Led, Request
 from causeway.wire import codes
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, EMPTY, FROM, LINK, NOBODY, TOPIC, progress
 
@@ -185,7 +185,7 @@ def resumed(*sources: int) -> Resumption:
             for number, source in enumerate(sources)
         ),
         leader_epoch=0,
-        source_node=1,
+        source_leader=Led(1, 0),
         source_end=500,
     )
 

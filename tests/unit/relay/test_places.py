@@ -21,6 +21,7 @@ from causeway.relay.lane.places import Places
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
+from causeway.relay.recovery.survey import Led
 from causeway.wire.fetch import Fetched
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -212,7 +213,7 @@ def test_the_first_batch_of_each_new_try_is_read(
 ) -> None:
     """So damage at rest, which the target refuses again and again, is told of with its offset."""
     outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
-    found = Resumption(outlets=(outlet,), leader_epoch=0, source_node=0, source_end=3)
+    found = Resumption(outlets=(outlet,), leader_epoch=0, source_leader=Led(0, 0), source_end=3)
     monkeypatch.setattr(
         places, "recover", lambda asked, *_: {a.assignment.source_partition: found for a in asked}
     )
@@ -241,7 +242,7 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
 ) -> None:
     """Unless recovery found a later place."""
     outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
-    place = Resumption(outlets=(outlet,), leader_epoch=found, source_node=0, source_end=3)
+    place = Resumption(outlets=(outlet,), leader_epoch=found, source_leader=Led(0, 0), source_end=3)
     asked: list[bool] = []
 
     def recover(requests: Any, *_: Any) -> Any:

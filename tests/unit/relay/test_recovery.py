@@ -14,9 +14,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from causeway.errors import DivergedError
+from causeway.errors import BrokerError, DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
 from causeway.relay.recovery.recover import LossError
+from causeway.wire.metadata import LeaderEpochs
 from tests.harness import world as world_module
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
@@ -223,6 +224,32 @@ def test_somebody_elses_record_where_we_should_be_alone() -> None:
     world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
     assert "somebody else wrote" in refused(world)
+
+
+def test_a_source_leader_that_is_out_of_date_is_no_truncated_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the broker says of its log's end does not count."""
+    world = plain_world(9, 9)
+    world.leader_epoch, world.source.end = 3, 7
+    noted: list[tuple[str, int, int]] = []
+
+    def metadata(cluster: FakeCluster, names: Any) -> Any:
+        found = honest(cluster, names)
+        if cluster.topic_id != SOURCE_ID:
+            return found
+        epochs = LeaderEpochs()
+        for each in noted:
+            epochs.note(*each)
+        return epochs.checked(found, "A")[0]
+
+    honest = FakeCluster.metadata
+    monkeypatch.setattr(FakeCluster, "metadata", metadata)
+    monkeypatch.setattr(FakeCluster, "note_leader_epoch", lambda _, *each: noted.append(each))
+    answer = world.recover({0: Pair(source=9, target=9, sequence=9)})
+    assert isinstance(answer, BrokerError)
+    assert answer.retriable
+    assert "leader epoch 0, older than 3" in str(answer)
 
 
 @pytest.mark.parametrize(

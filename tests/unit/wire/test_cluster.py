@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from causeway.model import TopicPartition
 from causeway.wire import client as module
 from causeway.wire.client import Client
 from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
+from causeway.wire.offsets import LATEST
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
 TP = TopicPartition("t", 0)
@@ -28,6 +31,8 @@ class Script:
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.errors: list[int | str] = []
+        self.topic_id = uuid.UUID(int=0)
+        self.epoch = 7  # of all leaders
         self.broker = broker
         broker.handlers |= {
             MetadataRequest: self.metadata,
@@ -60,12 +65,13 @@ class Script:
                 topic(
                     error_code=0,
                     name=wanted.name,
+                    topic_id=self.topic_id,
                     partitions=[
                         topic.MetadataResponsePartition(
                             error_code=0,
                             partition_index=0,
                             leader_id=1,
-                            leader_epoch=7,
+                            leader_epoch=self.epoch,
                             replica_nodes=[1],
                             isr_nodes=[1],
                             offline_replicas=[],
@@ -263,3 +269,60 @@ def test_big_questions_are_cut_in_pieces(
     found = cluster.metadata([f"t{n}" for n in range(25)])
     assert list(found.topics) == [f"t{n}" for n in range(25)]
     assert script.count(MetadataRequest) == 3
+
+
+# -- brokers that have not heard of the latest election -------------------------------------------
+
+
+def test_a_leader_that_an_older_election_chose_counts_no_more() -> None:
+    """Two brokers: one says the old leader, the other one the new. The second is asked then."""
+    with scripted_broker() as old, scripted_broker() as new:
+        scripts = Script(old), Script(new)
+        for script, epoch in zip(scripts, (6, 7), strict=True):
+            script.topic_id, script.epoch = uuid.UUID(int=5), epoch
+        bootstrap = tuple(("127.0.0.1", broker.port) for broker in (old, new))
+        with Cluster(replace(scripts[0].settings, bootstrap=bootstrap)) as cluster:
+            cluster.note_leader_epoch(uuid.UUID(int=5).hex, 0, 7)  # of a record that was read
+            assert cluster.leader(TP).epoch == 7
+            assert cluster.list_offsets([TP], LATEST)[TP] == OffsetAt(
+                offset=42, timestamp=-1, leader_epoch=7
+            )
+        assert not any(isinstance(one, ListOffsetsRequest) for one in old.requests)
+
+
+def test_a_leader_that_all_brokers_know_late_is_waited_for(script: Script) -> None:
+    script.topic_id = uuid.UUID(int=5)
+    with Cluster(script.settings) as cluster:
+        cluster.note_leader_epoch(uuid.UUID(int=5).hex, 0, 8)
+        found = cluster.metadata(["t"]).topics["t"].partitions[0]
+        assert found.leader == -1
+        assert "leader epoch 7, older than 8" in str(found.error)
+        assert found.error is not None
+        assert found.error.retriable
+        script.epoch = 8
+        assert cluster.leader(TP).epoch == 8
+        script.epoch = 7  # the broker was asked before, and answers late
+        assert cluster.metadata(["t"]).topics["t"].partitions[0].leader == -1
+
+
+def test_the_epochs_of_another_topic_of_that_name_do_not_count(script: Script) -> None:
+    script.topic_id = uuid.UUID(int=5)
+    with Cluster(script.settings) as cluster:
+        assert cluster.leader(TP).epoch == 7
+        script.topic_id, script.epoch = uuid.UUID(int=6), 0
+        assert cluster.leader(TP, refresh=True).epoch == 0
+
+
+def test_another_broker_is_asked_first_of_a_leader() -> None:
+    with scripted_broker() as leader, scripted_broker() as other:
+        Script(leader)
+        Script(other)
+        bootstrap = tuple(("127.0.0.1", broker.port) for broker in (leader, other))
+        settings = Script(leader).settings
+        with Cluster(replace(settings, bootstrap=bootstrap[:1])) as cluster:
+            cluster.metadata(["t"])  # node 1 is there
+            cluster.settings = replace(settings, bootstrap=bootstrap)
+            before = len(leader.requests)
+            cluster.leaders([TP], refresh=True, beside=1)
+            assert len(leader.requests) == before
+            assert len(other.requests) == 1

@@ -41,6 +41,7 @@ def assignment(
         min_bytes=link.fetch.min_bytes,
         max_bytes=link.fetch.max_bytes,
         max_partition_bytes=link.fetch.max_partition_bytes,
+        metadata_max_age_ms=link.fetch.metadata_max_age_ms,
         transform=stage,
         treated=bool(link.treatments_of(progress.topic)),
     )

@@ -297,7 +297,9 @@ class Flow:
     reason: str | None = None
     diverging: Diverging | None = None  # since its place was found
     loss: Loss | None = None  # why it stopped, where the source has lost what comes next
-    source_node: int = UNKNOWN
+    source_node: int = UNKNOWN  # which leads the source partition, with the leader epoch:
+    source_epoch: int = UNKNOWN
+    led_at: float = 0.0  # when that was last confirmed, monotonic
     answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
     source_end: int = UNKNOWN
     end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more

@@ -210,7 +210,8 @@ class Places:
             epoch = diverging.before  # the source can compare that one
         flow.leader_epoch = flow.relayed_epoch = epoch
         flow.diverging = None
-        flow.source_node = found.source_node
+        flow.source_node, flow.source_epoch = found.source_leader
+        flow.led_at = time.monotonic()
         flow.source_end = flow.end_before = found.source_end
         flow.unsettled = flow.unprepared = False
         flow.state = State.RUNNING

@@ -118,7 +118,10 @@ class SourceConnection:
             if flow.assignment.max_partition_bytes is None:
                 flow.answer_bytes = most_bytes
             if most := allowance.ask(flow):
-                self.session.read(Cursor(*key, -1, flow.position, flow.leader_epoch, most))
+                # A leader of another epoch refuses to answer: the broker's or ours is out of date.
+                self.session.read(
+                    Cursor(*key, flow.source_epoch, flow.position, flow.leader_epoch, most)
+                )
                 asked.append(key)
             else:
                 self.session.leave(key)

@@ -21,6 +21,7 @@ from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
+from causeway.relay.lane.leaders import Leaders
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.memory import Memory
@@ -77,6 +78,7 @@ class Relay:
         self._transformed: dict[Flow, None] = {}
         self._places = Places(self._connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
+        self._leaders = Leaders(helpers, self._places.doubt)
         self._throttles = Throttles()
         self._look_at = 0.0
         self._transforming = Transforming(
@@ -108,6 +110,7 @@ class Relay:
                 self._lose(dead, "no answer in time")
         self._connections.watch()
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
+        self._leaders.look(flows, self._connections.cluster, now)
         self._stages.turn(now)
 
     def rest(self) -> None:

@@ -23,7 +23,7 @@ from causeway.model import Loss, Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.retrace import Found, SourceLog
-from causeway.relay.recovery.survey import KEEPS_MOVING, Request, Survey, not_settled, place_of
+from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled, place_of
 from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.batches import advance
 from causeway.wire.cluster import Cluster
@@ -46,7 +46,7 @@ class ResumedOutlet:
 class Resumption:
     outlets: tuple[ResumedOutlet, ...]
     leader_epoch: int
-    source_node: int
+    source_leader: Led
     source_end: int
 
 
@@ -95,7 +95,7 @@ def recover(
 def _recover_one(request: Request, survey: Survey, source: Cluster, target: Cluster) -> Resumption:
     assignment = request.assignment
     place = assignment.source_partition
-    source_node = value_of(survey.source_nodes[place])
+    source_leader = value_of(survey.source_leaders[place])
     log = SourceLog(
         source,
         value_of(survey.source_starts[place]),
@@ -104,7 +104,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     )
     resumed, epochs, starts = [], [], []
     for outlet in assignment.outlets:
-        node = value_of(survey.target_nodes[place_of(outlet)])
+        node = value_of(survey.target_leaders[place_of(outlet)]).node
         end = value_of(survey.target_ends[place_of(outlet)])
         remembered = None
         if place_of(outlet) in survey.remembered:
@@ -141,7 +141,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     return Resumption(
         outlets=tuple(resumed),
         leader_epoch=epochs[first],
-        source_node=source_node,
+        source_leader=source_leader,
         source_end=source_end,
     )
 

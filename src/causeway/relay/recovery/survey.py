@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
@@ -15,6 +15,7 @@ from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import offsets_at
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
+from causeway.wire.codes import UNKNOWN_LEADER_EPOCH as OUTDATED
 from causeway.wire.offsets import EARLIEST, LATEST
 
 T = TypeVar("T")
@@ -37,12 +38,19 @@ class Request:
     series: Series = as_relayed
 
 
+class Led(NamedTuple):
+    """Which broker leads a partition, and with which leader epoch (-1 if it is not told)."""
+
+    node: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What both clusters say of all requests' partitions, asked in bulk."""
 
-    source_nodes: Mapping[TopicPartition, int | CausewayError]
-    target_nodes: Mapping[TopicPartition, int | CausewayError]
+    source_leaders: Mapping[TopicPartition, Led | CausewayError]
+    target_leaders: Mapping[TopicPartition, Led | CausewayError]
     source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
@@ -67,32 +75,39 @@ class Survey:
             for o in r.assignment.outlets
             if o.producer_id >= 0 and not r.assignment.is_ours_alone(o)
         }
+        for request in requests:
+            one = request.assignment
+            source.note_leader_epoch(one.topic_id, one.partition, one.leader_epoch)
         read_committed = all(r.assignment.read_committed for r in requests)
-        source_nodes = _leaders(source, sources, "source")
-        target_nodes = _leaders(target, targets, "target")
+        source_leaders = _leaders(source, sources, "source")
+        target_leaders = _leaders(target, targets, "target")
         return cls(
-            source_nodes=source_nodes,
-            target_nodes=target_nodes,
-            source_starts=_with_errors(source_nodes, lambda led: offsets_at(source, led, EARLIEST)),
+            source_leaders=source_leaders,
+            target_leaders=target_leaders,
+            source_starts=_with_errors(
+                source_leaders, lambda led: offsets_at(source, led, EARLIEST)
+            ),
             source_ends=_with_errors(
-                source_nodes,
+                source_leaders,
                 lambda led: offsets_at(source, led, LATEST, read_committed=read_committed),
             ),
             target_ends=_with_errors(
-                target_nodes,
+                target_leaders,
                 lambda led: _settled_ends(target, led, unsettled & led, producers),
             ),
-            remembered=_with_errors(target_nodes, lambda led: target.last_sequences(shared & led)),
+            remembered=_with_errors(
+                target_leaders, lambda led: target.last_sequences(shared & led)
+            ),
         )
 
 
 def _with_errors(
-    nodes: Mapping[TopicPartition, int | CausewayError],
+    leaders: Mapping[TopicPartition, Led | CausewayError],
     ask: Callable[[set[TopicPartition]], Mapping[TopicPartition, T | CausewayError]],
 ) -> dict[TopicPartition, T | CausewayError]:
     """Asks for the partitions that have a leader: the others would hold up all of them."""
-    errors = {place: node for place, node in nodes.items() if isinstance(node, CausewayError)}
-    return {**errors, **ask(nodes.keys() - errors.keys())}
+    errors = {place: led for place, led in leaders.items() if isinstance(led, CausewayError)}
+    return {**errors, **ask(leaders.keys() - errors.keys())}
 
 
 def _settled_ends(
@@ -207,10 +222,10 @@ def _grew_by_ours(
 
 def _leaders(
     cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
-) -> dict[TopicPartition, int | CausewayError]:
+) -> dict[TopicPartition, Led | CausewayError]:
     """The leader of each partition, whose topic must still bear the expected id."""
     topics = cluster.metadata({place.topic for place in expected}).topics
-    leaders: dict[TopicPartition, int | CausewayError] = {}
+    leaders: dict[TopicPartition, Led | CausewayError] = {}
     for place, topic_id in expected.items():
         topic = topics.get(place.topic)
         partition = topic.partitions.get(place.partition) if topic else None
@@ -230,6 +245,8 @@ def _leaders(
                 name="UNKNOWN_TOPIC_OR_PARTITION",
                 retriable=True,
             )
+        elif isinstance(error := partition.error, BrokerError) and error.code == OUTDATED:
+            leaders[place] = error
         elif partition.leader < 0:
             leaders[place] = BrokerError(
                 "resume",
@@ -240,7 +257,7 @@ def _leaders(
                 retriable=True,
             )
         else:
-            leaders[place] = partition.leader
+            leaders[place] = Led(partition.leader, partition.leader_epoch)
     return leaders
 
 

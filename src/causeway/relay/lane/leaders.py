@@ -1,0 +1,78 @@
+"""Whether the source brokers that a lane reads from lead still.
+
+A broker that was frozen, or is cut off from its cluster, answers a fetch as a leader does, and has
+nothing new. Its own metadata may name itself. So another broker is asked, once in half of
+`metadata.max.age.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from causeway.errors import CausewayError
+from causeway.model import State, TopicPartition
+from causeway.relay.lane.arrivals import Doubt
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.wire.client import Leader
+from causeway.wire.cluster import Cluster
+
+NO_FLOW_S = 1.0  # how often flows are looked for if there are none
+LEAST_S = 0.5  # no broker is asked more often
+
+_Key = tuple[str, int]  # of a cluster, and a broker's node
+
+
+class Leaders:
+    """Not thread-safe; belongs to one lane's loop. `doubt`: the flow is read elsewhere."""
+
+    def __init__(self, helpers: Helpers, doubt: Callable[[Flow, Doubt], None]) -> None:
+        self._helpers = helpers
+        self._doubt = doubt
+        self._look_at = 0.0
+
+    def look(self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float) -> None:
+        """Have the leaders asked for whose last confirmation is half as old as it may be.
+        `cluster`: by its key in an assignment."""
+        if now < self._look_at:
+            return
+        least_s: float | None = None
+        due: dict[_Key, list[Flow]] = {}
+        for flow in flows:
+            if flow.state is not State.RUNNING or flow.leaving:
+                continue
+            half_s = max(LEAST_S, flow.assignment.metadata_max_age_ms / 2000)
+            least_s = half_s if least_s is None else min(least_s, half_s)
+            if now >= flow.led_at + half_s:
+                flow.led_at = now  # or asked for again, if there is no answer
+                due.setdefault((flow.assignment.source, flow.source_node), []).append(flow)
+        self._look_at = now + (NO_FLOW_S if least_s is None else least_s)
+        for (key, node), led in due.items():
+            marks = {flow: flow.recoveries for flow in led}
+            places = [flow.assignment.source_partition for flow in led]
+            self._helpers.submit(
+                partial(cluster(key).leaders, places, refresh=True, beside=node),
+                partial(self._heard, marks),
+            )
+
+    def _heard(
+        self,
+        marks: Mapping[Flow, int],
+        answers: Mapping[TopicPartition, Leader | CausewayError] | CausewayError,
+    ) -> None:
+        if isinstance(answers, CausewayError):
+            return
+        for flow, mark in marks.items():
+            found = answers[flow.assignment.source_partition]
+            if isinstance(found, CausewayError) or flow.recoveries != mark:
+                continue
+            if flow.state is State.RUNNING and not flow.leaving and _moved(flow, found):
+                reason = f"broker {found.node_id} leads its source partition by now"
+                self._doubt(flow, Doubt(reason, failure=False))
+
+
+def _moved(flow: Flow, found: Leader) -> bool:
+    if found.epoch < 0 or flow.source_epoch < 0:
+        return found.node_id != flow.source_node
+    return found.epoch > flow.source_epoch
