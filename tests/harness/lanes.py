@@ -60,6 +60,7 @@ class LaneDriver:
         self.reports: dict[tuple[str, str, int], PartitionReport] = {}
         self.drained: set[int] = set()
         self.crowded: set[str] = set()  # brokers that took too few connections of a lane
+        self.small_requests: set[str] = set()  # brokers that closed connections after larger ones
         self.renew = True
         self._handed: set[tuple[str, str, int]] = set()  # assignments that a lane has had
         self._settings = {"source": to_wire(source), "target": to_wire(target)}
@@ -229,6 +230,7 @@ class LaneDriver:
                 for report in message.partitions:
                     self.reports[report.key] = report
                 self.crowded.update(message.crowded)
+                self.small_requests.update(message.small_requests)
             if self.renew:
                 connection.send(Lease(lane_time=message.lane_time))
         elif isinstance(message, Drained):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from causeway.config import keys, known
-from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
+from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
 from causeway.config.keys import IN_SECONDS, RunKeys
 from causeway.config.precedence import OVERRIDE
 from causeway.config.properties import Entry
@@ -24,7 +24,7 @@ _RUN = RunKeys.names() | frozenset(IN_SECONDS)
 _CLIENT = ClientKeys.names() | frozenset(SECURITY)
 _ROLE = {
     "consumer": _CLIENT | ConsumerKeys.names(),
-    "producer": _CLIENT,
+    "producer": _CLIENT | ProducerKeys.names(),
     "admin": _CLIENT,
 }
 

@@ -61,6 +61,18 @@ class ConsumerKeys(Keys):
     )
 
 
+class ProducerKeys(Keys):
+    """Of the writer of a flow: `A.producer.key`."""
+
+    max_request_size: Count | None = key(
+        "max.request.size",
+        None,
+        "Most bytes of a request that holds records. Larger batches are sent in parts; a single"
+        " record that is larger goes out all the same. Default: 4 MiB, and less once a broker"
+        " closes connections after large requests.",
+    )
+
+
 # Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
 SECURITY = {
     "bootstrap.servers": "host:port of some brokers, comma-separated.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from causeway.config import transform_keys
-from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
+from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
 from causeway.config.keys import (
     IN_SECONDS,
     OLD_NAMES,
@@ -82,6 +82,9 @@ def _page() -> Iterator[str]:
     yield "\n## Readers\n"
     yield "Written `A.consumer.key`:\n"
     yield from _table(_rows(ConsumerKeys))
+    yield "\n## Writers\n"
+    yield "Written `A.producer.key`, or `A->B.producer.override.key`:\n"
+    yield from _table(_rows(ProducerKeys))
     yield "\n## Every client\n"
     yield "Written `A.key`, or `A.consumer.key`, `A.producer.key`, `A.admin.key`:\n"
     yield from _table(_rows(ClientKeys))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from causeway import filters
 from causeway.config import jaas, oauth_options, stores
-from causeway.config.client_keys import ClientKeys
+from causeway.config.client_keys import ClientKeys, ProducerKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (
@@ -50,6 +50,7 @@ def client_settings(
     reader = _Reader(alias=alias, entries=entries, problems=problems)
     before = len(problems.lines)
     client = read(ClientKeys, entries, problems)
+    producer = read(ProducerKeys, entries, problems)
     protocol = reader.protocol()
     bootstrap = reader.bootstrap()
     tls = reader.tls() if protocol.endswith("SSL") and reader.has_all("ssl.") else None
@@ -69,6 +70,7 @@ def client_settings(
         request_timeout_ms=client.request_timeout_ms,
         receive_buffer_bytes=client.receive_buffer_bytes,
         send_buffer_bytes=client.send_buffer_bytes,
+        max_request_bytes=producer.max_request_size,
     )
 
 

@@ -96,6 +96,7 @@ class ClientSettings:
     request_timeout_ms: int = 30_000
     receive_buffer_bytes: int = -1  # of a socket; -1: left to the kernel
     send_buffer_bytes: int = -1
+    max_request_bytes: int | None = None  # of a request with records; None: no limit of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

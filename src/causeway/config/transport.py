@@ -31,6 +31,7 @@ def to_wire(settings: ClientSettings) -> dict[str, Any]:
         "request_timeout_ms": settings.request_timeout_ms,
         "receive_buffer_bytes": settings.receive_buffer_bytes,
         "send_buffer_bytes": settings.send_buffer_bytes,
+        "max_request_bytes": settings.max_request_bytes,
     }
 
 

@@ -276,7 +276,8 @@ class StageWanted(_Message):
 
 class Report(_Message, tag="report"):
     """Once every `report_interval_s`; `partitions` are those that changed since the last one.
-    `crowded`: the brokers that took fewer connections than there should be."""
+    `crowded`: the brokers that took fewer connections than there should be. `small_requests`: those
+    that closed connections after large requests, with the most bytes that requests have now."""
 
     lane_time: float
     partitions: tuple[PartitionReport, ...] = ()
@@ -284,6 +285,7 @@ class Report(_Message, tag="report"):
     cpu_s: float = 0.0
     stages: tuple[StageWanted, ...] = ()  # all that are wanted now
     crowded: tuple[str, ...] = ()
+    small_requests: tuple[str, ...] = ()
 
 
 class LookedUp(_Message, tag="looked-up"):

@@ -4,7 +4,7 @@ import pytest
 
 from causeway.config import known
 from causeway.config.audit import Effect, audit_key, split_key, warnings
-from causeway.config.client_keys import ClientKeys, ConsumerKeys
+from causeway.config.client_keys import ClientKeys, ConsumerKeys, ProducerKeys
 from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
 from causeway.config.properties import Entry
 
@@ -64,6 +64,10 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
         ("metric.names.formats", Effect.MEANINGLESS),
         ("forwarding.admin.class", Effect.NOT_YET),
         ("A.fetch.max.bytes", Effect.MISPLACED),
+        ("B.producer.max.request.size", Effect.ACTED_ON),
+        ("A->B.producer.max.request.size", Effect.ACTED_ON),
+        ("A->B.producer.override.max.request.size", Effect.ACTED_ON),
+        ("A.consumer.max.request.size", Effect.UNKNOWN),
         ("compression.type", Effect.MISPLACED),
         ("A.topics", Effect.MISPLACED),
         ("A.consumer.fetch.max.byte", Effect.UNKNOWN),
@@ -83,7 +87,7 @@ def test_what_kafka_knows_is_never_unknown(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [RunKeys, FlowKeys, ControlKeys, HeartbeatKeys, ClientKeys, ConsumerKeys]
+    "model", [RunKeys, FlowKeys, ControlKeys, HeartbeatKeys, ClientKeys, ConsumerKeys, ProducerKeys]
 )
 def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
     for field in model.model_fields.values():

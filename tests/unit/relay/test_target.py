@@ -531,6 +531,46 @@ def test_many_partitions_share_a_request_in_turn() -> None:
     assert sorted(p for _, p in request) == [0, 1, 2, 3]
 
 
+def test_a_request_is_no_larger_than_its_broker_takes() -> None:
+    bench = Bench(30)
+    flows = [bench.flow(p) for p in range(20)]
+    bench.target.limit.most_bytes = 40_000
+    for number, flow in enumerate(flows):
+        small = (_batch(i, size=10) for i in range(3))
+        bench.offer(flow, flow.outlets[0], *(small if number % 2 else [_batch(0, 8)]))
+
+    requests = bench.send()
+
+    assert len(requests) > 5
+    assert all(sum(map(len, one.values())) < 40_000 for one in requests)
+    assert [p for request in requests for _, p in request] == list(range(20))
+    assert not any(flow.outlets[0].pending_bytes for flow in flows)
+
+
+def test_a_batch_above_what_its_broker_takes_is_sent_in_parts() -> None:
+    bench = Bench(30)
+    flow = bench.flow(producer_id=-1)
+    bench.target.limit.most_bytes = 20_000
+    (outlet,) = flow.outlets
+    outlet.limit(bench.target.limit.batch_bytes)
+    bench.offer(flow, outlet, _batch(0, 40), _batch(40))
+    raws = [raw for request in bench.send() for raw in request.values()]
+    assert all(len(raw) < 20_000 for raw in raws)
+    assert sum(HEADER.unpack_from(raw)[12] for raw in raws) == 41
+
+
+def test_the_largest_request_that_a_broker_has_answered_is_known() -> None:
+    bench = Bench()
+    flow = bench.flow()
+    bench.offer(flow, flow.outlets[0], _batch(0))
+    bench.send()
+    assert bench.target.limit.answered_bytes == 0
+    bench.wire.answer(bench.wire.requests[0])
+    bench.receive()
+    assert 3_000 < bench.target.limit.answered_bytes < 3_500
+    assert bench.target.closed_by_broker() == ""
+
+
 def test_nothing_leaves_without_the_lease() -> None:
     bench = Bench()
     flow = bench.flow()

@@ -57,10 +57,6 @@ _NOTES: Final = (
     ("producer.batch.size", _AS_THEY_ARE),
     ("producer.linger.ms", _AS_THEY_ARE),
     ("producer.buffer.memory", "causeway.lane.buffer.bytes is the most that a lane holds"),
-    (
-        "producer.max.request.size",
-        "a mirror's max.message.bytes is what its records need: no producer holds one back",
-    ),
     ("producer.acks", "it is always acks=all"),
     ("producer.retries", "what fails is tried again until it succeeds, or its partition stops"),
     ("producer.delivery.timeout.ms", "what fails is tried again, and is never given up in silence"),

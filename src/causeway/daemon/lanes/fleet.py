@@ -205,6 +205,7 @@ class Fleet:
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
                 lane.stages = {stage.key: stage for stage in message.stages}
                 lane.note_crowded(message.crowded)
+                lane.note_small_requests(message.small_requests)
                 connection.send(Lease(lane_time=message.lane_time))
                 standings = self._take(lane, message)
             elif isinstance(message, LookedUp):

@@ -50,6 +50,7 @@ class Lane:
     rss_bytes: int = 0
     cpu_s: float = 0.0
     crowded: frozenset[str] = frozenset()
+    small_requests: frozenset[str] = frozenset()
 
     def note_crowded(self, brokers: Collection[str]) -> None:
         """Which took fewer connections of it than there should be: said when it begins."""
@@ -60,6 +61,16 @@ class Lane:
                 extra={"lane": self.number, "broker": broker},
             )
         self.crowded = frozenset(brokers)
+
+    def note_small_requests(self, brokers: Collection[str]) -> None:
+        """Which close connections after larger requests, each with what is the most now."""
+        for broker in sorted(set(brokers) - self.small_requests):
+            _log.warning(
+                "broker closes connections after large requests: sends it smaller ones "
+                "(socket.request.max.bytes? set producer.max.request.size of its cluster)",
+                extra={"lane": self.number, "broker": broker},
+            )
+        self.small_requests = frozenset(brokers)
 
     def is_over(self, lease_s: float) -> bool:
         """Whether it, no longer connected, can send nothing any more."""

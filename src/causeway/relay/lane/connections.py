@@ -18,6 +18,7 @@ from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.requests import RequestLimits
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Clusters
 from causeway.wire import fetch, produce
@@ -94,6 +95,7 @@ class Connections:
         self._awaited = selectors.DefaultSelector()  # the sources
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
+        self._limits = RequestLimits(self._settings)
         self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
         self._instead: dict[TargetKey, TargetKey] = {}  # of what was refused: over which it is sent
 
@@ -135,6 +137,11 @@ class Connections:
         brokers = self._full | {(key.cluster, key.node) for key in self._instead}
         return tuple(sorted(f"{self._settings[key].alias} {node}" for key, node in brokers))
 
+    @property
+    def small_requests(self) -> tuple[str, ...]:
+        """The target brokers that get smaller requests than they might, with the most bytes."""
+        return self._limits.lowered
+
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]
 
@@ -144,6 +151,8 @@ class Connections:
         """Begin to fetch `flow` from the broker that leads it, and open what it will need."""
         self._read(flow)
         for outlet in flow.outlets:
+            limit = self._limits.of(flow.assignment.target, outlet.node)
+            outlet.limit(min(flow.assignment.max_message_bytes, limit.batch_bytes))
             target_key = self._target_key(flow, outlet)
             if target_key not in self._targets:
                 self._open_target(target_key, flow)
@@ -272,7 +281,14 @@ class Connections:
             if in_flight is None or small is None:
                 in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
                 small = distance.SMALL_REQUESTS
-            return TargetConnection(connection, version, timeout_ms, in_flight, small)
+            return TargetConnection(
+                connection,
+                version,
+                timeout_ms,
+                in_flight,
+                small,
+                self._limits.of(key.cluster, key.node),
+            )
 
         def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
             self._targets[key] = target

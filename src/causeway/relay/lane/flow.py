@@ -132,6 +132,10 @@ class OutletState:
     def may_send(self, now: float) -> bool:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
 
+    def limit(self, most_bytes: int) -> None:
+        """Batches may have so many bytes, as they are sent."""
+        self.as_is_bytes = most_bytes if self.most_unpacked is None else 0
+
     def put(self, batch: Batch) -> None:
         self.put_all((batch,))
 

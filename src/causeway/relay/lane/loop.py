@@ -199,6 +199,7 @@ class Lane:
                 cpu_s=usage.ru_utime + usage.ru_stime,
                 stages=self._stages.wanted,
                 crowded=relay.crowded,
+                small_requests=relay.small_requests,
             )
         )
 

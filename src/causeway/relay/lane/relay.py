@@ -7,6 +7,7 @@ Any doubt about a flow sends it to have its place found anew (places.py).
 
 from __future__ import annotations
 
+import errno
 import random
 import selectors
 import time
@@ -134,6 +135,11 @@ class Relay:
         """Brokers that took fewer connections than there should be."""
         return self._connections.crowded
 
+    @property
+    def small_requests(self) -> tuple[str, ...]:
+        """Brokers that get smaller requests, as they closed connections after larger ones."""
+        return self._connections.small_requests
+
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
         self._places.lost(flow)
@@ -237,7 +243,10 @@ class Relay:
         try:
             act(*given)
         except (OSError, CausewayError) as error:
-            self._lose(connection, str(error))
+            more = ""
+            if isinstance(connection, TargetConnection) and _closed_by_peer(error):
+                more = connection.closed_by_broker()
+            self._lose(connection, f"{error}{more}")
 
     def _lose(self, connection: SourceConnection | TargetConnection, reason: str) -> None:
         unsettled = isinstance(connection, TargetConnection)
@@ -312,3 +321,8 @@ class Relay:
             for flow in told:
                 if flow.state is running:
                     self._transforming.look(flow)
+
+
+def _closed_by_peer(error: Exception) -> bool:
+    """Not where the kernel gave up waiting for it."""
+    return isinstance(error, OSError) and error.errno != errno.ETIMEDOUT

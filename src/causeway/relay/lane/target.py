@@ -29,6 +29,7 @@ from causeway.errors import ProtocolError
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.outgoing import next_batch
+from causeway.relay.lane.requests import PART_BYTES, RequestLimit
 from causeway.wire import produce
 from causeway.wire.batches import HEADER_SIZE, header, plainly
 from causeway.wire.connection import Connection
@@ -79,6 +80,7 @@ class TargetConnection:
     timeout_ms: int
     max_requests: int
     most_small_requests: int = 0  # or so many, while together they are below SMALL_BYTES
+    limit: RequestLimit = field(default_factory=RequestLimit)
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_Request] = field(default_factory=deque)
     _unanswered_bytes: int = 0
@@ -165,6 +167,7 @@ class TargetConnection:
         stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
         parts: dict[Part, Unanswered] = {}
         size = 0
+        room = self.limit.batches_bytes
         ready = self._ready
         with_ids = self.version >= produce.WITH_IDS
         for _ in range(len(ready)):
@@ -181,15 +184,25 @@ class TargetConnection:
             batch = pending[0]
             payload = batch[0]
             length = HEADER_SIZE + len(payload)
+            room -= PART_BYTES
+            if length > room and stamped:
+                self._put_back(outlet, flow)
+                break
             if SMALL_BATCH < length <= outlet.as_is_bytes:
                 pending.popleft()
                 outlet.pending_bytes -= length
                 if type(payload) is not memoryview:
                     outlet.copied_bytes -= length
             else:
-                batch = next_batch(outlet, flow.assignment.max_message_bytes)
+                most = min(flow.assignment.max_message_bytes, self.limit.batch_bytes)
+                batch = next_batch(outlet, most)
                 payload = batch[0]
                 length = HEADER_SIZE + len(payload)
+                if length > room and stamped:
+                    outlet.put_back(batch)
+                    self._put_back(outlet, flow)
+                    break
+            room -= length
             if outlet.idempotent:
                 stamp = header(batch, *outlet.producer, outlet.sequence)
             else:
@@ -215,6 +228,11 @@ class TargetConnection:
         connection.queue(buffers, framed)
         return True
 
+    def _put_back(self, outlet: OutletState, flow: Flow) -> None:
+        """It is the first to send something in the next request."""
+        self._ready[outlet] = flow
+        self._ready.move_to_end(outlet, last=False)
+
     def receive(self, now: float) -> Iterator[Answer]:
         """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
         connection is dead, and `abandon` names what stays unanswered."""
@@ -226,7 +244,9 @@ class TargetConnection:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
             if throttle_ms:
                 self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
-            _, size, _, parts = requests[0]
+            _, size, framed, parts = requests[0]
+            if framed > self.limit.answered_bytes:
+                self.limit.answered(framed)
             try:
                 found = list(map(results.__getitem__, parts))
             except KeyError as left_out:
@@ -248,6 +268,10 @@ class TargetConnection:
         # Only with plenty to do does a broker show how fast it is.
         if had > self._unanswered_bytes and now > begun:
             self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
+
+    def closed_by_broker(self) -> str:
+        """Accounts for the size of the requests that are unanswered: what to say of them."""
+        return self.limit.lost(max((request.framed for request in self._requests), default=0))
 
     def abandon(self) -> set[Flow]:
         """Close without a word; the flows whose batches may or may not have been appended, and
