@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+BROKERS_PAGE = "docs/brokers.md"  # what brokers must be able to do, for messages
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
 
 

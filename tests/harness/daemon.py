@@ -102,7 +102,13 @@ class RunningDaemon:
         on_status: Callable[[Look], None] | None = None,
         **options: Any,
     ) -> None:
-        monkeypatch.setattr(daemon, "Engine", SubprocessEngine)
+        self._engines: list[SubprocessEngine] = []
+
+        def engine(*arguments: Any, **options: Any) -> SubprocessEngine:
+            self._engines.append(SubprocessEngine(*arguments, **options))
+            return self._engines[-1]
+
+        monkeypatch.setattr(daemon, "Engine", engine)
         self._settings = Settings(
             links=links,
             run=RunSettings(
@@ -143,6 +149,12 @@ class RunningDaemon:
         self.snapshot = look()
         if self._on_status is not None:
             self._on_status(look)
+
+    def kill_lanes(self) -> None:
+        """SIGKILL each lane's process; the driver starts others."""
+        for engine in self._engines:
+            for process in list(engine.processes.values()):
+                process.kill()
 
     def stop(self) -> None:
         """Drains and ends it, as SIGTERM would."""

@@ -6,10 +6,10 @@
     await_until(lambda: proxies[1].held > 0)
     proxies[1].release()          # what was held arrives, even if its sender is long gone
 
-It changes no byte, but for one that `flip` asks for. While a connection is stalled the proxy goes
-on taking what the sender sends and keeps it, as a network with deep buffers does: a sender that has
-since died leaves its bytes to arrive later. That is how a zombie's batch reaches a broker after its
-successor began.
+It changes no byte, but for one that `flip` asks for, and for what `Limits` (limited.py) hide. While
+a connection is stalled the proxy goes on taking what the sender sends and keeps it, as a network
+with deep buffers does: a sender that has since died leaves its bytes to arrive later. That is how a
+zombie's batch reaches a broker after its successor began.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
+
+from tests.harness.limited import Limits, Screen
 
 Direction = Literal["up", "down", "both"]
 _CHUNK = 256 * 1024
@@ -37,9 +39,13 @@ class _Pipe:
         *,
         stalled: bool,
         damaged: Callable[[bytes], bytes] = lambda chunk: chunk,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
+        """`damaged` may raise ConnectionRefusedError: then nothing more is taken, and `refused` is
+        called."""
         self._source = source
         self._damaged = damaged
+        self._refused = refused
         self._sink = sink
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._open = threading.Event()
@@ -71,9 +77,16 @@ class _Pipe:
                 chunk = self._source.recv(_CHUNK)
             except OSError:
                 chunk = b""  # a reset ends the stream; what came before it is still to be given
+            try:
+                passed = self._damaged(chunk) if chunk else chunk
+            except ConnectionRefusedError:
+                self._refused()
+                return
+            if chunk and not passed:
+                continue
             with self._lock:
-                self._held += len(chunk)
-            self._queue.put(self._damaged(chunk))
+                self._held += len(passed)
+            self._queue.put(passed)
             if not chunk:
                 return
 
@@ -101,15 +114,31 @@ class _Connection:
         broker: socket.socket,
         stalled: Direction | None,
         damaged: Callable[[Direction, bytes], bytes],
+        screen: Screen | None = None,
     ) -> None:
         self.client_port: int = client.getpeername()[1]
         self._sockets = (client, broker)
-        self.up = _Pipe(
-            client, broker, stalled=stalled in ("up", "both"), damaged=partial(damaged, "up")
-        )
+        self._damaged, self._screen = damaged, screen
+        # A screen looks at what comes down from the first byte on, so "up" begins last.
         self.down = _Pipe(
-            broker, client, stalled=stalled in ("down", "both"), damaged=partial(damaged, "down")
+            broker,
+            client,
+            stalled=stalled in ("down", "both"),
+            damaged=partial(self._changed, "down"),
         )
+        self.up = _Pipe(
+            client,
+            broker,
+            stalled=stalled in ("up", "both"),
+            damaged=partial(self._changed, "up"),
+            refused=self.cut,
+        )
+
+    def _changed(self, direction: Direction, chunk: bytes) -> bytes:
+        chunk = self._damaged(direction, chunk)
+        if self._screen is None:
+            return chunk
+        return self._screen.up(chunk) if direction == "up" else self._screen.down(chunk)
 
     @property
     def alive(self) -> bool:
@@ -141,7 +170,8 @@ class Proxy:
     "up" is from clients to the broker, "down" the other way. `client_ports` limits a call to the
     connections whose client end has one of these ports (a process' sockets tell them)."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", *, limits: Limits | None = None) -> None:
+        self._limits = limits
         self._target = ("127.0.0.1", port)
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
@@ -240,7 +270,11 @@ class Proxy:
             try:
                 with self._lock:  # in the list before its first byte flows
                     connection = _Connection(
-                        client, broker, self._stalled_from_birth, self._damaged
+                        client,
+                        broker,
+                        self._stalled_from_birth,
+                        self._damaged,
+                        Screen(self._limits) if self._limits is not None else None,
                     )
                     self._connections.append(connection)
             except OSError:  # the client was killed meanwhile
@@ -249,13 +283,14 @@ class Proxy:
 
 
 class Proxies:
-    """A proxy before each broker, as `LocalCluster`'s `advertised`."""
+    """A proxy before each broker, as `LocalCluster`'s `advertised`. `limits`: see limited.py."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits
         self._by_node: dict[int, Proxy] = {}
 
     def __call__(self, node: int, port: int) -> tuple[str, int]:
-        self._by_node[node] = Proxy(port)
+        self._by_node[node] = Proxy(port, limits=self._limits)
         return self._by_node[node].address
 
     def __getitem__(self, node: int) -> Proxy:

@@ -57,6 +57,8 @@ class Log:
 class FakeCluster:
     """What recovery asks of a cluster."""
 
+    timeout_s = 10.0
+
     def __init__(
         self,
         topic: str,

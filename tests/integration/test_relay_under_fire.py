@@ -30,6 +30,7 @@ from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
+from tests.harness.limited import Limits
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.proxy import Proxies
 from tests.harness.waiting import await_until
@@ -98,9 +99,12 @@ class ForgetfulDriver(LaneDriver):
 class Ground:
     """Two clusters of these tests' own, to be killed; the target's clients come through proxies."""
 
-    def __init__(self, source: LocalCluster | None = None, **target: Any) -> None:
-        """Both anew, or a new target for the `source` that is there."""
-        self.proxies = Proxies()
+    def __init__(
+        self, source: LocalCluster | None = None, *, limits: Limits | None = None, **target: Any
+    ) -> None:
+        """Both anew, or a new target for the `source` that is there. `limits`: APIs that the target
+        hides."""
+        self.proxies = Proxies(limits)
         self._owns_source = source is None
         self.source = source or LocalCluster("A")
         self.target = LocalCluster("B", advertised=self.proxies, **target)

@@ -9,6 +9,7 @@ import typer
 
 from causeway.cli.common import JsonOption, console, print_json
 from causeway.cli.words import count
+from causeway.model import BROKERS_PAGE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +40,7 @@ def command(
 
     found = compare.compare(file)
     if as_json:
-        print_json(compare.as_json(found))
+        print_json({**compare.as_json(found), "brokers": BROKERS_PAGE})
     else:
         _show(console(), found, every=every)
     return 0
@@ -76,6 +77,10 @@ def _show(out: Output, found: Comparison, *, every: bool) -> None:
             table.add_row(*before, one.mirror_maker, one.causeway, one.key)
         out.print()
         out.print(table)
+    out.print()
+    out.print(
+        f"what brokers need that are not Apache Kafka: {BROKERS_PAGE}; `causeway plan` asks yours"
+    )
 
 
 def _table(*headings: str) -> Table:

@@ -145,7 +145,7 @@ def _show(out: Output, each: LinkPlan) -> None:
             out.print(f"schema subject {subject.pair.target}: {change}")
     for acl in each.acls.creates:
         out.print(f"ACL to create: {acl}")
-    for note in (*each.acls.notes, *each.starts.notes):
+    for note in (*each.acls.notes, *each.notes):
         out.print(note)
     for problem in each.problems:
         out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")

@@ -14,7 +14,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import collisions, config_names, limits, refused_configs, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.filters import UNMIRRORABLE, Verdict
-from causeway.model import NO_TOPIC_ID
+from causeway.model import BROKERS_PAGE, NO_TOPIC_ID
 from causeway.wire.admin import ConfigEntry
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNSUPPORTED_VERSION
@@ -318,7 +318,8 @@ def without_id(topic: str, alias: str) -> CausewayError:
         "it has no topic id",
         code=UNSUPPORTED_VERSION,
         name="UNSUPPORTED_VERSION",
-        remedy="Causeway needs Kafka 2.8 or newer, and inter.broker.protocol.version 2.8 or newer",
+        remedy="set inter.broker.protocol.version to 2.8 or later; a broker that is not Apache "
+        f"Kafka must give ids to its topics, see {BROKERS_PAGE}",
     )
 
 

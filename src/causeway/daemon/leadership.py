@@ -146,6 +146,11 @@ class Leadership:
         return self._term if surely else None
 
     @property
+    def alone_at(self) -> float:
+        """When (monotonic) no lane of an earlier leader has a lease any more."""
+        return self._alone_at
+
+    @property
     def alone_in_s(self) -> float:
         """After so long no lane of an earlier leader has a lease; 0 where none has."""
         return max(0.0, self._alone_at - time.monotonic())

@@ -20,6 +20,7 @@ from functools import partial
 from causeway.config.settings import LinkSettings, RunSettings
 from causeway.control.directives import Directive
 from causeway.control.fences import Sharer
+from causeway.daemon.brokers import Brokers
 from causeway.daemon.directing import Directing
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
@@ -70,6 +71,7 @@ class Link:
         self.settings = link
         self._run = run
         self._bounded = bounded
+        self._brokers = Brokers(link, sides)
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
         self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
@@ -113,8 +115,7 @@ class Link:
         self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
-        # An error that no retry mends: a person should hear of it at once.
-        self.failure: CausewayError | None = None
+        self.failure: CausewayError | None = None  # no retry mends it: a person should hear of it
         fleet.attach(link.name, self.registry.hear, self.registry.wait)
 
     # -- from outside -----------------------------------------------------------------------------
@@ -180,6 +181,7 @@ class Link:
         pause = _BACKOFF_S[0]
         while not self._stop.is_set():
             try:
+                self._brokers.ask()
                 if (contents := self._leadership.acquire(self._stop, self._on_standby)) is None:
                     break
                 pause = _BACKOFF_S[0]
@@ -195,8 +197,7 @@ class Link:
         self._set_role(Role.ENDED, None)
 
     def _fail(self, error: Exception) -> CausewayError:
-        """`error` as one of ours. Tried again either way; one that no retry mends is told to the
-        run if that has just started, or is to end."""
+        """`error` as one of ours. A run that has just begun, or is to end, hears of a final one."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
             self._surprises += 1

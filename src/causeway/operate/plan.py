@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import acls, collisions, configs, paused, topic_changes, topics
+from causeway.control import acls, collisions, configs, needs, paused, topic_changes, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
+from causeway.control.needs import Lack
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
@@ -23,7 +24,13 @@ from causeway.control.topics import (
 from causeway.daemon.partitions.claims import ACT, transform_change
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
-from causeway.errors import AuthorizationError, CausewayError, ConfigError, DivergedError
+from causeway.errors import (
+    AuthorizationError,
+    BrokerError,
+    CausewayError,
+    ConfigError,
+    DivergedError,
+)
 from causeway.model import TopicPartition
 from causeway.operate import own, schemas, starts, transforms
 from causeway.operate.clusters import Connect, clusters
@@ -32,6 +39,7 @@ from causeway.operate.schemas import SchemaPlan
 from causeway.operate.starts import Start, Starts
 from causeway.operate.transforms import Checks, Told, TransformPlan
 from causeway.relay.progress import Contents, ProgressTopic
+from causeway.wire.apis import is_unsupported
 from causeway.wire.cluster import Cluster
 
 
@@ -51,6 +59,7 @@ class LinkPlan:
     configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
+    lacks: tuple[Lack, ...] = ()  # APIs that brokers do not have; nothing else where one must be
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
     # Partitions whose records were treated in another way so far, and what that means to them.
@@ -65,12 +74,23 @@ class LinkPlan:
     @property
     def problems(self) -> tuple[Problem, ...]:
         return (
+            *(_problem(lack.error) for lack in self.lacks if lack.need.required),
             *self.topics.problems,
             *self.starts.problems,
             *self.configs.problems,
-            *(Problem(topic=error.subject, error=error) for error in self.acls.problems),
+            *map(_problem, self.acls.problems),
             *self.schemas.problems,
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know before a run."""
+        lacks = (str(lack) for lack in self.lacks if not lack.need.required)
+        return (*self.starts.notes, *lacks)
+
+
+def _problem(error: CausewayError) -> Problem:
+    return Problem(topic=error.subject, error=error)
 
 
 def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
@@ -131,6 +151,9 @@ def _shared(
 
 def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
     source, target = connect(link.source_admin), connect(link.target_admin)
+    lacks = (*needs.lacking(link, "source", source), *needs.lacking(link, "target", target))
+    if any(lack.need.required for lack in lacks):
+        return _nothing(link, lacks)
     observed = topics.observe(source, target, link)
     has_run = link.progress_topic in observed.target_topics
     contents = ProgressTopic(target, link.progress_topic).read() if has_run else Contents()
@@ -152,6 +175,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
         configs=_plan_configs(source, target, planned.mirrored, link),
         acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if has_run else link.progress_topic,
+        lacks=lacks,
         schemas=schemas.plan(link, planned.mirrored),
         transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
         changed=tuple(
@@ -161,6 +185,19 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
             if (progress := contents.partitions.get(at)) is not None
             and (change := transform_change(progress, known.identity_of(topic.source)))
         ),
+    )
+
+
+def _nothing(link: LinkSettings, lacks: tuple[Lack, ...]) -> LinkPlan:
+    """Of a link whose brokers lack what it needs: it would not begin."""
+    return LinkPlan(
+        link=link,
+        topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
+        starts=Starts(),
+        configs=ConfigPlan(changes=(), problems=()),
+        acls=AclPlan(),
+        new_progress_topic=None,
+        lacks=lacks,
     )
 
 
@@ -183,6 +220,10 @@ def _plan_acls(
         return acls.plan(acls.observe(source, target, link), mirrored, link)
     except AuthorizationError as error:
         return AclPlan(problems=(error,))
+    except BrokerError as error:
+        if not is_unsupported(error):
+            raise
+        return AclPlan()  # `lacks` tells of it
 
 
 def _lost(
@@ -264,7 +305,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
         },
         "schemas": schemas.as_json(each.schemas),
         "new_progress_topic": each.new_progress_topic,
-        "notes": list(each.starts.notes),
+        "notes": list(each.notes),
         "internal_in_kafka_3": list(each.internal_in_kafka_3),
         "left_out": [
             {"topic": left.topic, "code": left.code, "reason": left.reason}

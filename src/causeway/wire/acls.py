@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from causeway.errors import BrokerError, CausewayError
+from causeway.wire.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from causeway.wire.codes import broker_error
 from causeway.wire.deadline import Deadline
 
@@ -107,7 +108,7 @@ def describe_acls(
         host_filter=which.host,
         operation=OPERATIONS.index(which.operation),
         permission_type=_PERMISSIONS.index(which.permission),
-        min_version=1,
+        min_version=DESCRIBE_ACLS.lowest,
     )
     answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
@@ -159,7 +160,7 @@ def create_acls(
                 )
                 for binding in chunk
             ],
-            min_version=1,
+            min_version=CREATE_ACLS.lowest,
         )
 
     return _each(cluster, "create", bindings, request, lambda answer: answer.results)
@@ -184,7 +185,7 @@ def delete_acls(
                 )
                 for binding in chunk
             ],
-            min_version=1,
+            min_version=DELETE_ACLS.lowest,
         )
 
     return _each(cluster, "delete", bindings, request, lambda answer: answer.filter_results)

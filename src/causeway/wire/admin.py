@@ -15,6 +15,7 @@ from kafka.protocol.admin import (
 )
 
 from causeway.errors import BrokerError, CausewayError
+from causeway.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS
 from causeway.wire.codes import (
     POLICY_VIOLATION,
     REQUEST_TIMED_OUT,
@@ -106,7 +107,7 @@ def _describe_request(kind: int, resources: list[str], names: Collection[str] | 
         ],
         include_synonyms=False,
         include_documentation=False,
-        min_version=1,
+        min_version=DESCRIBE_CONFIGS.lowest,
     )
 
 
@@ -162,6 +163,8 @@ def create_topics(
             ],
             timeout_ms=timeout_ms,
             validate_only=validate_only,
+            # An older version has no dry run: the topic would be created.
+            min_version=CREATE_TOPICS.lowest,
         )
 
     return _on_controller(

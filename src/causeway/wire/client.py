@@ -12,15 +12,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from causeway.config.settings import ClientSettings
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
+from causeway.wire.apis import FIND_COORDINATOR
 from causeway.wire.codes import STALE_METADATA, UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline, pause_s
-from causeway.wire.metadata import ClusterMetadata, LeaderEpochs, TopicMetadata, parse_metadata
+from causeway.wire.metadata import (
+    ClusterMetadata,
+    LeaderEpochs,
+    TopicMetadata,
+    metadata_request,
+    parse_metadata,
+)
 from causeway.wire.pool import Address, Pool
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
@@ -114,14 +121,7 @@ class Client:
     def _ask_metadata(
         self, topics: list[str] | None, deadline: Deadline, beside: int | None = None
     ) -> ClusterMetadata:
-        request = MetadataRequest(
-            topics=topics
-            if topics is None
-            else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
-            min_version=10,  # with topic ids
-            max_version=12,
-        )
+        request = metadata_request(topics)
         found, outdated, address = self.retry(
             deadline, lambda: self._metadata_once(request, deadline, beside)
         )
@@ -205,7 +205,9 @@ class Client:
         return self.retry(deadline, lambda: self._coordinator(kind, key, deadline))
 
     def _coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
-        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        request = FindCoordinatorRequest(
+            key=key, key_type=kind, coordinator_keys=[key], min_version=FIND_COORDINATOR.lowest
+        )
         response = self.once(request, None, deadline)
         answer = response.coordinators[0] if response.coordinators else response
         what = "group" if kind == GROUP else "transactional id"

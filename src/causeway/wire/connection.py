@@ -23,12 +23,12 @@ from causeway import __version__
 from causeway.config.settings import ClientSettings
 from causeway.errors import (
     AuthenticationError,
-    BrokerError,
     CausewayError,
     ProtocolError,
     UnreachableError,
 )
 from causeway.wire import codes
+from causeway.wire.apis import Versions, unsupported
 from causeway.wire.buffers import Buffers
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import (
@@ -149,6 +149,11 @@ class Connection:
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def versions(self) -> Versions:
+        """What the broker has said that it can."""
+        return self._versions
+
     def fileno(self) -> int:
         return self.socket.fileno()
 
@@ -159,17 +164,7 @@ class Connection:
         broker_lowest, broker_highest = self._versions.get(api_key, (0, -1))
         version = min(highest, broker_highest)
         if version < max(lowest, broker_lowest):
-            raise BrokerError(
-                "call",
-                f"API {api_key} of {self}",
-                f"the broker has versions {broker_lowest} to {broker_highest}, "
-                f"this program {lowest} to {highest}"
-                if broker_highest >= 0
-                else "the broker does not have it",
-                code=codes.UNSUPPORTED_VERSION,
-                name=codes.name(codes.UNSUPPORTED_VERSION),
-                remedy="Causeway needs Kafka 2.8 or newer",
-            )
+            raise unsupported(str(self), api_key, lowest, highest, self._versions)
         return version
 
     def next_correlation_id(self) -> int:

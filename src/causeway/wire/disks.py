@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka.protocol.admin import DescribeLogDirsRequest
 
+from causeway.wire.apis import DESCRIBE_LOG_DIRS
 from causeway.wire.codes import broker_error
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def log_dirs(cluster: Client) -> tuple[LogDir, ...]:
     Kafka 3.2 brokers tell of none then); CausewayError, also for a disk that has failed."""
     found = []
     for node in sorted(cluster.metadata([]).brokers):
-        answer = cluster.call(DescribeLogDirsRequest(topics=None, max_version=4), node)
+        answer = cluster.call(
+            DescribeLogDirsRequest(topics=None, max_version=DESCRIBE_LOG_DIRS.highest), node
+        )
         if code := getattr(answer, "error_code", 0) or 0:
             raise broker_error(
                 code, "ask for the disks of", str(cluster), needs="DESCRIBE on the cluster"

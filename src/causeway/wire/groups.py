@@ -15,6 +15,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
+from causeway.wire.apis import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 from causeway.wire.codes import broker_error
 from causeway.wire.deadline import Deadline
 
@@ -77,7 +78,7 @@ def list_groups(cluster: Client) -> dict[str, GroupListing]:
 
 
 def _list(cluster: Client, node_id: int, deadline: Deadline) -> dict[str, GroupListing]:
-    request = ListGroupsRequest(states_filter=[], types_filter=[], min_version=4)
+    request = ListGroupsRequest(states_filter=[], types_filter=[], min_version=LIST_GROUPS.lowest)
     answer = cluster.once(request, node_id, deadline)
     if answer.error_code:
         raise broker_error(
@@ -164,8 +165,8 @@ def _fetch_request(groups: list[str]) -> Any:
         topics=None,  # all of them
         groups=[kind(group_id=group, topics=None) for group in groups],
         require_stable=True,
-        min_version=2,
-        max_version=8,  # later ones add only what members need, and topics by id
+        min_version=OFFSET_FETCH.lowest,
+        max_version=OFFSET_FETCH.highest,  # later ones add only what members need, and topics by id
     )
 
 
@@ -273,8 +274,8 @@ def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> 
         generation_id_or_member_epoch=-1,
         member_id="",
         topics=[kind(name=topic, partitions=parts) for topic, parts in by_topic.items()],
-        min_version=2,
-        max_version=9,  # later ones name topics by id
+        min_version=OFFSET_COMMIT.lowest,
+        max_version=OFFSET_COMMIT.highest,  # later ones name topics by id
     )
 
 
@@ -314,7 +315,11 @@ def _coordinators(
         chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
         requests = [
             FindCoordinatorRequest(
-                key=chunk[0], key_type=GROUP, coordinator_keys=chunk, max_version=4
+                key=chunk[0],
+                key_type=GROUP,
+                coordinator_keys=chunk,
+                min_version=FIND_COORDINATOR.lowest,
+                max_version=4,
             )
             for chunk in chunks
         ]

@@ -9,6 +9,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError
 from causeway.wire import codes
+from causeway.wire.apis import SASL_HANDSHAKE
 from causeway.wire.deadline import Deadline
 from causeway.wire.security import sasl_mechanism
 
@@ -69,7 +70,9 @@ def authenticate(connection: Peer, deadline: Deadline) -> float:
 
 
 def _choose(connection: Peer, name: str, deadline: Deadline) -> None:
-    answer = connection.call(SaslHandshakeRequest(mechanism=name, min_version=1), deadline.left())
+    answer = connection.call(
+        SaslHandshakeRequest(mechanism=name, min_version=SASL_HANDSHAKE.lowest), deadline.left()
+    )
     if answer.error_code == codes.ILLEGAL_SASL_STATE:
         raise AuthenticationError(
             "authenticate to",

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka.protocol.metadata import MetadataRequest
+
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
+from causeway.wire.apis import METADATA
 from causeway.wire.codes import UNKNOWN_LEADER_EPOCH, broker_error
 
 
@@ -89,6 +92,18 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
         f"{newest}, which is known: its metadata is out of date",
     )
     return replace(one, leader=-1, error=error)
+
+
+def metadata_request(topics: list[str] | None) -> Any:
+    """Of the brokers and the topics with these names; None: all topics. No topic is created."""
+    return MetadataRequest(
+        topics=topics
+        if topics is None
+        else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=False,
+        min_version=METADATA.lowest,
+        max_version=METADATA.highest,
+    )
 
 
 def parse_metadata(response: Any, alias: str) -> ClusterMetadata:

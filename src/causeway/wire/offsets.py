@@ -13,10 +13,17 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
 )
 
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
+from causeway.wire.apis import (
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    is_unsupported,
+)
 from causeway.wire.codes import (
     OFFSET_NOT_AVAILABLE,
+    OFFSET_OUT_OF_RANGE,
     STALE_METADATA,
     THROTTLING_QUOTA_EXCEEDED,
     broker_error,
@@ -83,13 +90,39 @@ def log_ends(
 ) -> dict[TopicPartition, int | CausewayError]:
     """Where each log ends on its leader, what its followers lack (and no reader sees) included.
 
-    A leader says so where it is asked for the end of its own epoch; that wants DESCRIBE only.
+    A leader says so when it is asked for the end of its own epoch; that wants DESCRIBE only. Where
+    a broker does not have that API, a partition whose followers lack records gets an end that is
+    one record behind what readers see, wherever its log ends; that wants READ.
     """
-    return at_leaders(
+    found = at_leaders(
         cluster,
         tps,
         lambda node_id, wanted, deadline: _ask_log_ends(cluster, node_id, wanted, deadline),
     )
+    probed = [tp for tp, end in found.items() if is_unsupported(end)]
+    return {**found, **_probed_ends(cluster, probed)} if probed else found
+
+
+def _probed_ends(
+    cluster: Client, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, int | CausewayError]:
+    """A leader answers OFFSET_OUT_OF_RANGE to a fetch behind its log's end only: to one between
+    that and the high watermark it answers without records (Kafka's `LocalLog.read`)."""
+    ends: dict[TopicPartition, int | CausewayError] = {}
+    for tp, shown in list_offsets(cluster, tps, LATEST).items():
+        if isinstance(shown, CausewayError):
+            ends[tp] = shown
+            continue
+        try:
+            fetch(cluster, tp, shown.offset + 1, 1, read_committed=False, max_wait_ms=0)
+            ends[tp] = shown.offset + 1
+        except CausewayError as error:
+            ends[tp] = shown.offset if _is_out_of_range(error) else error
+    return ends
+
+
+def _is_out_of_range(error: CausewayError) -> bool:
+    return isinstance(error, BrokerError) and error.code == OFFSET_OUT_OF_RANGE
 
 
 def at_leaders(
@@ -145,7 +178,7 @@ def _ask(
         isolation_level=int(read_committed),
         topics=[kind(name=name, partitions=parts) for name, parts in by_topic.items()],
         timeout_ms=int(deadline.left() * 1000),
-        min_version=4,
+        min_version=LIST_OFFSETS.lowest,
     )
     try:
         response = cluster.once(request, node_id, deadline)
@@ -183,7 +216,7 @@ def _ask_log_ends(
     request = OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[kind(topic=name, partitions=parts) for name, parts in by_topic.items()],
-        min_version=3,
+        min_version=OFFSET_FOR_LEADER_EPOCH.lowest,
     )
     try:
         response = cluster.once(request, node_id, deadline)
@@ -263,8 +296,8 @@ def _fetch(
             )
         ],
         forgotten_topics_data=[],
-        min_version=11,
-        max_version=12,  # later ones name topics by id
+        min_version=FETCH.lowest,
+        max_version=FETCH.highest,
     )
     response = cluster.once(request, leader.node_id, deadline)
     # A broker that throttles (a quota) answers at once, without error, and leaves the topics out.

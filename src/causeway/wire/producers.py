@@ -16,6 +16,7 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
+from causeway.wire.apis import INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
 from causeway.wire.codes import (
     CORRUPT_MESSAGE,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -126,7 +127,7 @@ def _init_request(
         transaction_timeout_ms=transaction_timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
-        max_version=5,
+        max_version=INIT_PRODUCER_ID.highest,
     )
 
 
@@ -178,7 +179,9 @@ def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[in
     failures: list[CausewayError] = []
     nodes = cluster.metadata([]).brokers
     request = ListTransactionsRequest(
-        state_filters=[], producer_id_filters=list(producer_ids), max_version=0
+        state_filters=[],
+        producer_id_filters=list(producer_ids),
+        max_version=LIST_TRANSACTIONS.highest,
     )
     for node in nodes:
         try:
@@ -315,8 +318,8 @@ def _produce(cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadli
                 partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
             )
         ],
-        min_version=7,
-        max_version=12,  # later ones name topics by id
+        min_version=PRODUCE.lowest,
+        max_version=PRODUCE.highest,
     )
     with cluster.lease(leader.node_id, deadline) as connection:
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafka.protocol.admin import DescribeClusterRequest
 
 from causeway.wire.acls import OPERATIONS
+from causeway.wire.apis import DESCRIBE_CLUSTER
 from causeway.wire.codes import broker_error
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 def cluster_rights(cluster: Client) -> frozenset[str] | None:
     """Operations that we may do on the cluster itself, such as ALTER; all of them where it has no
     authorizer. None where it does not tell."""
-    request = DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=1)
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, max_version=DESCRIBE_CLUSTER.highest
+    )
     answer = cluster.call(request)
     if answer.error_code:
         raise broker_error(

@@ -79,7 +79,7 @@ def connect(
     longer than a request may take: a little more than the request timeout, if not given.
     """
     if user_timeout_s is None:
-        user_timeout_s = settings.request_timeout_ms / 1000 + 5
+        user_timeout_s = user_timeout_of(settings.request_timeout_ms / 1000)
     sock: socket.socket | None = None
     try:
         sock = socket.socket(address.family, address.kind, address.protocol)
@@ -104,6 +104,12 @@ def connect(
         sock = _start_tls(settings, host, port, sock, deadline)
     sock.setblocking(False)
     return sock
+
+
+def user_timeout_of(request_timeout_s: float) -> float:
+    """TCP_USER_TIMEOUT of a connection: so long the kernel goes on sending what was queued on it,
+    also for a process that stands still, while the peer takes nothing."""
+    return request_timeout_s + 5
 
 
 def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:

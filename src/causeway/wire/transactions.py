@@ -24,6 +24,7 @@ from kafka.protocol.producer import (
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
+from causeway.wire.apis import PRODUCE
 from causeway.wire.codes import STALE_METADATA, broker_error
 from causeway.wire.deadline import Deadline
 from causeway.wire.producers import TRANSACTION_TIMEOUT_MS, init_transactional_id
@@ -199,7 +200,7 @@ def _produce(
                 partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
             )
         ],
-        min_version=7,
+        min_version=PRODUCE.lowest,
         max_version=11,
     )
     part = cluster.once(request, leader.node_id, deadline).responses[0].partition_responses[0]

@@ -464,7 +464,7 @@ def test_a_target_whose_topics_have_no_ids_gets_no_new_ones() -> None:
     planned = plan(observed({"t": 1}, target_without_ids=True), link())
 
     assert planned.changes == ()
-    assert "A.t on B: it has no topic id (Causeway needs Kafka 2.8" in str(
+    assert "A.t on B: it has no topic id (set inter.broker.protocol.version" in str(
         planned.problems[0].error
     )
 

@@ -116,7 +116,7 @@ def test_a_wish_stands_once_for_what_was_there_at_first(
 class Quiet:
     """A fleet, and a leadership, of which nothing is wanted here."""
 
-    alone_in_s, progress_lost = 0.0, False
+    alone_in_s, alone_at, progress_lost = 0.0, 0.0, False
 
     def add(self, assignments: Iterable[Any]) -> None:
         assert not list(assignments)

@@ -160,10 +160,12 @@ class Leading:
     progress_lost = False
 
     def __init__(self, alone_in_s: float = 0.0) -> None:
-        self.alone_in_s = alone_in_s
+        self.alone_in_s = self.alone_at = alone_in_s
 
 
 class Target:
+    timeout_s = 10.0
+
     def __init__(self) -> None:
         self.next = 500
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
 from causeway.errors import CausewayError, DivergedError
-from causeway.model import Pair, State
+from causeway.model import Pair, State, TopicPartition
 from causeway.relay.lane import places
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
@@ -21,7 +21,7 @@ from causeway.relay.lane.places import Places
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Led
+from causeway.relay.recovery.survey import Led, Request, TooEarlyError
 from causeway.wire.fetch import Fetched
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -258,3 +258,32 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
     _until(helpers, lambda: flow.state is State.RUNNING)
     assert asked == [True]
     assert flow.leader_epoch == epoch
+
+
+def test_a_target_that_may_still_append_is_waited_for(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as no failure, and the place is looked for as soon as that time is over."""
+    not_before = time.monotonic() + 3600
+    asked: list[float] = []
+
+    def recover(requests: Sequence[Request], *_: object) -> dict[TopicPartition, CausewayError]:
+        asked.extend(request.late_by for request in requests)
+        error = TooEarlyError(TopicPartition("A.t", 0), not_before)
+        return {request.assignment.source_partition: error for request in requests}
+
+    monkeypatch.setattr(places, "recover", recover)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    flow = _flow("t", None)
+    flow.late_by = 7.0
+    finding.lost(flow)
+    finding.find([], time.monotonic())
+    _until(helpers, lambda: flow.retry_at)
+
+    assert asked == [7.0]
+    assert (flow.state, flow.failures, flow.retry_at) == (State.RECOVERING, 0, not_before)
+    assert flow.unsettled
+    finding.find([], not_before - 1)
+    assert not flow.recovering
+    finding.find([], not_before)
+    assert flow.recovering

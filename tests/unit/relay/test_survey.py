@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
 
-from causeway.errors import BrokerError, UnreachableError
+from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.relay.recovery import survey
+from causeway.wire.apis import unsupported
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import LATEST, OffsetAt
+from causeway.wire.sockets import user_timeout_of
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, TARGET, TARGET_ID, FakeCluster, Log
 
@@ -86,6 +89,45 @@ def test_an_end_that_stands_still_as_the_disk_hangs_is_not_believed(
     monkeypatch.setattr(cluster, "last_sequences", lambda places: dict.fromkeys(places, late))
 
     assert settled_end(monkeypatch, cluster) is late
+
+
+def without_describe_producers(
+    places: Collection[TopicPartition],
+) -> dict[TopicPartition, BrokerError]:
+    return {place: unsupported("B", 61, 0, 0, {}) for place in places}
+
+
+def test_a_leader_that_does_not_name_producers_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until no earlier request can arrive: its sender's kernel had queued it, and the broker has
+    read it."""
+    cluster = Replicated(log_of(9))
+    monkeypatch.setattr(cluster, "last_sequences", without_describe_producers)
+    monkeypatch.setattr("time.sleep", cluster.sleep)
+
+    def ends(late_by: float) -> dict[TopicPartition, int | CausewayError]:
+        by_place = {PLACE: late_by}
+        return survey._settled_ends(cast(Cluster, cluster), [PLACE], [PLACE], {OURS}, by_place)
+
+    late_by = time.monotonic() - 1
+    early = ends(late_by)[PLACE]
+    assert isinstance(early, survey.TooEarlyError)
+    assert early.retriable
+    assert early.not_before == late_by + user_timeout_of(cluster.timeout_s)
+    assert "DescribeProducers" in str(early)
+
+    assert ends(time.monotonic() - user_timeout_of(cluster.timeout_s)) == {PLACE: 9}
+    assert ends(0.0) == {PLACE: 9}, "nothing was sent"
+
+
+def test_the_log_tells_where_a_leader_does_not_name_producers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Replicated(log_of(9))
+    monkeypatch.setattr(cluster, "last_sequences", without_describe_producers)
+
+    assert survey._remembered(cast(Cluster, cluster), [PLACE]) == {PLACE: {}}
 
 
 @pytest.mark.parametrize(("producer", "looks"), [(OURS, 3), (FOREIGN, 2)])

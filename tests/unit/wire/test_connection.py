@@ -51,9 +51,9 @@ def test_uses_the_highest_common_version(broker: ScriptedBroker) -> None:
         assert connection.call(ask()).cluster_id == "v9"
         assert connection.call(ask(max_version=7)).cluster_id == "v7"
         assert connection.api_version(MetadataRequest.API_KEY, 12) == 9
-        with pytest.raises(BrokerError, match=r"versions 5 to 9, this program 10 to 13.*2\.8"):
+        with pytest.raises(BrokerError, match=r"Metadata in versions 5 to 9, and .* version 10"):
             connection.call(ask(min_version=10))
-        with pytest.raises(BrokerError, match="does not have it"):
+        with pytest.raises(BrokerError, match=r"no ListOffsets \(API 2\)"):
             connection.call(ListOffsetsRequest(topics=[]))
         assert connection.call(ask(topics=3)).controller_id == 3, "still of use"
 

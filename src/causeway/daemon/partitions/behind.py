@@ -31,10 +31,15 @@ class Behind:
 
 
 def places_behind(
-    changed: Sequence[tuple[MirroredTopic, Progress]], sides: Sides, link: LinkSettings
+    changed: Sequence[tuple[MirroredTopic, Progress]],
+    sides: Sides,
+    link: LinkSettings,
+    *,
+    late_by: float = 0.0,
 ) -> dict[TopicPartition, Behind | CausewayError | None]:
     """By source partition; None where it is not one place. Nobody may be sending any more for the
-    earlier claims. An error can be tried again."""
+    earlier claims; `late_by` (monotonic): until then a broker may read what they had sent. An error
+    can be tried again."""
     from causeway.relay.recovery.recover import LossError, recover
     from causeway.relay.recovery.survey import Request
     from causeway.relay.series import as_relayed, gone
@@ -52,6 +57,7 @@ def places_behind(
             ),
             unsettled=True,
             series=as_relayed if progress.transform is None else gone,
+            late_by=late_by,
         )
         for topic, progress in changed
     ]

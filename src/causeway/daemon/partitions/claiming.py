@@ -247,7 +247,10 @@ class Claimer:
             for topic, _, decision in decisions
             if isinstance(decision, BeginBehind)
         ]
-        behind = {} if alone_in_s else places_behind(changed, self._sides, self._link)
+        late_by = self._leadership.alone_at + self._sides.target.timeout_s
+        behind = (
+            {} if alone_in_s else places_behind(changed, self._sides, self._link, late_by=late_by)
+        )
         after: list[tuple[MirroredTopic, int, Decision]] = []
         for topic, partition, decision in decisions:
             at = TopicPartition(topic.source, partition)

@@ -22,7 +22,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
 from causeway.relay.lane.transforming import series_of
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption, recover
-from causeway.relay.recovery.survey import Request
+from causeway.relay.recovery.survey import Request, TooEarlyError
 from causeway.relay.treatment import Treatment
 from causeway.wire.cluster import Cluster
 
@@ -182,6 +182,9 @@ class Places:
                 flow.loss = answer.loss
             if isinstance(answer, DivergedError):
                 self.stop(flow, str(answer))
+            elif isinstance(answer, TooEarlyError):
+                at = answer.not_before
+                self.doubt(flow, Doubt(str(answer), unsettled=True, failure=False, not_before=at))
             elif isinstance(answer, CausewayError):
                 self.doubt(flow, Doubt(str(answer)))
             else:
@@ -238,4 +241,5 @@ def _request(flow: Flow) -> Request:
         unsettled=flow.unsettled,
         diverging=flow.diverging is not None,
         series=series_of(flow),
+        late_by=flow.late_by,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from causeway.errors import BrokerError, CausewayError, DivergedError
@@ -13,10 +14,12 @@ from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import offsets_at
+from causeway.wire.apis import is_unsupported
 from causeway.wire.batches import HEADER
 from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_LEADER_EPOCH as OUTDATED
 from causeway.wire.offsets import EARLIEST, LATEST
+from causeway.wire.sockets import user_timeout_of
 
 T = TypeVar("T")
 
@@ -30,12 +33,28 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 class Request:
     """A flow to recover: its assignment with the newest outlets, whether batches may have reached
     the target that nobody told us of, and what its records become. `diverging`: the source's log
-    has no entry for the assignment's leader epoch."""
+    has no entry for the assignment's leader epoch. `late_by` (monotonic): until then a broker may
+    read what the kernel had sent when its sender ended; 0 where nothing is."""
 
     assignment: Assignment
     unsettled: bool
     diverging: bool = False
     series: Series = as_relayed
+    late_by: float = 0.0
+
+
+class TooEarlyError(CausewayError):
+    """Until `not_before` (monotonic) the target may append what was sent before."""
+
+    def __init__(self, place: TopicPartition, not_before: float) -> None:
+        super().__init__(
+            "resume",
+            str(place),
+            f"waits {not_before - time.monotonic():.0f} s until no earlier request can arrive: the "
+            "target's brokers do not have DescribeProducers, which would tell sooner",
+            retriable=True,
+        )
+        self.not_before = not_before
 
 
 class Led(NamedTuple):
@@ -75,9 +94,12 @@ class Survey:
             for o in r.assignment.outlets
             if o.producer_id >= 0 and not r.assignment.is_ours_alone(o)
         }
+        late_by: dict[TopicPartition, float] = {}
         for request in requests:
             one = request.assignment
             source.note_leader_epoch(one.topic_id, one.partition, one.leader_epoch)
+            for place in map(place_of, one.outlets):
+                late_by[place] = max(request.late_by, late_by.get(place, 0.0))
         read_committed = all(r.assignment.read_committed for r in requests)
         source_leaders = _leaders(source, sources, "source")
         target_leaders = _leaders(target, targets, "target")
@@ -93,11 +115,9 @@ class Survey:
             ),
             target_ends=_with_errors(
                 target_leaders,
-                lambda led: _settled_ends(target, led, unsettled & led, producers),
+                lambda led: _settled_ends(target, led, unsettled & led, producers, late_by),
             ),
-            remembered=_with_errors(
-                target_leaders, lambda led: target.last_sequences(shared & led)
-            ),
+            remembered=_with_errors(target_leaders, lambda led: _remembered(target, shared & led)),
         )
 
 
@@ -115,6 +135,7 @@ def _settled_ends(
     places: Collection[TopicPartition],
     unsettled: Collection[TopicPartition],
     producers: Collection[int],
+    late_by: Mapping[TopicPartition, float] = MappingProxyType({}),
 ) -> dict[TopicPartition, int | CausewayError]:
     """Log ends. Those in `unsettled` are where the leader's log ends, and asked again until nothing
     of ours (`producers`) was appended for SETTLE_S, and readers see all that was:
@@ -129,12 +150,19 @@ def _settled_ends(
 
     Where an append hangs with the leader's disk, the end stands still as well. But a leader names
     the producers of a log only between two appends, so until then it leaves us without an answer.
+    One that does not have that API is waited for instead, until it has read or lost all that was
+    sent; see docs/decisions/0053-brokers.md for the bound.
     """
-    hanging = {
-        place: answer
-        for place, answer in target.last_sequences(unsettled).items()
-        if isinstance(answer, CausewayError)
-    }
+    hanging: dict[TopicPartition, CausewayError] = {}
+    for place, named in target.last_sequences(unsettled).items():
+        if not isinstance(named, CausewayError):
+            continue
+        if not is_unsupported(named):
+            hanging[place] = named
+        elif sent_by := late_by.get(place, 0.0):
+            not_before = sent_by + user_timeout_of(target.timeout_s)
+            if time.monotonic() < not_before:
+                hanging[place] = TooEarlyError(place, not_before)
     places = set(places) - hanging.keys()
     ends = offsets_at(target, places, LATEST)
     moving = set(unsettled) - hanging.keys()
@@ -161,6 +189,17 @@ def _settled_ends(
     for place in moving:
         ends[place] = not_settled(place, KEEPS_MOVING)
     return {**ends, **hanging}
+
+
+def _remembered(
+    target: Cluster, places: Collection[TopicPartition]
+) -> dict[TopicPartition, Mapping[int, int] | CausewayError]:
+    """The last sequences by the leaders' memory; none where a leader cannot be asked for them: then
+    the log tells, as it does when the leader has forgotten."""
+    return {
+        place: {} if is_unsupported(answer) else answer
+        for place, answer in target.last_sequences(places).items()
+    }
 
 
 def _judged(

@@ -1,0 +1,41 @@
+"""Whether the brokers of a link have the APIs that it needs, asked before its driver leads."""
+
+from __future__ import annotations
+
+import logging
+
+from causeway.config.settings import LinkSettings
+from causeway.control import needs
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import UnreachableError
+from causeway.wire.cluster import Cluster
+
+_log = logging.getLogger("causeway.link")
+_PATIENCE_S = 5.0  # so long a cluster that does not answer may hold up the start
+
+
+class Brokers:
+    """Of one link; not thread-safe."""
+
+    def __init__(self, link: LinkSettings, sides: Sides) -> None:
+        self._link = link
+        self._left: list[tuple[needs.Side, Cluster]] = [
+            ("target", sides.target),
+            ("source", sides.source),
+        ]
+
+    def ask(self) -> None:
+        """Warns once of what a cluster does not have. Raises BrokerError for what the link cannot
+        do without. A cluster that does not answer is asked at the next call."""
+        for side, cluster in tuple(self._left):
+            try:
+                lacks = needs.lacking(self._link, side, cluster, _PATIENCE_S)
+            except UnreachableError:
+                continue
+            for lack in lacks:
+                if lack.need.required:
+                    raise lack.error
+            for lack in lacks:
+                about = {"link": self._link.name, "reason": str(lack)}
+                _log.warning("brokers lack an API", extra=about)
+            self._left.remove((side, cluster))

@@ -1,0 +1,169 @@
+"""The APIs of Kafka that Causeway calls, each with the versions that it can speak.
+
+A broker need not be Apache Kafka, so no release number says which of them it has: its answer to
+ApiVersions does. Requests take their lowest version from here, and so does the check of the brokers
+of a link (control/needs.py). Names, keys and versions are those of Kafka's message definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol import admin, consumer, metadata, producer, sasl
+
+from causeway.errors import BrokerError, CausewayError
+from causeway.model import BROKERS_PAGE
+from causeway.wire import fetch, produce
+from causeway.wire.codes import UNSUPPORTED_VERSION
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.wire.client import Client
+
+ASKED_AT_ONCE = 16  # brokers
+
+Versions = Mapping[int, tuple[int, int]]
+"""Of a broker: by API key, the lowest and the highest version that it has."""
+Brokers = Mapping[int | None, Versions]
+"""By node id; None for a broker whose id is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """`since`: what no version before `lowest` has, and Causeway needs."""
+
+    key: int
+    name: str
+    lowest: int
+    highest: int
+    since: str = ""
+
+    def is_in(self, versions: Versions) -> bool:
+        lowest, highest = versions.get(self.key, (0, -1))
+        return max(lowest, self.lowest) <= min(highest, self.highest)
+
+    def lacking(self, versions: Versions) -> str:
+        """Why it is not in `versions`, for people."""
+        lowest, highest = versions.get(self.key, (0, -1))
+        if highest < 0:
+            return f"no {self.name} (API {self.key})"
+        if highest < self.lowest:
+            since = f", the first with {self.since}" if self.since else ""
+            needed = f"version {self.lowest}{since}"
+        else:
+            needed = f"version {self.highest} or older"
+        return f"{self.name} in versions {lowest} to {highest}, and Causeway needs {needed}"
+
+
+def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str = "") -> Api:
+    """Of a request class of kafka-python's; `highest`: None for the class's own."""
+    return Api(
+        key=request.API_KEY,
+        name=request.name.removesuffix("Request"),
+        lowest=lowest,
+        highest=request.max_version if highest is None else highest,
+        since=since,
+    )
+
+
+# Lanes write these two by hand (fetch.py, produce.py).
+LANE_FETCH: Final = Api(
+    key=fetch.API_KEY,
+    name="Fetch",
+    lowest=fetch.LOWEST_VERSION,
+    highest=fetch.HIGHEST_VERSION,
+    since="word of a log that was cut back",
+)
+LANE_PRODUCE: Final = Api(
+    key=produce.API_KEY,
+    name="Produce",
+    lowest=produce.LOWEST_VERSION,
+    highest=produce.HIGHEST_VERSION,
+    since="the form that lanes write",
+)
+# From Fetch 13 and Produce 13 on topics go by their ids alone.
+FETCH: Final = _api(consumer.FetchRequest, 11, 12, "current leader epochs and all codecs")
+PRODUCE: Final = _api(producer.ProduceRequest, 7, 12, "all codecs")
+METADATA: Final = _api(metadata.MetadataRequest, 10, 12, "topic ids")
+LIST_OFFSETS: Final = _api(consumer.ListOffsetsRequest, 4, since="leader epochs")
+OFFSET_FOR_LEADER_EPOCH: Final = _api(
+    consumer.OffsetForLeaderEpochRequest, 3, since="answers for consumers"
+)
+FIND_COORDINATOR: Final = _api(metadata.FindCoordinatorRequest, 1, since="transactional ids")
+INIT_PRODUCER_ID: Final = _api(producer.InitProducerIdRequest, 0, 5)
+DESCRIBE_PRODUCERS: Final = _api(admin.DescribeProducersRequest)
+DESCRIBE_TRANSACTIONS: Final = _api(admin.DescribeTransactionsRequest)
+LIST_TRANSACTIONS: Final = _api(admin.ListTransactionsRequest, 0, 0)
+ADD_PARTITIONS_TO_TXN: Final = _api(producer.AddPartitionsToTxnRequest, 0, 3)
+END_TXN: Final = _api(producer.EndTxnRequest, 0, 3)
+CREATE_TOPICS: Final = _api(
+    admin.CreateTopicsRequest, 4, since="dry runs and the broker's default number of copies"
+)
+CREATE_PARTITIONS: Final = _api(admin.CreatePartitionsRequest)
+DESCRIBE_CONFIGS: Final = _api(admin.DescribeConfigsRequest, 1, since="the source of each value")
+ALTER_CONFIGS: Final = _api(admin.IncrementalAlterConfigsRequest)
+DESCRIBE_LOG_DIRS: Final = _api(admin.DescribeLogDirsRequest, 0, 4)
+DESCRIBE_CLUSTER: Final = _api(admin.DescribeClusterRequest, 0, 1)
+LIST_GROUPS: Final = _api(admin.ListGroupsRequest, 4, since="the states of groups")
+OFFSET_FETCH: Final = _api(consumer.OffsetFetchRequest, 2, 8, "all offsets of a group")
+OFFSET_COMMIT: Final = _api(consumer.OffsetCommitRequest, 2, 9, "offsets kept by brokers")
+DESCRIBE_ACLS: Final = _api(admin.DescribeAclsRequest, 1, since="prefixed patterns")
+CREATE_ACLS: Final = _api(admin.CreateAclsRequest, 1, since="prefixed patterns")
+DELETE_ACLS: Final = _api(admin.DeleteAclsRequest, 1, since="prefixed patterns")
+API_VERSIONS: Final = _api(metadata.ApiVersionsRequest)
+SASL_HANDSHAKE: Final = _api(sasl.SaslHandshakeRequest, 1, since="SaslAuthenticate")
+SASL_AUTHENTICATE: Final = _api(sasl.SaslAuthenticateRequest)
+
+ALL: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Api))
+_BY_NEED: Final = {(api.key, api.lowest): api for api in ALL}
+_NAMES: Final = {api.key: api.name for api in ALL}
+
+REMEDY: Final = f"upgrade the broker; {BROKERS_PAGE} lists the APIs that Causeway needs, and why"
+
+
+def unsupported(
+    broker: str, key: int, lowest: int, highest: int, versions: Versions
+) -> BrokerError:
+    """For a call of an API in versions `lowest` to `highest`, of which `broker` has none."""
+    name = _NAMES.get(key, f"API {key}")
+    known = _BY_NEED.get((key, lowest))
+    since = known.since if known else ""
+    wanted = Api(key=key, name=name, lowest=lowest, highest=highest, since=since)
+    return BrokerError(
+        f"call {name} of",
+        broker,
+        f"the broker has {wanted.lacking(versions)}",
+        code=UNSUPPORTED_VERSION,
+        name="UNSUPPORTED_VERSION",
+        remedy=REMEDY,
+    )
+
+
+def is_unsupported(error: object) -> bool:
+    """Whether the broker does not have the API that was called, in a version of ours."""
+    return isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
+
+
+def versions_of_brokers(cluster: Client, timeout_s: float | None = None) -> Brokers:
+    """Of each broker that answers within `timeout_s` (the request timeout); of one alone where its
+    Metadata does not do to name the others. Raises CausewayError where no broker answers."""
+    limit_s = timeout_s or cluster.timeout_s
+    with cluster.lease(None, Deadline(limit_s)) as connection:
+        versions = connection.versions
+    if not METADATA.is_in(versions):
+        return {None: versions}
+    nodes = sorted(cluster.bootstrap_check(limit_s).brokers)
+
+    def ask(node: int) -> Versions | None:
+        try:
+            with cluster.lease(node, Deadline(limit_s)) as connection:
+                return connection.versions
+        except CausewayError:
+            return None  # another broker leads its partitions; a lane that needs it says why
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = dict(zip(nodes, pool.map(ask, nodes), strict=True))
+    return {node: versions for node, versions in found.items() if versions is not None}
