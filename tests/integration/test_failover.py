@@ -15,7 +15,7 @@ from causeway.daemon.leadership import Leadership
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate import status
+from causeway.operate import directives, status
 from causeway.operate.moves import last_groups
 from causeway.operate.moves.ending import Ending
 from causeway.operate.moves.failback import failback
@@ -329,3 +329,39 @@ def test_where_a_silent_driver_had_come_is_found_again(
     assert [record.value for record in saved] == [b"value %d" % n for n in range(100, 120)]
     again = failback(both, link=link.name, wait_s=0)
     assert (again.step, again.changed) == (Step.BACK, False)
+
+
+def test_a_mirror_that_has_failed_over_stays_so_if_the_directives_are_lost(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops, and each remedy that the reason names works."""
+    link = identity(source, target, prefix, prefix + "readers")
+    settings = settings_of(link)
+    topic = mirror = mirror_once(link, prefix, source, target, monkeypatch)
+    (done,) = failover(settings, yes=True, who="anna@ops")
+    assert done.changed
+    with RunningDaemon(monkeypatch, link) as run:
+        run.await_state(topic, State.FAILED_OVER)
+    fill(source, topic, 10, first=100)
+
+    target.delete_topic(link.directives_topic)
+    with RunningDaemon(monkeypatch, link) as run:
+        reason = run.await_state(topic, State.STOPPED).reason or ""
+        assert "anna@ops" in reason
+        assert "causeway failover" in reason
+        assert "causeway restart --adopt" in reason
+    assert target.offsets(mirror) == {0: 100}
+    with RunningDaemon(monkeypatch, link) as run:  # also the next one
+        run.await_state(topic, State.STOPPED)
+        (again,) = failover(settings, yes=True, who="ben@ops")
+        assert again.changed
+        assert again.cuts[topic].points[0].source == 100
+        run.await_state(topic, State.FAILED_OVER)
+
+    target.delete_topic(link.directives_topic)
+    with RunningDaemon(monkeypatch, link) as run:
+        run.await_state(topic, State.STOPPED)
+        assert target.offsets(mirror) == {0: 100}
+        (asked,) = directives.restart(settings, adopt=True)
+        assert asked.acted
+        await_until(lambda: target.offsets(mirror) == {0: 110}, 120, "it is mirrored again")

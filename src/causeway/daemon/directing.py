@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope
+from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
@@ -39,6 +39,11 @@ _SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
 _LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
 _FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
+_LOST = "the directives topic, or its newest records, are lost: what people asked for is not known"
+_END_LOST = (
+    "but the directive for that is lost with the directives topic: going on could mirror into what "
+    "is in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
+)
 _KINDS = tuple(kind.value for kind in Kind)
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
@@ -85,6 +90,8 @@ class Directing:
         self._applied = -1 if before is None else before.applied
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
         self._reason = None if before is None else before.reason
+        self._lost: str | None = None
+        self._judged: Standing | None = None  # what stood when it was last looked for lost ends
         self._unheard: str | None = None
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
@@ -194,7 +201,7 @@ class Directing:
             try:
                 self._turn()
                 self._lift()
-                reason = self._strange() or self._not_lifted or self._not_chosen
+                reason = self._lost or self._strange() or self._not_lifted or self._not_chosen
             except AuthorizationError as error:
                 # That its mirror has ended may stand in a topic that was there before.
                 if self._topic_id == NO_TOPIC_ID:
@@ -223,6 +230,7 @@ class Directing:
             return
         if not self._find_topic():
             return
+        self._see_to_loss()
         for offset, directive in come:
             if offset >= self._applied:
                 self._act(offset, directive)
@@ -279,6 +287,22 @@ class Directing:
             # The first look is yet to come, unless we led before.
             self._chosen = self.known.is_set()
 
+    def _see_to_loss(self) -> None:
+        """What has ended must not go on because nothing says so any more. Before what stands is
+        known to others, who would take it for taken back."""
+        if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
+            self._lost = _LOST
+        standing = self._log.standing
+        if self._lost is None or self._judged is standing:
+            return
+        self._judged = standing
+        many = self._registry.stop_ended(
+            lambda at: standing.has_ended(at) or standing.start_of(at) is not None, _END_LOST
+        )
+        if many:
+            about = {"link": self._link.name, "partitions": many, "reason": _LOST}
+            _log.warning("mirrors that have ended are stopped", extra=about)
+
     def _find_topic(self) -> bool:
         """False where it may be there, though nobody knows it yet."""
         if self._log.topic_id == NO_TOPIC_ID:
@@ -287,7 +311,9 @@ class Directing:
             return not (there and patient)
         with self._lock:
             if not same_topic(self._log.topic_id, self._topic_id):
-                self._applied = -1
+                self._lost, self._applied = _LOST, -1
+            elif self._log.end < self._applied:
+                self._lost, self._applied = _LOST, self._log.end
             self._topic_id = self._log.topic_id
         return True
 

@@ -162,9 +162,12 @@ def test_without_such_a_topic_nothing_is_waited_for_long(
     found, _ = begin(None)
     assert found.known.wait(60)
     monkeypatch.setattr(directing, "_PATIENCE_S", 0.02)
-    found, _ = begin(BEFORE)  # somebody has deleted it
+    found, log = begin(BEFORE)  # somebody has deleted it
     assert found.known.wait(60)
-    assert found.take_dirty() == []
+    log.await_looks(2)
+    (told,) = found.take_dirty()
+    assert (told.topic_id, told.applied) == (BEFORE.topic_id, BEFORE.applied)
+    assert "lost" in (told.reason or "")
 
 
 def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) -> None:

@@ -97,3 +97,24 @@ def _reaches(number: int, position: int) -> Standing:
     standing = says(State.RUNNING, position)
     news = {"partition": number, "newest": (position - 1, position - 1)}
     return standing.replace(report=standing.report.replace(**news))
+
+
+def test_what_has_ended_is_stopped_where_nothing_else_says_so() -> None:
+    """Whether it was taken up by now or not."""
+    ended, left = row(State.FAILED_OVER), row(State.PROMOTED).progress.replace(topic="payments")
+    known = row(State.PROMOTED).progress.replace(topic="known")
+    registry = Registry("A->B")
+    registry.begin(Contents(partitions={each.source: each for each in (left, known)}))
+    registry.add([ended])
+    assert registry.stop_ended(lambda at: at.topic == "known", "but nothing says so") == 2
+    (status,) = registry.status()
+    assert (status.state, status.reason) == (
+        State.STOPPED,
+        "its mirror was failed over, but nothing says so",
+    )
+    written = {e.topic: e.state for e in registry.take_dirty()[1] if isinstance(e, Progress)}
+    assert written == {
+        "orders": State.STOPPED,
+        "payments": State.STOPPED,
+        "known": State.PROMOTED,
+    }

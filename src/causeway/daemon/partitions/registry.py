@@ -133,6 +133,26 @@ class Registry(Readings):
             for at in places:
                 self._left.partitions.pop(at, None)
 
+    def stop_ended(self, ended: Callable[[TopicPartition], bool], reason: str) -> int:
+        """Stops those whose progress says that their mirror has ended, though nothing else says so
+        (`ended`). How many they are. `reason` follows what their progress says."""
+
+        def stopped(progress: Progress) -> Progress | None:
+            if progress.state not in ENDED or ended(progress.source):
+                return None
+            why = f"its mirror was {progress.reason or progress.state}, {reason}"
+            return progress.replace(state=State.STOPPED, reason=why)
+
+        with self._lock:
+            found = {at: after for at, p in self._left.partitions.items() if (after := stopped(p))}
+            self._left.partitions.update(found)
+            self._left_dirty |= bool(found)
+            rows = [(row, after) for row in self._rows.values() if (after := stopped(row.progress))]
+            for row, after in rows:
+                row.stop(after)
+                self._log_state(row)
+            return len(found) + len(rows)
+
     # -- from lanes -------------------------------------------------------------------------------
 
     def hear(self, standings: Sequence[Standing]) -> None:
