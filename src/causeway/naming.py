@@ -28,6 +28,7 @@ InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _OWN = re.compile(r"__causeway\..*\.(progress|directives|dead-letters)")
+PROGRESS = re.compile(r"__causeway\.(.+)\.progress")  # of any link; it captures its slug
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 PACKAGE = "org.apache.kafka.connect.mirror."
 KAFKAS: dict[str, Literal["default", "identity"]] = {

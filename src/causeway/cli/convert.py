@@ -24,7 +24,8 @@ def command(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="A MirrorMaker 2 property file, a causeway.yaml or a KafkaMirrorMaker2 resource.",
+            help="A MirrorMaker 2 property file, a causeway.yaml, a KafkaMirrorMaker2 resource, or"
+            " the JSON of MirrorMaker 2's connectors in a Connect cluster.",
             show_default=False,
         ),
     ] = None,

@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from causeway.config import keys, known
 from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
+from causeway.config.kept_names import OFFSETS_TOPIC
 from causeway.config.keys import IN_SECONDS, RunKeys
 from causeway.config.precedence import OVERRIDE
 from causeway.config.properties import Entry
@@ -154,6 +155,8 @@ def agreed(name: str, value: str) -> bool:
 def _top_level(name: str, aliases: Iterable[str]) -> Finding:
     if name in _TOP_FINE or name.startswith(("spark.", "config.providers.")):
         return _FINE
+    if name == OFFSETS_TOPIC:
+        return _FINE
     if name.startswith(FAMILY):
         return _of_transform(name, "")
     if name in known.FLOW or name in known.CLUSTER or known.is_worker(name):
@@ -173,7 +176,7 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 
 
 def _of_cluster(name: str, alias: str) -> Finding:
-    if name in SECURITY or name in OF_REGISTRIES:
+    if name in SECURITY or name in OF_REGISTRIES or name == OFFSETS_TOPIC:
         return _FINE
     if name in known.CLUSTER or known.is_worker(name):
         return _of_connect(name)
@@ -200,6 +203,8 @@ def _of_flow(name: str, flow: str) -> Finding:
         return _of_transform(name, f"{flow}.")
     if name in known.FLOW:
         return _of_connect(name)
+    if name == OFFSETS_TOPIC:
+        return Finding(effect=Effect.MISPLACED, hint=f"write it as TARGET.{name}")
     if name in _RUN:
         return Finding(effect=Effect.MISPLACED, hint=f"it is for all flows: write it as {name}")
     if override := _of_override(name, f"{flow}."):

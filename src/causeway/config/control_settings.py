@@ -36,5 +36,7 @@ class ControlSettings:
     read_only_mirrors: bool = False  # nobody but `principal` may write to mirrored topics
     principal: str | None = None  # Causeway's own on the target, like `User:causeway`
     mm2_offsets: bool = True  # go on from MirrorMaker 2's positions, and keep them written
-    mm2_offsets_topic: str | None = None  # None: mm2-offsets.<source>.internal
+    mm2_offsets_topic: str | None = None  # None: mm2-offsets.<source alias>.internal
     mm2_connector: str = "MirrorSourceConnector"
+    # What the source may be called there, likeliest first. Empty: by its alias, or by none.
+    mm2_aliases: tuple[str, ...] = ()

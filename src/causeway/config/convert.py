@@ -19,6 +19,7 @@ from causeway.config.causeway_yaml.document import Fields, parse, read_document
 from causeway.config.causeway_yaml.read import read_entries
 from causeway.config.causeway_yaml.to_properties import to_properties
 from causeway.config.causeway_yaml.write import said, to_yaml
+from causeway.config.connectors import read_connectors
 from causeway.config.load import Form, default_form, is_resource, is_yaml
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, parse_properties, read_properties
@@ -42,7 +43,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    form: Form
+    form: Form | None  # None: connectors of Kafka Connect
     entries: Mapping[str, Entry]
     notes: tuple[str, ...] = ()
 
@@ -56,18 +57,19 @@ def convert(path: Path, to: Form | None = None) -> Converted:
     if to is found.form:
         raise ConfigError("convert", str(path), "it has that form already")
     entries, notes = found.entries, found.notes
+    comments = list(_comments(path)) if found.form is not None else []
     carried: tuple[str, ...] = ()
     if to is Form.STRIMZI:
         name = write.resource_name(path.stem)
-        resource = write.to_resource(entries, name=name, comments=_comments(path))
+        resource = write.to_resource(entries, name=name, comments=comments)
         text = resource.text
         same.check(path, entries, resource)
         notes += write.notes(resource)
     elif to is Form.PROPERTIES:
-        text = to_properties(entries, comments=_comments(path))
+        text = to_properties(entries, comments=comments)
         _check(path, entries, parse_properties(path, text.encode()).entries)
     else:
-        text = to_yaml(entries, comments=_comments(path))
+        text = to_yaml(entries, comments=comments)
         document = parse(text, str(path), problems)
         back = login.settle(read_entries(document, problems), problems)
         beside = document.values.get("properties")
@@ -82,6 +84,8 @@ def convert(path: Path, to: Form | None = None) -> Converted:
 def _read(path: Path, problems: Problems) -> _Read:
     if not is_yaml(path):
         return _Read(form=Form.PROPERTIES, entries=dict(read_properties(path).entries))
+    if (connectors := read_connectors(path)) is not None:
+        return _Read(form=None, entries=connectors.entries, notes=connectors.notes)
     document = read_document(path, problems)
     if not is_resource(document):
         entries = login.settle(read_entries(document, problems), problems)

@@ -148,7 +148,7 @@ WORKER_PREFIXES = (
 )
 
 # Of a flow and a worker: what would change what is mirrored, or where one goes on.
-_NOT_YET = _names("forwarding.admin.class forwarding.admin offset.storage.topic")
+_NOT_YET = _names("forwarding.admin.class forwarding.admin")
 
 # Copies of topics that Connect makes for itself: none are made here, so any number is right, and
 # every file of a small cluster has them.

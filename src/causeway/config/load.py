@@ -44,9 +44,12 @@ def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Setting
         from causeway.config.mm2 import load_mm2
 
         return load_mm2(path, environment=environment)
+    from causeway.config import connectors
     from causeway.config.causeway_yaml.document import read_document
     from causeway.config.problems import Problems
 
+    if (found := connectors.read_connectors(path)) is not None:
+        raise connectors.refused(path, found)
     problems = Problems(str(path))
     document = read_document(path, problems)
     if is_resource(document):

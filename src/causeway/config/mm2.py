@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters, renames
-from causeway.config import audit, both_ways, circles
+from causeway.config import audit, both_ways, circles, kept_names
 from causeway.config.build import (
     clear_text,
     control_settings,
@@ -76,6 +76,12 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     notes += [*_old_names(file.entries), *told]
     notes += clear_text(client for link in links for client in (link.source, link.target))
     notes += _paused(links)
+    notes += [
+        kept_names.note(f"{source}->{target}")
+        for source, target in _pairs(aliases)
+        if kept_names.is_recipe(_said(file.entries, source, target))
+        and any((link.source.alias, link.target.alias) == (source, target) for link in links)
+    ]
     heartbeats = _heartbeats(file.entries, aliases, notes)
     return Settings(
         links=tuple(links),
@@ -91,6 +97,11 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
     aliases = tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
     if "apiVersion" in entries:
         problems.add("it is a resource of Kubernetes: its name must end in .yaml")
+    elif not aliases and "connector.class" in entries:
+        problems.add(
+            "it is a connector of Kafka Connect: write its config as JSON, of which"
+            " `causeway convert` makes a property file"
+        )
     elif not aliases and not (entry and entry.missing):
         problems.add("it names no clusters: set clusters = A, B")
     for alias in aliases:
@@ -156,11 +167,16 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
     """What the file says of the pair, under the keys' newest names."""
-    own = dict(flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.names()))
+    own = dict(kept_names.settled(_said(entries, source, target)))
     for old, new in OLD_NAMES.items():
         if old in own:
             own.setdefault(new, own[old])
     return own
+
+
+def _said(entries: Entries, source: str, target: str) -> Entries:
+    """The flow's keys as the file has them."""
+    return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.names())
 
 
 def _paused(links: Iterable[LinkSettings]) -> list[str]:
@@ -238,7 +254,9 @@ def _link(
         )
     }
     fetch = fetch_settings(reader, problems)
-    control = control_settings(own, problems)
+    control = kept_names.with_offsets(
+        control_settings(own, problems), entries, _said(entries, source, target), source, target
+    )
     paused = records_paused(read(ControlKeys, own, Problems("")))
     found = transforms(
         own,
@@ -282,6 +300,7 @@ def _link(
         sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
         joins=keys.sole_writer is False,
+        stops_on_data=keys.sole_writer is None and not (treated or policy.tells_source(here)),
         control=control,
         transforms=found,
         treatments=(*treated, *translation(schemas, found, problems)),

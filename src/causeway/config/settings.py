@@ -261,6 +261,9 @@ class LinkSettings:
     renaming: tuple[Renaming, ...] = field(default=(), repr=False)
     # A renamed topic may go to one that is there and has records [causeway.sole.writer = false].
     joins: bool = False
+    # Others may write to the target topics, but the file does not say that they do: what is there
+    # before the mirror may be a copy that another tool has made.
+    stops_on_data: bool = False
     # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
     places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 

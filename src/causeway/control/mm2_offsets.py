@@ -13,7 +13,7 @@ mirrored since.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
@@ -32,7 +32,8 @@ def book_of(
 ) -> MirrorMakerOffsets:
     """Where the link's are, or were."""
     log = TopicLog(target, topic_of(link), admin=admin)
-    return MirrorMakerOffsets(log, link.source.alias, link.control.mm2_connector)
+    source, *others = link.control.mm2_aliases or (link.source.alias, "")
+    return MirrorMakerOffsets(log, source, link.control.mm2_connector, others)
 
 
 def topic_of(link: LinkSettings) -> str:
@@ -46,26 +47,66 @@ class Copied(NamedTuple):
     ours: bool
 
 
+class _Owner(NamedTuple):
+    connector: str
+    cluster: str
+
+
+class _Entry(NamedTuple):
+    owner: _Owner
+    at: TopicPartition
+
+
+class Unsure(Copied):
+    """By an entry under another alias of the source, or of another connector: it may be about
+    another cluster, or another target. The records themselves have to confirm it."""
+
+    __slots__ = ()
+
+
 class MirrorMakerOffsets:
     """Of one source cluster, by its alias. Not thread-safe."""
 
     def __init__(
-        self, topic: TopicLog, source: str, connector: str = "MirrorSourceConnector"
+        self,
+        topic: TopicLog,
+        source: str,
+        connector: str = "MirrorSourceConnector",
+        others: Sequence[str] = (),
     ) -> None:
+        """`others`: what the source may be called in the entries as well."""
         self._topic = topic
         self._source = source
         self._connector = connector
+        self._aliases = (source, *others)
         self._written: dict[TopicPartition, int] = {}
         self._mended = False
 
     def read(self) -> dict[TopicPartition, Copied]:
-        """Each partition's entry; empty where MirrorMaker 2 never ran. Raises CausewayError."""
-        found = {}
+        """Each partition's entry; empty where MirrorMaker 2 never ran. A connector of another name
+        is taken for ours if its entry is the only one of a partition. Raises CausewayError."""
+        found: dict[TopicPartition, Copied] = {}
+        unsure: dict[TopicPartition, dict[_Owner, Copied]] = {}
         for key, value in self._topic.newest().items():
-            at, copied = _partition(key, self._connector, self._source), _copied(value)
-            if at is not None and copied is not None:
-                found[at] = copied
+            place, copied = _place_of(key), _copied(value)
+            if place is None or copied is None or place.owner.cluster not in self._aliases:
+                continue
+            if place.owner == (self._connector, self._source):
+                found[place.at] = copied
+            else:
+                unsure.setdefault(place.at, {})[place.owner] = copied
+        for at in unsure.keys() - found.keys():
+            if (likeliest := self._likeliest(unsure[at])) is not None:
+                found[at] = Unsure(*likeliest)
         return found
+
+    def _likeliest(self, entries: Mapping[_Owner, Copied]) -> Copied | None:
+        """The entry of this connector, or else the only one there is; None if several connectors
+        have one."""
+        for alias in self._aliases:
+            if (own := entries.get(_Owner(self._connector, alias))) is not None:
+                return own
+        return next(iter(entries.values())) if len(entries) == 1 else None
 
     def forget(self) -> None:
         """Others may have written since."""
@@ -86,7 +127,11 @@ class MirrorMakerOffsets:
 
     def remove(self, places: Collection[TopicPartition]) -> None:
         """Our own entries of them. Raises CausewayError, once what can be written is."""
-        ours = [at for at, copied in self.read().items() if copied.ours and at in places]
+        ours = [
+            at
+            for at, copied in self.read().items()
+            if copied.ours and at in places and not isinstance(copied, Unsure)
+        ]
         self._append(dict.fromkeys(ours), lambda at: None)
 
     def _append(
@@ -122,15 +167,14 @@ def _place(at: TopicPartition, source: str) -> dict[str, str | int]:
     return {"cluster": source, "partition": at.partition, "topic": at.topic}
 
 
-def _partition(key: bytes, name: str, source: str) -> TopicPartition | None:
-    """The source partition that `key` is for; None for what others keep there."""
+def _place_of(key: bytes) -> _Entry | None:
+    """What `key` is about; None for what is no position of a source connector."""
     try:
         connector, place = json.loads(key)
-        if connector == name and place["cluster"] == source:
-            return TopicPartition(str(place["topic"]), int(place["partition"]))
+        at = TopicPartition(str(place["topic"]), int(place["partition"]))
+        return _Entry(_Owner(str(connector), str(place["cluster"])), at)
     except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    return None
+        return None
 
 
 def _copied(value: bytes) -> Copied | None:

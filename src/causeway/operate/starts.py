@@ -22,8 +22,10 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
     Wish,
+    is_new,
 )
 from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
@@ -98,6 +100,7 @@ def plan(
     }
     lost = _progress_lost(sides, link, contents, there)
     led = led_to(contents.partitions.values())
+    others = OthersHere(sides.target, link)
     in_doubt = set()
     starts: list[Start] = []
     problems = [
@@ -116,6 +119,8 @@ def plan(
             *told,
             transform=identity_of(topic.source),
             shared=(topic.target, number) in led,
+            others=is_new(contents.partitions.get(at))
+            and others.brought(topic, number, place.target_ends),
         )
         decision = decide(progress_lost=bool(lost))
         if lost is None and type(decide(progress_lost=True)) is not type(decision):

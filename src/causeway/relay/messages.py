@@ -48,6 +48,12 @@ class Outlet(_Message):
     exclusive: bool = True  # every answer so far had the expected base offset: no foreign writer
     # What a transform calls the topic, as on the source; None where it is the mirror's own.
     routed: str | None = None
+    # The target's end when it was claimed: no record of this producer lies before. -1: not known.
+    claimed_at: int = -1
+    # Below this target offset, what is there is a copy of the source that another tool has made.
+    copied_to: int = 0
+    # Producer ids of earlier claims of the same partition here, newest last.
+    earlier: tuple[int, ...] = ()
 
 
 class Assignment(_Message):

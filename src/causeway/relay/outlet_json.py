@@ -20,6 +20,9 @@ def outlet_json(outlet: Outlet) -> dict[str, Any]:
         "sequence": outlet.pair.sequence,
         "exclusive": outlet.exclusive,
         "routed": outlet.routed,
+        "claimed_at": outlet.claimed_at,
+        "copied_to": outlet.copied_to,
+        "earlier": outlet.earlier,
     }
 
 
@@ -34,4 +37,7 @@ def outlet_of(item: dict[str, Any]) -> Outlet:
         pair=pair,
         exclusive=item["exclusive"],
         routed=item.get("routed"),
+        claimed_at=item.get("claimed_at", -1),  # older ones lack these
+        copied_to=item.get("copied_to", 0),
+        earlier=tuple(item.get("earlier", ())),
     )

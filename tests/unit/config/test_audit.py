@@ -57,7 +57,7 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
         ("A.producer.compression.type", Effect.NOT_YET),
         ("A.group.id", Effect.MEANINGLESS),
         ("A.admin.listeners", Effect.MEANINGLESS),
-        ("A.offset.storage.topic", Effect.NOT_YET),
+        ("A.offset.storage.topic", Effect.ACTED_ON),
         ("A.offset.storage.replication.factor", Effect.ACTED_ON),
         ("key.converter.plugin.version", Effect.MEANINGLESS),
         ("use.incremental.alter.configs", Effect.MEANINGLESS),

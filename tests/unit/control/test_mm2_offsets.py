@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from causeway.control.mm2_offsets import MirrorMakerOffsets
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, Unsure
 from causeway.model import TopicPartition
 from causeway.relay.topic_log import KeyValue, TopicLog
 
@@ -98,3 +98,33 @@ def test_a_connector_of_another_name_has_positions_of_its_own() -> None:
     assert book.read() == {at: (41, False)}
     book.write({at: 43})
     assert log.written == [(0, (named, b'{"offset":42,"writer":"causeway"}'))]
+
+
+def test_another_alias_or_connector_is_believed_only_with_the_records() -> None:
+    """The file may call the source otherwise than it was called, or not at all, and a connector in
+    a Connect cluster has any name."""
+    at = TopicPartition("orders", 2)
+    east = KEY.replace(b'"A"', b'"east"')
+    nameless = KEY.replace(b'"A"', b'""')
+    named = KEY.replace(b"MirrorSourceConnector", b"my-mirror")
+
+    def book(newest: dict[bytes, bytes]) -> dict[TopicPartition, Copied]:
+        log = cast(TopicLog, Log(1, newest))
+        return MirrorMakerOffsets(log, "east", others=("A", "")).read()
+
+    assert book({east: b'{"offset":41}', KEY: b'{"offset":7}'}) == {at: (41, False)}
+    assert not isinstance(book({east: b'{"offset":41}'})[at], Unsure)
+    for key in (KEY, nameless, named):
+        found = book({key: b'{"offset":41}'})
+        assert found == {at: (41, False)}
+        assert isinstance(found[at], Unsure)
+    two = {named: b'{"offset":41}', named.replace(b"my", b"your"): b'{"offset":7}'}
+    assert book(two) == {}, "which of them wrote to this target is not certain"
+    assert book({**two, KEY: b'{"offset":5}'}) == {at: (5, False)}
+
+
+def test_positions_are_written_under_the_name_that_mirror_maker_has() -> None:
+    log = Log(1)
+    book = MirrorMakerOffsets(cast(TopicLog, log), "", others=("A",))
+    book.write({TopicPartition("orders", 2): 42})
+    assert [key for _, (key, _) in log.written] == [KEY.replace(b'"A"', b'""')]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.control.mm2_offsets import Copied
+from causeway.control.mm2_offsets import Copied, Unsure
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import claim, decide
@@ -17,6 +17,7 @@ from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
+from causeway.relay.outlet_json import outlet_json, outlet_of
 from causeway.relay.progress import Progress
 
 NOBODY = Wish()
@@ -100,6 +101,47 @@ def test_a_target_with_data_and_no_progress_stops() -> None:
     assert decide(TOPIC, 0, None, BEGUN, link(sole_writer=False), NOBODY) == Begin(
         start=0, targets=(0,)
     )
+
+
+def test_kept_names_and_data_of_which_nothing_is_known_stop_and_ask() -> None:
+    """It may be a copy that another tool has made, and the name does not tell."""
+    kept = link(sole_writer=False, stops_on_data=True)
+    found = decide(TOPIC, 0, None, BEGUN, kept, NOBODY)
+    assert isinstance(found, Stop)
+    for word in ("has data already", "--adopt", "--from", "causeway.sole.writer = false"):
+        assert word in found.reason
+    begins = Begin(start=0, targets=(0,))
+    assert decide(TOPIC, 0, None, EMPTY, kept, NOBODY) == begins
+    assert decide(TOPIC, 0, None, BEGUN, kept, FROM) == begins
+    assert isinstance(decide(TOPIC, 0, None, BEGUN, kept, ADOPT), Adopt)
+    assert decide(TOPIC, 0, None, BEGUN, kept, NOBODY, others=True) == begins
+    assert isinstance(
+        decide(TOPIC, 0, None, BEGUN, kept, NOBODY, others=True, progress_lost=True), Stop
+    )
+
+
+def test_an_unsure_position_is_compared_with_the_records() -> None:
+    """Also where the source has no more than that: it may be about another target."""
+    adopted = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, Unsure(499, False))
+    assert isinstance(adopted, Adopt)
+    assert (adopted.start, adopted.floor) == (None, None)
+    sure = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, Copied(499, False))
+    assert sure == Begin(start=500, targets=(0,))
+
+
+def test_a_claim_knows_the_claims_before_it() -> None:
+    """Their records are no others' records."""
+    first = claim(TOPIC, 0, Begin(start=0, targets=(0,)), BEGUN, {0: (5, 0)}, LINK, taken_over=True)
+    (outlet,) = first.outlets
+    assert (outlet.claimed_at, outlet.copied_to, outlet.earlier) == (70, 70, ())
+    later = replace(BEGUN, target_ends={0: 90})
+    again = claim(TOPIC, 0, Begin(start=9, targets=(0,)), later, {0: (6, 0)}, LINK, before=first)
+    (outlet,) = again.outlets
+    assert (outlet.claimed_at, outlet.copied_to, outlet.earlier) == (90, 70, (5,))
+    assert outlet_of(outlet_json(outlet)) == outlet
+    other = replace(TOPIC, target_id="cc" * 16)
+    anew = claim(other, 0, Begin(start=9, targets=(0,)), later, {0: (6, 0)}, LINK, before=first)
+    assert (anew.outlets[0].copied_to, anew.outlets[0].earlier) == (0, ())
 
 
 def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from causeway.config import kept_names
 from causeway.config.keys import OF_FLOWS, OLD_NAMES
 from causeway.config.precedence import Entries, client_entries, flow_entries
 
@@ -127,14 +128,23 @@ def _trouble(flow: Flow, _: Entries) -> Iterator[Difference]:
         "stops that partition with a reason, the others go on",
         "when one stops: causeway run --from TIMESTAMP or --adopt",
     )
-    identity = flow.says("replication.policy.class").endswith("IdentityReplicationPolicy")
+    settled = kept_names.settled(flow.own)
+    policy = settled.get("replication.policy.class")
+    identity = policy is not None and policy.value.strip().endswith("IdentityReplicationPolicy")
     sole = flow.says("causeway.sole.writer").lower()
+    if identity and not sole:
+        yield _one(
+            "a mirror that finds records, and no positions, at its first start",
+            "copies all of the source beside them",
+            "stops, and asks",
+            "causeway run --adopt or --from; or causeway.sole.writer = false if others wrote them",
+        )
     if sole == "true" or (not sole and not identity):
         yield _one(
             "others write to a mirrored topic",
             "goes on beside them",
             "stops that partition",
-            f"{flow.name}.causeway.sole.writer = false",
+            f"once the mirror has begun: {flow.name}.causeway.sole.writer = false",
         )
 
 
@@ -207,18 +217,20 @@ def _internal(flow: Flow, _: Entries) -> Iterator[Difference]:
     )
 
 
-def _own_topics(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _own_topics(flow: Flow, entries: Entries) -> Iterator[Difference]:
     source, target = flow.source, flow.target
-    positions = flow.says("causeway.mirror.maker.offsets.topic")
+    named = flow.says("causeway.mirror.maker.offsets.topic")
+    positions = named or kept_names.offsets_topic(entries, source, target)
     names = (f"mm2-{name}.{source}.internal" for name in ("configs", "offsets", "status"))
-    theirs = f"{positions}, and two of Connect's" if positions else ", ".join(names)
+    usual = positions == kept_names.usual_offsets_topic(source)
+    theirs = ", ".join(names) if usual else f"{positions}, and two of Connect's"
     slug = f"{source}.{target}"
     ours = f"__causeway.{slug}.progress; .directives once somebody pauses or throttles"
     kept = flow.says("causeway.mirror.maker.offsets", "true").lower() == "true"
     yield _one(f"its own topics on {target}", theirs, ours)
     yield _one(
         "positions",
-        positions or f"mm2-offsets.{source}.internal",
+        positions,
         "goes on from there at the first start, and keeps it written for the way back"
         if kept
         else "begins by itself: causeway.mirror.maker.offsets = false",

@@ -10,6 +10,7 @@ from typing import Any
 from causeway import filters
 from causeway.config.beside.behaviour import Difference, differences, flows
 from causeway.config.beside.keys import KeyUse, Use, key_uses
+from causeway.config.connectors import read_connectors
 from causeway.config.load import is_resource, is_yaml, load
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry, read_properties
@@ -54,6 +55,8 @@ def _entries(path: Path) -> Mapping[str, Entry]:
     from causeway.config.strimzi.read import read_resource
     from causeway.config.strimzi.secrets import Secrets
 
+    if (connectors := read_connectors(path)) is not None:
+        return connectors.entries
     problems = Problems(str(path))
     document = read_document(path, problems)
     entries: Mapping[str, Entry]
@@ -69,6 +72,8 @@ def _entries(path: Path) -> Mapping[str, Entry]:
 
 
 def _refused(path: Path) -> tuple[str, ...]:
+    if is_yaml(path) and read_connectors(path) is not None:
+        return (f"connectors of Kafka Connect: causeway convert {path} writes a property file",)
     try:
         load(path)
     except ConfigError as error:

@@ -77,7 +77,6 @@ _NOTES: Final = (
     ("rest.advertised.port", _HTTP),
     ("dedicated.mode.enable.internal.rest", "drivers talk through the progress topic"),
     ("errors.tolerance", "no record is passed over in silence"),
-    ("offset.storage.topic", "its positions are not found then: leave it out, or use the default"),
     ("metric.reporters", "metrics are Prometheus', at /metrics"),
     ("sasl.kerberos.service.name", "Kerberos is not there: PLAIN, SCRAM, OAUTHBEARER or TLS"),
 )

@@ -10,7 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 from causeway import filters
-from causeway.config import audit, jaas
+from causeway.config import audit, jaas, kept_names
 from causeway.config.causeway_yaml.document import parse
 from causeway.config.causeway_yaml.login import JAAS
 from causeway.config.causeway_yaml.write import said
@@ -88,7 +88,11 @@ def _counts(entries: Mapping[str, Entry], files: set[str]) -> Iterator[tuple[str
         paused = own["causeway.paused"].value if "causeway.paused" in own else ""
         yield f"{flow}.heartbeats paused", str("heartbeats" in paused.lower())
         names = OF_FLOWS - {"enabled"} if on else HeartbeatKeys.names()
-        for name in names:
+        if on:
+            positions = own[_POSITIONS].value.strip() if _POSITIONS in own else ""
+            positions = positions or kept_names.offsets_topic(plain, source, target)
+            yield f"{flow}.{_POSITIONS}", positions
+        for name in names - {_POSITIONS}:
             if name in own or name in _DEFAULTS:
                 yield f"{flow}.{name}", own[name].value if name in own else _DEFAULTS[name]
         if on:
@@ -107,6 +111,9 @@ def _counts(entries: Mapping[str, Entry], files: set[str]) -> Iterator[tuple[str
         name = audit.split_key(key, aliases)[1]
         if name.startswith(("causeway.", "spark.")) and name not in OF_FLOWS:
             yield key, text
+
+
+_POSITIONS = "causeway.mirror.maker.offsets.topic"
 
 
 def _same(key: str, one: Mapping[str, str], other: Mapping[str, str]) -> bool:

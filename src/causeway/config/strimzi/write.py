@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import Any
 
 from causeway import filters
-from causeway.config import audit, known
+from causeway.config import audit, kept_names, known
 from causeway.config.causeway_yaml.to_properties import providers_of
 from causeway.config.causeway_yaml.write import bare, dump, said
 from causeway.config.keys import OF_FLOWS, HeartbeatKeys
@@ -219,10 +219,10 @@ class _Writer:
                 connectors[mirrors.CONNECTORS[0]]["tasksMax"] = int(text)
             elif not (name == _PAUSED and _tell_states(connectors, text)):
                 self._key(connectors, flow, name, text)
-        for name in ("offsets.topic", "connector"):
-            # Else what a resource has by default would count.
-            default = "" if name == "offsets.topic" else "MirrorSourceConnector"
-            _config(connectors[mirrors.CONNECTORS[0]]).setdefault(f"{_BOOK}{name}", default)
+        # Else what a resource has by default would count.
+        config = _config(connectors[mirrors.CONNECTORS[0]])
+        config.setdefault(f"{_BOOK}offsets.topic", self._offsets_topic(source, flow))
+        config.setdefault(f"{_BOOK}connector", "MirrorSourceConnector")
         return {**connectors, **patterns}
 
     def _key(self, connectors: dict[str, Tree], flow: str, name: str, text: str) -> None:
@@ -249,6 +249,13 @@ class _Writer:
         else:
             (acts,) = mirrors.who_acts(name)
             _config(connectors[acts])[name] = bare(text)
+
+    def _offsets_topic(self, source: str, flow: str) -> str:
+        """The topic of positions that Connect's keys name; empty where none does."""
+        target = flow.removeprefix(f"{source}->")
+        entries = {key: Entry(key=key, value=text, line=0) for key, text in self.texts.items()}
+        named = kept_names.offsets_topic(entries, source, target)
+        return "" if named == kept_names.usual_offsets_topic(source) else named
 
     def _positions(self, found: list[Tree], sources: tuple[str, ...], target: str) -> str:
         """The topic of offsets: by its field where all mirrors have it as Strimzi does."""

@@ -26,8 +26,10 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
     Wish,
+    is_new,
 )
 from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
@@ -128,11 +130,14 @@ class Claimer:
             self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
         )
         starts = {at: self._start_of(at) for at in places}
+        others = OthersHere(self._sides.target, self._link)
         decisions: list[tuple[MirroredTopic, int, Decision]] = [
             (
                 topic,
                 partition,
-                self._decide(topic, partition, left.get(at), places[at], starts[at], led, ended),
+                self._decide(
+                    topic, partition, left.get(at), places[at], starts[at], led, ended, others
+                ),
             )
             for topic, partition in wanted
             if (at := TopicPartition(topic.source, partition)) in places
@@ -143,6 +148,7 @@ class Claimer:
         passed: list[Row] = []
         begins: list[tuple[MirroredTopic, int, Begin]] = []
         never_fed: set[TopicPartition] = set()
+        taken_over: set[TopicPartition] = set()
         turns: list[tuple[MirroredTopic, GoByKey]] = []
         for topic, partition, decided in decisions:
             at = TopicPartition(topic.source, partition)
@@ -181,10 +187,13 @@ class Claimer:
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
                     begins.append((topic, partition, turned.settled(begin, starts[at])))
+                    if at in copied or isinstance(decided, Adopt):
+                        taken_over.add(at)
                     known_before = at in copied or self._leadership.progress_lost
                     if progress is None and decided is begin and not known_before:
                         never_fed.add(at)
-        begun, by_key = self._claim(begins, places, never_fed), self._turn(turns, places)
+        begun = self._claim(begins, places, never_fed, left, taken_over)
+        by_key = self._turn(turns, places)
         rows += [*begun, *by_key, *passed]
         for row in rows:
             row.progress = routing.among_others(row.progress, led)
@@ -207,6 +216,7 @@ class Claimer:
         start: Start | None,
         led: Collection[TopicPartition],
         ended: Collection[str],
+        others: OthersHere,
     ) -> Decision:
         at = TopicPartition(topic.source, partition)
         wish = self.wish_of(at)
@@ -231,6 +241,7 @@ class Claimer:
             progress_lost=self._leadership.progress_lost,
             transform=self._transforms.identity_of(topic.source),
             shared=(topic.target, partition) in led,
+            others=is_new(progress) and others.brought(topic, partition, place.target_ends),
         )
 
     def _look_behind(
@@ -331,8 +342,11 @@ class Claimer:
         begins: Sequence[tuple[MirroredTopic, int, Begin]],
         places: Mapping[TopicPartition, Offsets],
         never_fed: Collection[TopicPartition],
+        left: Mapping[TopicPartition, Progress],
+        taken_over: Collection[TopicPartition],
     ) -> list[Row]:
-        """`never_fed`: of these nothing has been mirrored before."""
+        """`never_fed`: of these nothing has been mirrored before; `left`: their progress so far;
+        `taken_over`: of these the target has what another tool has copied."""
         if not begins:
             return []
         producers = self._producers(sum(len(begin.targets) for _, _, begin in begins))
@@ -346,6 +360,8 @@ class Claimer:
                 {target: next(producers) for target in begin.targets},
                 self._link,
                 transform=self._transforms.identity_of(topic.source),
+                before=left.get(TopicPartition(topic.source, partition)),
+                taken_over=TopicPartition(topic.source, partition) in taken_over,
             )
             first = progress.position
             since = 0 if progress.source in never_fed else first

@@ -6,8 +6,10 @@
                                                        with, as it may have copied more; stop where
                                                        that can't be found
     no progress, target has data                       stop: what of the source it holds is unknown;
-                                                       begin where others write to it as well,
-                                                       unless there has been progress that was lost
+                                                       begin where the file says that others write
+                                                       to it as well, or another link has brought
+                                                       it, unless there has been progress that was
+                                                       lost
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
     the same, but the source outgrew the target, and   go on, by key from the source's end on
     keys decide                                        (see routing.py)
@@ -32,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causeway.config.settings import LinkSettings
-from causeway.control.mm2_offsets import Copied
+from causeway.control.mm2_offsets import Copied, Unsure
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import losses, routing
 from causeway.daemon.partitions.decisions import (
@@ -46,6 +48,7 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
     Wish,
+    is_new,
 )
 from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
 from causeway.relay.messages import Outlet
@@ -55,6 +58,7 @@ _RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
 ACT = "start with --from TIMESTAMP or --adopt to go on"
+_MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 
 
 def decide(
@@ -69,14 +73,18 @@ def decide(
     progress_lost: bool = False,
     transform: str | None = None,
     shared: bool = False,
+    others: bool = False,
 ) -> Decision:
     """`copied`: what MirrorMaker 2's book says of it; `progress_lost`: see daemon.leadership;
     `transform`: the identity of what its records go through by now; `shared`: transforms lead
-    records of other partitions to its target as well."""
+    records of other partitions to its target as well; `others`: all that the target has came since
+    another link of Causeway began there, see daemon.partitions.others."""
     targets = routing.targets_of(topic, partition)
-    if progress is None or not progress.outlets:
-        alone = link.sole_writer and not shared
-        return _decide_new(topic, targets, offsets, alone, wish, copied, progress_lost, transform)
+    if progress is None or is_new(progress):
+        alone = (link.sole_writer or (link.stops_on_data and not others)) and not shared
+        return _decide_new(
+            topic, targets, offsets, link, alone, wish, copied, progress_lost, transform
+        )
     if (change := transform_change(progress, transform)) and not made_anew(progress, topic):
         return _begin_behind(topic, progress, offsets, targets, wish, change)
     over = _pass_over(topic, progress, offsets, link, wish)
@@ -178,6 +186,7 @@ def _decide_new(
     topic: MirroredTopic,
     targets: tuple[int, ...],
     offsets: Offsets,
+    link: LinkSettings,
     alone: bool,
     wish: Wish,
     copied: Copied | None,
@@ -188,6 +197,9 @@ def _decide_new(
     if copied is not None and written and len(targets) == 1 and wish.start_from is None:
         after = copied.offset + 1
         reason = _by_its_book(topic, copied)
+        if isinstance(copied, Unsure):  # by the records alone
+            start = after if wish.adopt else None
+            return Adopt(start=start, target=targets[0], reason=reason)
         # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
         if after == offsets.high_watermark:
             return Begin(start=after, targets=targets)
@@ -208,13 +220,24 @@ def _decide_new(
         if progress_lost:
             reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
-            return Stop(reason=f"{reason} ({ACT})")
+            known = link.sole_writer or progress_lost or copied is not None
+            return Stop(reason=f"{reason} ({ACT if known else _asks(topic)})")
         if transform is not None:
             return Stop(reason=f"{reason}, and a transform made it (start with --from TIMESTAMP)")
         if len(targets) == 1:
             return Adopt(start=None, target=targets[0], reason=reason)
         return Stop(reason=f"{reason}, and keys spread it (start with --from TIMESTAMP)")
     return Begin(start=offsets.start, targets=targets)
+
+
+def _asks(topic: MirroredTopic) -> str:
+    """What a person is asked if the name of a topic does not tell who wrote to it."""
+    return (
+        f"start with --adopt if another tool has copied {topic.source} there: the mirror goes on "
+        "after the record that the topic ends with; start with --from TIMESTAMP, or set "
+        "causeway.sole.writer = false, if others wrote to it: the mirror begins behind their "
+        "records"
+    )
 
 
 def _by_its_book(topic: MirroredTopic, copied: Copied) -> str:
@@ -294,9 +317,13 @@ def claim(
     link: LinkSettings,
     *,
     transform: str | None = None,
+    before: Progress | None = None,
+    taken_over: bool = False,
 ) -> Progress:
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
-    `transform`: the identity of what its records go through."""
+    `transform`: the identity of what its records go through; `before`: its progress so far;
+    `taken_over`: what the target has is a copy of the source that another tool has made."""
+    earlier = {} if before is None else {o.partition: o for o in routing.own(before)}
     return Progress(
         topic=topic.source,
         partition=partition,
@@ -308,17 +335,32 @@ def claim(
         begun=begin.by,
         first_copy_end=offsets.end if begin.first_copy_end is None else begin.first_copy_end,
         outlets=tuple(
-            Outlet(
-                topic=topic.target,
-                partition=target,
-                topic_id=topic.target_id or NO_TOPIC_ID,
-                producer_id=producers[target][0],
-                producer_epoch=producers[target][1],
-                pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),
-                exclusive=link.sole_writer,
+            _after(
+                Outlet(
+                    topic=topic.target,
+                    partition=target,
+                    topic_id=topic.target_id or NO_TOPIC_ID,
+                    producer_id=producers[target][0],
+                    producer_epoch=producers[target][1],
+                    pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),
+                    exclusive=link.sole_writer,
+                    claimed_at=offsets.target_ends[target],
+                    copied_to=offsets.target_ends[target] if taken_over else 0,
+                ),
+                earlier.get(target),
             )
             for target in begin.targets
         ),
+    )
+
+
+def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
+    """`outlet` with what is known of the claim `before` it."""
+    if before is None or not same_topic(before.topic_id, outlet.topic_id):
+        return outlet
+    ids = (*before.earlier, *([before.producer_id] if before.producer_id >= 0 else []))
+    return outlet.replace(
+        copied_to=max(outlet.copied_to, before.copied_to), earlier=ids[-_MOST_EARLIER:]
     )
 
 

@@ -94,3 +94,8 @@ class Wish:
 
 
 Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop
+
+
+def is_new(progress: Progress | None) -> bool:
+    """Whether nothing of a partition was ever claimed."""
+    return progress is None or not progress.outlets

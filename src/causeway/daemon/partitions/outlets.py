@@ -321,4 +321,5 @@ def _outlet(
         pair=Pair(source=want.offset, target=end, sequence=0),
         exclusive=False,
         routed=want.topic,
+        claimed_at=end,
     )

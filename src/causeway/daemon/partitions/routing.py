@@ -102,6 +102,7 @@ def by_key_from(
             producer_epoch=producers[target][1],
             pair=Pair(source=offset, target=target_ends[target], sequence=0),
             exclusive=link.sole_writer,
+            claimed_at=target_ends[target],
         )
         for target in targets_of(topic, progress.partition)
     )
