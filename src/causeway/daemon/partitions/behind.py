@@ -77,3 +77,12 @@ def places_behind(
             }
             places[at] = Behind(start=starts.pop(), ends=ends) if len(starts) == 1 else None
     return places
+
+
+def not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
+    return CausewayError(
+        what,
+        str(at),
+        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        retriable=True,
+    )

@@ -14,7 +14,7 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, losses, routing, turned
 from causeway.daemon.partitions.adopt import find_place
-from causeway.daemon.partitions.behind import Behind, places_behind
+from causeway.daemon.partitions.behind import Behind, not_alone, places_behind
 from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
@@ -179,7 +179,7 @@ class Claimer:
                 case PassOver() as over:
                     passed.append(self._pass_over(topic, over, places[at], maps.get(at, {})))
                 case GoByKey() if alone_in_s:
-                    found.trouble(str(at), _not_alone(at, "go by key", alone_in_s))
+                    found.trouble(str(at), not_alone(at, "go by key", alone_in_s))
                 case GoByKey() as turn:
                     turns.append((topic, turn))
                 case Stop(reason=reason):
@@ -269,7 +269,7 @@ class Claimer:
                 after.append((topic, partition, decision))
                 continue
             if alone_in_s:
-                found.trouble(str(at), _not_alone(at, "change the transform", alone_in_s))
+                found.trouble(str(at), not_alone(at, "change the transform", alone_in_s))
                 continue
             match behind[at]:
                 case BrokerError(code=codes.UNKNOWN_TOPIC_OR_PARTITION) if isinstance(
@@ -400,12 +400,3 @@ class Claimer:
         if self._link.delivery == "exactly-once":
             return iter(self._sides.target.init_producer_ids(count))
         return iter([(-1, -1)] * count)
-
-
-def _not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
-    return CausewayError(
-        what,
-        str(at),
-        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
-        retriable=True,
-    )
