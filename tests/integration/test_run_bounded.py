@@ -118,6 +118,7 @@ def test_how_a_shared_topic_keeps_its_records_is_left_to_its_owners(
         "C->D.enabled = true",
         f"topics = {prefix}.*",
         "replication.policy.class = IdentityReplicationPolicy",
+        "causeway.sole.writer = false",
         "sync.topic.configs.enabled = false",
     )
 
