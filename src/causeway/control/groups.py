@@ -30,6 +30,7 @@ Commits = Mapping[TopicPartition, Committed]
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
+HELD_BACK = "held back at"  # so begins the reason of a place before an unread record
 
 
 class Stand(NamedTuple):
@@ -41,6 +42,13 @@ class Stand(NamedTuple):
     metadata: str = ""
     certain: bool = True
     alone: bool = True
+
+
+class Unread(NamedTuple):
+    """A record on the target that a group has not read, at `offset` or later; `by`: whose it is."""
+
+    offset: int
+    by: str
 
 
 # By group and partition of the target. Missing: not known.
@@ -58,6 +66,7 @@ class Why(StrEnum):
     NOTHING_MIRRORED = "nothing-mirrored"
     NOT_TRANSLATED = "not-translated"
     HAS_MEMBERS = "has-members"
+    HELD_BACK = "held-back"
     UP_TO_DATE = "up-to-date"
 
 
@@ -205,6 +214,11 @@ def checkpoints(
     return wanted
 
 
+def held_back(at: TopicPartition, unread: Unread) -> str:
+    """Why a group gets no place beyond `unread` in the target partition `at`."""
+    return f"{HELD_BACK} offset {unread.offset} of {at}: there lies {unread.by}"
+
+
 def commits(
     followed: Followed,
     translated: Translated,
@@ -212,16 +226,24 @@ def commits(
     there: Mapping[str, Commits | CausewayError],
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
+    unread: Mapping[str, Mapping[TopicPartition, Unread]] | None = None,
 ) -> CommitPlan:
     """What to commit on the target, whose `listing` of groups, commits (`there`) and log ends these
     are. Only for groups without members, and only where a partition has no commit or an older one;
-    never past the end of what is mirrored.
+    never past the end of what is mirrored, nor past a record that the group has not read
+    (`unread`, by group).
     """
     wanted: dict[str, Commits] = {}
     left_out: list[LeftOutGroup] = []
     for group in followed.commits:
         found = _commits_of(
-            group, translated.get(group, {}), listing, there.get(group, {}), ends, link
+            group,
+            translated.get(group, {}),
+            listing,
+            there.get(group, {}),
+            ends,
+            link,
+            (unread or {}).get(group, {}),
         )
         if isinstance(found, LeftOutGroup):
             left_out.append(found)
@@ -237,6 +259,7 @@ def _commits_of(
     there: Commits | CausewayError,
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
+    unread: Mapping[TopicPartition, Unread],
 ) -> Commits | LeftOutGroup:
     def left_out(code: Why, reason: str) -> LeftOutGroup:
         return LeftOutGroup(group=group, code=code, reason=reason)
@@ -258,8 +281,13 @@ def _commits_of(
     wanted = {}
     for at, stand in reachable.items():
         offset = min(stand.downstream, ends[at])
+        if at in unread:
+            offset = min(offset, unread[at].offset)
         if at not in there or there[at].offset < offset:
             wanted[at] = Committed(offset=offset, metadata=stand.metadata)
+    if not wanted and unread:
+        reasons = sorted(held_back(at, held) for at, held in unread.items())
+        return left_out(Why.HELD_BACK, "; ".join(reasons))
     return wanted or left_out(
         Why.UP_TO_DATE, f"on {alias} it stands where it does on {link.source.alias}, or further on"
     )

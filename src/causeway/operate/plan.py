@@ -32,7 +32,7 @@ from causeway.errors import (
     DivergedError,
 )
 from causeway.model import TopicPartition
-from causeway.operate import own, schemas, starts, transforms
+from causeway.operate import among_others, own, schemas, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
 from causeway.operate.schemas import SchemaPlan
@@ -108,6 +108,7 @@ def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
             told(f"asking the clusters of {link.name}")
             known = Transforms(link, settings.spark)
             links.append(_plan_link(link, known, connect, checks))
+        links = among_others.told(links)
         return Plan(links=not_alone(links), own=own.plan(settings, connect))
 
 

@@ -29,6 +29,7 @@ from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.model import TopicPartition
+from causeway.operate import among_others
 from causeway.relay.progress import Contents
 
 _IDS = "__transaction_state"
@@ -102,6 +103,7 @@ def plan(
     led = led_to(contents.partitions.values())
     others = OthersHere(sides.target, link)
     in_doubt = set()
+    taken_over: set[TopicPartition] = set()
     starts: list[Start] = []
     problems = [
         Problem(topic=trouble.topic, error=error)
@@ -125,6 +127,8 @@ def plan(
         decision = decide(progress_lost=bool(lost))
         if lost is None and type(decide(progress_lost=True)) is not type(decision):
             in_doubt.add(topic.target)
+        if at in copied or isinstance(decision, Adopt):
+            taken_over.add(at)
         how, offset = _taken_up(decision)
         starts.append(
             Start(
@@ -140,9 +144,9 @@ def plan(
             problems.append(
                 Problem(topic=topic.source, error=DivergedError("mirror", str(at), decision.reason))
             )
-    return Starts(
-        partitions=tuple(starts), problems=tuple(problems), notes=_notes(link, sorted(in_doubt))
-    )
+    notes = _notes(link, sorted(in_doubt))
+    notes += among_others.foreign_before(link, wanted, places, contents, taken_over)
+    return Starts(partitions=tuple(starts), problems=tuple(problems), notes=notes)
 
 
 def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:

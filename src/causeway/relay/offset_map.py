@@ -178,6 +178,17 @@ class OffsetMap:
             return span.start.source + target - span.start.target
         return span
 
+    def alone_until(self, target: int) -> int:
+        """From target offset `target` up to there each offset is of a record of the mirror;
+        `target` itself if the map does not tell."""
+        points = self._points
+        at = bisect_right(points, target, key=_TARGET) - 1
+        if at < 0:
+            return target
+        while at < len(points) - 1 and not Span(points[at], points[at + 1]).foreign:
+            at += 1
+        return max(target, points[at].target)
+
     def _is_first_after(self, source: int) -> bool:
         """Whether what follows source offset `source` is the map's very first record."""
         first = self._points[0]

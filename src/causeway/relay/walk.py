@@ -73,10 +73,12 @@ def raw_batches(
     position: int,
     end: int,
     check: Callable[[], None] = lambda: None,
+    *,
+    every_format: bool = False,
 ) -> Iterator[memoryview]:
-    """Whole batches, header included, from `position` (or where the log starts) below `end`; not
-    messages of the formats before, which no producer with an id has written. `check`: see
-    `relayed`. Raises CausewayError."""
+    """Whole batches, header included, from `position` (or where the log starts) below `end`; with
+    `every_format` also messages of the formats before, which no producer with an id has written.
+    `check`: see `relayed`. Raises CausewayError."""
     if position >= end:
         return
     start = cluster.list_offsets([at], EARLIEST)[at]
@@ -96,6 +98,8 @@ def raw_batches(
             if fields[0] >= end:
                 return  # appended since `end` was asked for
             if data[here + MAGIC_AT] < MAGIC:
+                if every_format and fields[0] >= position:
+                    yield data[here:stop]
                 position = max(position, fields[0] + 1)
                 here = stop
                 continue

@@ -16,6 +16,7 @@ from causeway.control.groups import (
     CommitPlan,
     Followed,
     Stand,
+    Unread,
     Why,
     checkpoints,
     choose,
@@ -223,6 +224,22 @@ def test_never_past_the_end_of_what_is_mirrored() -> None:
     assert planned({T0: at(500)}, {T0: 400}).commits == {"g": {M0: Committed(offset=100)}}
     assert why(planned({T0: at(500)}, {T0: 400}, {M0: at(100)})) is Why.UP_TO_DATE
     assert why(planned({T0: at(5)}, {T0: 5}, ends={})) is Why.NOT_TRANSLATED
+
+
+def test_never_past_a_record_that_the_group_has_not_read() -> None:
+    own, stands = followed({T0: at(50)}), {"g": {M0: Stand(50, 50)}}
+    empty = listed("g", "Empty")
+
+    def plan(there: dict[TopicPartition, Committed], offset: int) -> CommitPlan:
+        unread = {"g": {M0: Unread(offset, "a record of others")}}
+        return commits(own, stands, empty, {"g": there}, ENDS, link(), unread)
+
+    assert plan({}, 40).commits == {"g": {M0: Committed(offset=40)}}
+    assert plan({M0: at(30)}, 40).commits == {"g": {M0: Committed(offset=40)}}
+    assert plan({}, 60).commits == {"g": {M0: Committed(offset=50)}}
+    held = plan({M0: at(40)}, 40)
+    assert why(held) is Why.HELD_BACK
+    assert "held back at offset 40" in held.left_out[0].reason
 
 
 def test_a_group_with_members_is_left_alone() -> None:

@@ -161,3 +161,14 @@ def test_what_only_others_wrote_moves_no_offset() -> None:
     assert offsets.place(10) == 10
     offsets.reach(Pair(12, 99, 12))
     assert offsets.place(12) == 99
+
+
+@given(STEPS, st.integers(0, 80), st.integers(4, 40))
+def test_each_offset_up_to_there_is_a_record_of_the_mirror(
+    steps: list[tuple[int, int, int]], target: int, most: int
+) -> None:
+    truth = Truth(steps)
+    known = OffsetMap(truth.points, most=most)
+    until = known.alone_until(target)
+    assert until >= target
+    assert set(range(target, until)) <= set(truth.went.values())

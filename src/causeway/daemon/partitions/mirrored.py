@@ -38,6 +38,19 @@ class Mirrored:
             transformed=progress.transform is not None,
         )
 
+    @classmethod
+    def known(cls, progress: Progress, outlet: Outlet) -> Mirrored:
+        """By progress alone, without a driver."""
+        return cls(
+            source=progress.source,
+            topic_id=progress.topic_id,
+            outlet=outlet,
+            position=progress.position,
+            stopped=progress.state is State.STOPPED,
+            placed=True,
+            transformed=progress.transform is not None,
+        )
+
     @property
     def target(self) -> TopicPartition:
         return place_of(self.outlet)

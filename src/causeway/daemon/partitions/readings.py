@@ -165,6 +165,13 @@ class Readings:
             known = None if row is None else row.maps.get(feed.target)
             return None if known is None else {offset: known.place(offset) for offset in offsets}
 
+    def alone_until(self, feed: Feed, target: int) -> int:
+        """See OffsetMap.alone_until; `target` if `feed` has no map."""
+        with self._lock:
+            row = self._rows.get(feed.source)
+            known = None if row is None else row.maps.get(feed.target)
+            return target if known is None else known.alone_until(target)
+
     def end(self, feed: Feed) -> int | None:
         """The target offset up to which the map of `feed` goes: what follows is not there yet."""
         with self._lock:

@@ -10,13 +10,23 @@ from dataclasses import replace
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
-from causeway.control.groups import Chosen, Followed, LeftOutGroup, Translated, Why
+from causeway.control.groups import (
+    Chosen,
+    Commits,
+    Followed,
+    LeftOutGroup,
+    Translated,
+    Unread,
+    Why,
+)
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.recent import Recent
 from causeway.daemon.status import CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.places import inexact, stands, wanted
 from causeway.daemon.tasks.schedule import Outcome
 from causeway.daemon.tasks.translation import Translator
+from causeway.daemon.tasks.unread import UnreadRecords
 from causeway.errors import CausewayError
 from causeway.model import Spread, TopicPartition
 from causeway.relay.topic_log import TopicLog
@@ -45,9 +55,16 @@ class Groups:
         sides: Sides,
         translator: Translator,
         term: Callable[[], int | None],
+        registry: Readings | None = None,
     ) -> None:
-        """`term`: see Leadership.term."""
+        """`term`: see Leadership.term; `registry`: knows the target partitions to which others may
+        write; None: nobody does."""
         self._link = link
+        self._unread = (
+            None
+            if registry is None
+            else UnreadRecords(sides.target, link, registry.fed, registry.alone_until)
+        )
         self._term = term
         self._begun_in: int | None = None  # of the run that is under way
         self._sides = sides
@@ -105,6 +122,7 @@ class Groups:
         if control.sync_group_offsets_enabled and now >= self._commits_due:
             self._not_committed, self._commit_failures = self._commit(followed, translated)
             unfinished |= bool(self._slow or self._commit_failures)
+            unfinished |= self._unread is not None and self._unread.unfinished
             if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
         notes = inexact(followed, places)
@@ -132,6 +150,8 @@ class Groups:
         """Another driver may have written checkpoints since."""
         self._last = None
         self.standing = ()
+        if self._unread is not None:
+            self._unread.forget()
 
     def _still_leading(self, operation: str) -> None:
         """A driver that slept amid its work must not write what was true before another led."""
@@ -220,10 +240,19 @@ class Groups:
             some = {group: followed.commits[group] for group in names}
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
+            unread = self._look(some, translated, there, ends)
             planned = groups.commits(
-                replace(followed, commits=some), translated, listing, there, ends, self._link
+                replace(followed, commits=some),
+                translated,
+                listing,
+                there,
+                ends,
+                self._link,
+                unread,
             )
             left_out |= _reasons(planned.left_out)
+            if self._unread is not None:
+                left_out |= self._unread.reasons(unread, some)
             answers: Mapping[str, CommitResults | CausewayError] = {}
             self._still_leading("commit offsets")
             if time.monotonic() - asked_at > _FRESH_S:
@@ -238,6 +267,20 @@ class Groups:
             }
         self._slow = frozenset(slow)
         return left_out, failed
+
+    def _look(
+        self,
+        followed: Mapping[str, Commits],
+        translated: Translated,
+        there: Mapping[str, Commits | CausewayError],
+        ends: Mapping[TopicPartition, int],
+    ) -> Mapping[str, Mapping[TopicPartition, Unread]]:
+        """The records that groups have not read, before their places."""
+        if self._unread is None:
+            return {}
+        places = {group: translated.get(group, {}) for group in followed}
+        stretches = self._unread.stretches(places, there, ends)
+        return self._unread.look(stretches, followed)
 
 
 def _standing(

@@ -13,7 +13,7 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
-from causeway.control.groups import Commits, Why
+from causeway.control.groups import HELD_BACK, Commits, Why
 from causeway.errors import CausewayError
 from causeway.filters import Rule, Verdict, by_name
 from causeway.model import State, TopicPartition
@@ -36,6 +36,10 @@ CODES: Final = frozenset(
 _CHECKPOINTS = "emit.checkpoints.enabled"
 _SYNC = "sync.group.offsets.enabled"
 _MOST_LINES: Final = 20  # of partitions
+_READ_THEM: Final = (
+    "nothing: it reads from there on after a move; or let it read what others wrote, or commit "
+    "beyond that for it on the target"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +168,12 @@ def _synced(
         answer = f"its offsets on {target} cannot be read: {facts.there}"
         to_do = (f"grant DESCRIBE and READ on the group on {target}",)
         return _Verdict(code=Why.UNREADABLE, done=False, answer=answer, to_do=to_do)
-    waiting = sum(why is not None for _, why in places)
+    held = [(at, why) for at, why in places if why is not None and why.startswith(HELD_BACK)]
+    waiting = sum(why is not None for _, why in places) - len(held)
+    if held and not waiting:
+        first, why = held[0]
+        answer = f"synced, but for {len(held)} of {len(places)} partitions: {first} is {why}"
+        return _Verdict(code=Why.HELD_BACK, done=False, answer=answer, to_do=(_READ_THEM,))
     if waiting:
         answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
         to_do = ("see why below",)

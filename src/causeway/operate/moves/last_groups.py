@@ -13,23 +13,26 @@ from dataclasses import dataclass, replace
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
-from causeway.control.groups import CommitPlan, Followed, Stand
+from causeway.control.groups import CommitPlan, Commits, Followed, Stand, Translated, Unread
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.status import GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.translation import Translator
+from causeway.daemon.tasks.unread import UnreadRecords
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents, Progress
+from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster, Committed
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 _PAUSE_S = 0.5
+_LOOK_S = 120.0  # so long a failover looks for records that groups have not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ def sync(
         term=lambda: 1,
         lookups=LookUps(lambda _: None),
     )
-    task = Groups(link, sides, translator, lambda: 1)
+    task = Groups(link, sides, translator, lambda: 1, registry)
     deadline = time.monotonic() + wait_s
     while True:
         task.hurry()
@@ -106,7 +109,7 @@ class Remembered:
 def remembered(
     link: LinkSettings,
     target: Cluster,
-    progress: Iterable[Progress],
+    progress: Collection[Progress],
     only: Collection[str] | None = None,
 ) -> Remembered:
     """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
@@ -130,7 +133,8 @@ def remembered(
     ends = _offsets(target, mirrors, LATEST)
     starts = _offsets(target, mirrors, EARLIEST)
     followed = Followed(commits={group: {} for group in stands}, left_out=())
-    plan = groups.commits(followed, stands, target.list_groups(), there, ends, link)
+    unread = _unread(link, target, progress, stands, there, ends)
+    plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
     why = {
         each.group: each.reason for each in plan.left_out if each.code is not groups.Why.UP_TO_DATE
     }
@@ -152,6 +156,37 @@ def remembered(
                 )
             )
     return Remembered(places=tuple(places), plan=plan)
+
+
+def _unread(
+    link: LinkSettings,
+    target: Cluster,
+    progress: Iterable[Progress],
+    stands: Translated,
+    there: Mapping[str, Commits | CausewayError],
+    ends: Mapping[TopicPartition, int],
+) -> Mapping[str, Mapping[TopicPartition, Unread]]:
+    """Records of others before those places, which the groups have not read. Raises
+    CausewayError."""
+    shared = [each for each in progress if not all(outlet.exclusive for outlet in each.outlets)]
+    if not shared:
+        return {}
+    known = ProgressTopic(target, link.progress_topic).read().maps
+    maps = {each.source: offset_maps_of(each, known.get(each.source, {})) for each in shared}
+
+    def fed() -> list[Mirrored]:
+        return [Mirrored.known(each, outlet) for each in shared for outlet in each.outlets]
+
+    def straight(feed: Feed, offset: int) -> int:
+        found = maps[feed.source].get(feed.target)
+        return offset if found is None else found.alone_until(offset)
+
+    records = UnreadRecords(target, link, fed, straight)
+    deadline = time.monotonic() + _LOOK_S
+    while True:
+        found = records.look(records.stretches(stands, there, ends), None)
+        if not records.unfinished or time.monotonic() > deadline:
+            return found
 
 
 def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from causeway.config.load import load
 from causeway.config.settings import LinkSettings
+from causeway.control import groups as control
 from causeway.errors import AuthorizationError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.explain import groups
@@ -184,3 +185,14 @@ def test_what_has_no_offsets_on_the_target_is_not_called_synced(tmp_path: Path) 
     assert (one.code, one.done) == ("not-yet", False)
     assert "no offsets on B in A.orders yet" in one.answer
     assert "no driver runs" in explain(tmp_path, replace(FACTS, there={}, runs=False)).answer
+
+
+def test_a_group_that_others_records_hold_back(tmp_path: Path) -> None:
+    why = control.held_back(TopicPartition("A.orders", 0), control.Unread(40, "a record of others"))
+    task = TaskRecord(name="groups", items={"app on orders-0": why}, done_at=1)
+
+    one = explain(tmp_path, replace(FACTS, task=task))
+
+    assert (one.code, one.done) == ("held-back", False)
+    assert "held back at offset 40 of A.orders-0: there lies a record of others" in one.answer
+    assert one.to_do

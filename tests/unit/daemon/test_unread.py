@@ -1,0 +1,209 @@
+"""Records on the target that a group has not read, before its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from causeway.control.groups import Unread
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.others import OtherFeed
+from causeway.daemon.tasks import unread as module
+from causeway.daemon.tasks.unread import Stretch, UnreadRecords
+from causeway.errors import BrokerError
+from causeway.model import Pair, TopicPartition
+from causeway.relay.messages import Outlet
+from causeway.wire.cluster import Committed
+from tests.harness.raw_batches import COMMIT, Rec, marker
+from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
+from tests.unit.daemon.test_claims import link
+
+AT = TopicPartition(TARGET, 0)
+SOURCE, MORE = TopicPartition("t", 0), TopicPartition("more", 0)
+OURS, ALSO, THEIRS, LOCAL = 1, 2, 8, 9
+SHARED = link(sole_writer=False)
+READ = {"g": {SOURCE: Committed(offset=99)}}
+
+
+class Target(FakeCluster):
+    def __init__(self) -> None:
+        self.log, self.reads, self.dark = Log(), 0, False
+        super().__init__(TARGET, TARGET_ID, {0: self.log}, compacted=False)
+
+    def fetch(self, *args: Any, **kwargs: Any) -> Any:
+        if self.dark:
+            raise BrokerError("fetch", TARGET, code=5, name="NO_LEADER", retriable=True)
+        self.reads += 1
+        return super().fetch(*args, **kwargs)
+
+    def append(self, producer_id: int, count: int) -> None:
+        records = [Rec(offset=self.log.end + n) for n in range(count)]
+        self.log.append(records, producer_id=producer_id, epoch=0, sequence=0)
+
+
+def outlet(producer_id: int = OURS, **changes: Any) -> Outlet:
+    known = Outlet(
+        topic=TARGET,
+        partition=0,
+        topic_id=TARGET_ID,
+        producer_id=producer_id,
+        producer_epoch=0,
+        pair=Pair(0, 0, 0),
+        exclusive=False,
+    )
+    return known.replace(**changes)
+
+
+def fed(source: TopicPartition, at: Outlet) -> Mirrored:
+    return Mirrored(source=source, topic_id="", outlet=at, position=0, stopped=False, placed=True)
+
+
+def records(
+    target: Target, *feeding: Mirrored, straight: Any = lambda _, offset: offset
+) -> UnreadRecords:
+    known = feeding or (fed(SOURCE, outlet()),)
+    return UnreadRecords(cast(Any, target), SHARED, lambda: known, straight)
+
+
+@pytest.fixture(autouse=True)
+def others(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What other links feed, and their checkpoints by alias."""
+    told: dict[str, Any] = {"feeds": {}, "C": {}, "asked": 0}
+
+    def feeds(_: object, __: str) -> Any:
+        told["asked"] += 1
+        return told["feeds"]
+
+    monkeypatch.setattr(module, "feeds", feeds)
+    monkeypatch.setattr(module, "_places", lambda topic: told[topic.topic.partition(".")[0]])
+    return told
+
+
+def look(
+    found: UnreadRecords, start: int, place: int, commits: Any = READ
+) -> Mapping[TopicPartition, Unread]:
+    return found.look({"g": {AT: Stretch(start, place)}}, commits).get("g", {})
+
+
+def test_what_others_wrote_holds_a_group_back_until_it_has_read_it() -> None:
+    target = Target()
+    for producer_id, count in ((OURS, 5), (LOCAL, 2), (OURS, 5)):
+        target.append(producer_id, count)
+    found = records(target)
+    held = Unread(5, "a record that did not come from A")
+    assert look(found, 0, 12) == {AT: held}
+    reads = target.reads
+    assert look(found, 5, 12) == {AT: held}
+    assert target.reads == reads, "what held it back is known"
+    assert look(found, 6, 12) == {AT: held._replace(offset=6)}, "it has read one of two"
+    assert look(found, 7, 12) == {}
+    assert look(found, 0, 5) == {}, "its place lies before them"
+    assert not found.unfinished
+
+
+def test_ends_of_transactions_are_no_records() -> None:
+    target = Target()
+    target.append(OURS, 2)
+    base = target.log.end
+    target.log.batches.append((base, base, marker(COMMIT, base, LOCAL)))
+    target.log.end += 1
+    target.append(OURS, 2)
+    assert look(records(target), 0, 5) == {}
+
+
+def test_another_link_s_records_are_read_up_to_the_group_s_checkpoint_there(
+    others: dict[str, Any],
+) -> None:
+    target = Target()
+    for producer_id, count in ((OURS, 3), (THEIRS, 4), (OURS, 3), (THEIRS, 4)):
+        target.append(producer_id, count)
+    theirs = OtherFeed(source="C", topic_id="c" * 32, outlet=outlet(THEIRS, earlier=(7,)))
+    others["feeds"] = {AT: [theirs]}
+    found = records(target)
+    held = Unread(3, "a record from C that it has not read there")
+    assert look(found, 0, 14) == {AT: held}
+    others["C"] = {("g", AT): 5}
+    assert look(found, 0, 14) == {AT: held._replace(offset=5)}
+    others["C"] = {("g", AT): 10, ("other", AT): 14}
+    assert look(found, 0, 14) == {AT: held._replace(offset=10)}
+    others["C"] = {("g", AT): 14}
+    assert look(found, 0, 14) == {}
+    assert others["asked"] == 1, "whose ids these are is known for a while"
+
+
+def test_earlier_claims_and_copies_of_another_tool_are_the_mirror_s() -> None:
+    target = Target()
+    for producer_id, count in ((LOCAL, 5), (ALSO, 3), (OURS, 2)):
+        target.append(producer_id, count)
+    assert look(records(target, fed(SOURCE, outlet(earlier=(ALSO,)))), 5, 10) == {}
+    taken = fed(SOURCE, outlet(earlier=(ALSO,), copied_to=5))
+    assert look(records(target, taken), 0, 10) == {}
+    assert look(records(target), 0, 10)[AT].offset == 0
+
+
+def test_records_of_a_topic_on_which_it_has_committed_nothing_are_unread() -> None:
+    """Where transforms lead several topics to one; of a topic that it reads, its place tells."""
+    target = Target()
+    for producer_id, count in ((OURS, 3), (ALSO, 2), (OURS, 3)):
+        target.append(producer_id, count)
+    both = fed(SOURCE, outlet()), fed(MORE, outlet(ALSO))
+    held = look(records(target, *both), 0, 8)[AT]
+    assert held == Unread(3, "a record of more, on which it has committed nothing")
+    reads_both = {"g": {SOURCE: Committed(offset=9), MORE: Committed(offset=9)}}
+    assert look(records(target, *both), 0, 8, reads_both) == {}
+    assert look(records(target, *both), 0, 8, None) == {}
+
+
+def test_the_log_is_not_read_where_the_offset_map_tells() -> None:
+    target = Target()
+    for producer_id, count in ((OURS, 5), (LOCAL, 1), (OURS, 5)):
+        target.append(producer_id, count)
+
+    def straight(feed: Feed, offset: int) -> int:
+        assert feed == Feed(SOURCE, AT)
+        return 5 if offset < 5 else 11 if offset >= 6 else offset
+
+    found = records(target, straight=straight)
+    assert look(found, 0, 5) == {}
+    assert look(found, 6, 11) == {}
+    assert target.reads == 0
+    assert look(found, 0, 11)[AT].offset == 5
+    assert target.reads > 0
+
+
+def test_a_log_that_cannot_be_read_holds_back_and_is_read_later() -> None:
+    target = Target()
+    target.append(OURS, 5)
+    target.dark = True
+    found = records(target)
+    assert look(found, 2, 5)[AT].offset == 2
+    assert found.unfinished
+    target.dark = False
+    assert look(found, 2, 5) == {}
+
+
+def test_groups_that_stand_elsewhere_share_a_look() -> None:
+    target = Target()
+    for producer_id, count in ((OURS, 5), (LOCAL, 1), (OURS, 5), (LOCAL, 1)):
+        target.append(producer_id, count)
+    stretches = {
+        "a": {AT: Stretch(0, 12)},
+        "b": {AT: Stretch(6, 12)},
+        "c": {AT: Stretch(6, 11)},
+        "d": {AT: Stretch(12, 12)},
+    }
+    commits = dict.fromkeys(stretches, READ["g"])
+    found = records(target).look(stretches, commits)
+    assert {group: held[AT].offset for group, held in found.items()} == {"a": 5, "b": 11}
+
+
+def test_only_shared_target_partitions_are_looked_at() -> None:
+    alone = fed(SOURCE, replace_exclusive(outlet()))
+    assert records(Target(), alone).shared() == set()
+    assert records(Target()).shared() == {AT}
+
+
+def replace_exclusive(at: Outlet) -> Outlet:
+    return at.replace(exclusive=True)
