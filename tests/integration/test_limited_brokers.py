@@ -15,10 +15,13 @@ import pytest
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.errors import BrokerError
-from causeway.model import State
+from causeway.model import State, TopicPartition
 from causeway.operate.plan import LinkPlan
 from causeway.operate.plan import plan as plan_of
+from causeway.relay.walk import offsets_at
 from causeway.wire import apis
+from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import LATEST
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
@@ -249,6 +252,37 @@ def test_what_a_killed_lane_has_sent_arrives_late(pair: Pair, prefix: str) -> No
         it.await_mirrored()
         it.assert_same()
     assert not limits.refused
+
+
+@pytest.mark.slow
+def test_what_followers_lack_is_seen_without_offset_for_leader_epoch() -> None:
+    """A follower waits for much before it copies anything: no reader sees what the leader holds."""
+    limits = Limits()
+    slow = {
+        "replica.fetch.min.bytes": str(100_000_000),
+        "replica.fetch.wait.max.ms": "25000",
+        "replica.lag.time.max.ms": "120000",
+    }
+    proxies = Proxies(limits)
+    with LocalCluster("B", brokers=2, advertised=proxies, properties=slow) as cluster:
+        tools = KafkaTools(cluster.internal_bootstrap)
+        tools.create_topic("t", replication_factor=2)
+        tools.produce("t", [b"copied"])  # the follower's next request is held from now on
+        tools.produce("t", [b"lacking"] * 5, settings={"enable.idempotence": False, "acks": "1"})
+        place = TopicPartition("t", 0)
+        for hidden in (None, OFFSET_FOR_LEADER_EPOCH):
+            limits.highest = {} if hidden is None else {hidden: None}
+            with Cluster(client("B", cluster.bootstrap)) as asked:
+                shown, end = (
+                    offsets_at(asked, [place], LATEST)[place],
+                    asked.log_ends([place])[place],
+                )
+                assert (shown, end) == (1, 6 if hidden is None else 2)
+        with Cluster(client("B", cluster.bootstrap)) as asked:
+            await_until(lambda: asked.log_ends([place])[place] == 6, 120, "the follower has all")
+            assert offsets_at(asked, [place], LATEST)[place] == 6
+    assert not limits.refused
+    proxies.close()
 
 
 def await_more(pair: Pair, topic: str, than: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.admin import CreateTopicsRequest
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
@@ -326,3 +326,32 @@ def test_another_broker_is_asked_first_of_a_leader() -> None:
             cluster.leaders([TP], refresh=True, beside=1)
             assert len(leader.requests) == before
             assert len(other.requests) == 1
+
+
+@pytest.mark.parametrize(("code", "end"), [(1, 42), (0, 43)])
+def test_a_fetch_tells_a_logs_end_where_no_broker_tells_it_by_epoch(
+    script: Script, cluster: Cluster, code: int, end: int
+) -> None:
+    """A leader has no records behind its log's end, and says so; it says nothing of those that its
+    followers lack."""
+    asked: list[int] = []
+
+    def fetch(request: Any, _version: int) -> Any:
+        asked.append(request.topics[0].partitions[0].fetch_offset)
+        kind = response_class(FetchRequest)
+        topic = kind.FetchableTopicResponse
+        part = topic.PartitionData(partition_index=0, error_code=code, high_watermark=42)
+        return kind(error_code=0, responses=[topic(topic="t", partitions=[part])])
+
+    script.broker.handlers[FetchRequest] = fetch
+    place = TopicPartition("t", 0)
+    assert cluster.log_ends([place]) == {place: end}
+    assert asked == [43]
+
+
+def test_a_broker_without_dry_runs_creates_no_topic(script: Script, cluster: Cluster) -> None:
+    script.broker.versions[CreateTopicsRequest.API_KEY] = (0, 3)
+    new = NewTopic(name="t", partitions=1, replication_factor=1)
+    found = cluster.create_topics([new], validate_only=True)
+    assert "CreateTopics in versions 0 to 3, and Causeway needs version 4" in str(found["t"])
+    assert not script.count(CreateTopicsRequest)
