@@ -231,7 +231,8 @@ NEEDS: Final = (
         apis=(apis.DESCRIBE_PRODUCERS,),
         use="whether a log still takes what an earlier lane had sent",
         without="after a crash or a lost connection a partition waits for twice the request "
-        "timeout and 5 s longer before it goes on",
+        "timeout and 5 s longer before it goes on; `promote` and `failover` do not notice a lane "
+        "that writes though its lease is over",
         when=_exactly_once,
     ),
     Need(

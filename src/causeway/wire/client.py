@@ -34,8 +34,7 @@ from causeway.wire.pool import Address, Pool
 # is unknown for good. So long is long enough to tell.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
-# So long a broker that failed us is asked only if no other answers.
-SUSPECT_S = 10.0
+SUSPECT_S = 10.0  # so long a broker that failed us is asked only if no other answers
 
 GROUP, TRANSACTION = 0, 1
 
@@ -227,9 +226,8 @@ class Client:
 
     def open_connection(self, node_id: int, *, timeout_s: float | None = None) -> Connection:
         """A connection of the caller's own, to be closed by it. One attempt."""
-        return Connection.open(
-            self.settings, *self._address(node_id, Deadline(self.timeout_s)), timeout_s=timeout_s
-        )
+        address = self._address(node_id, Deadline(self.timeout_s))
+        return Connection.open(self.settings, *address, timeout_s=timeout_s)
 
     def call(self, request: Any, node_id: int | None = None) -> Any:
         """Any kafka-python request, at a broker (any one if None).
