@@ -73,9 +73,12 @@ class ProducerKeys(Keys):
     )
 
 
+CLUSTER_ID = "causeway.cluster.id"
 # Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
 SECURITY = {
     "bootstrap.servers": "host:port of some brokers, comma-separated.",
+    CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: as the progress"
+    " topic has it.",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     "sasl.jaas.config": "Login module and its options, as for Java clients.",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from causeway import filters
 from causeway.config import jaas, oauth_options, stores
-from causeway.config.client_keys import ClientKeys, ProducerKeys
+from causeway.config.client_keys import CLUSTER_ID, ClientKeys, ProducerKeys
 from causeway.config.problems import Problems
 from causeway.config.properties import Entry
 from causeway.config.settings import (
@@ -71,6 +71,7 @@ def client_settings(
         receive_buffer_bytes=client.receive_buffer_bytes,
         send_buffer_bytes=client.send_buffer_bytes,
         max_request_bytes=producer.max_request_size,
+        cluster_id=reader.text(CLUSTER_ID),
     )
 
 
@@ -97,7 +98,7 @@ class _Reader:
     entries: Mapping[str, Entry]
     problems: Problems
 
-    def _text(self, key: str) -> str | None:
+    def text(self, key: str) -> str | None:
         """The value of `key` without surrounding blanks, None where it is absent or blank."""
         entry = self.entries.get(key)
         return (entry.value.strip() or None) if entry else None
@@ -109,7 +110,7 @@ class _Reader:
 
     def _shown(self, key: str) -> str:
         entry = self.entries.get(key)
-        return "(hidden)" if entry and entry.secret else (self._text(key) or "")
+        return "(hidden)" if entry and entry.secret else (self.text(key) or "")
 
     def _store_problem(self, key: str, error: ConfigError) -> None:
         """`error` names a path, which may not be shown where it came from outside the file."""
@@ -132,7 +133,7 @@ class _Reader:
         self.problems.add(f"cluster {self.alias} has no {key}: {why}")
 
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
-        text = self._text("bootstrap.servers")
+        text = self.text("bootstrap.servers")
         if text is None:
             self._missing("bootstrap.servers", f"set {self.alias}.bootstrap.servers=host:port")
             return ()
@@ -147,7 +148,7 @@ class _Reader:
         return tuple(dict.fromkeys(found))
 
     def protocol(self) -> SecurityProtocol:
-        text = self._text("security.protocol") or "PLAINTEXT"
+        text = self.text("security.protocol") or "PLAINTEXT"
         if text.upper() not in get_args(SecurityProtocol):
             self.problems.add(
                 f"{self._place('security.protocol')} must be one of"
@@ -181,11 +182,11 @@ class _Reader:
 
     def _trust_key(self) -> str:
         inline = "ssl.truststore.certificates"
-        return inline if self._text(inline) else "ssl.truststore.location"
+        return inline if self.text(inline) else "ssl.truststore.location"
 
     def _own_key(self) -> str:
         inline = "ssl.keystore.key"
-        return inline if self._text(inline) else "ssl.keystore.location"
+        return inline if self.text(inline) else "ssl.keystore.location"
 
     def _verify_hostname(self) -> bool:
         key = "ssl.endpoint.identification.algorithm"
@@ -207,7 +208,7 @@ class _Reader:
         return found or _TLS_VERSIONS
 
     def _store_type(self, key: str) -> str:
-        text = (self._text(key) or "JKS").upper()
+        text = (self.text(key) or "JKS").upper()
         if text not in _STORE_TYPES:
             self.problems.add(f"{self._place(key)} must be one of {', '.join(_STORE_TYPES)}")
         return text
@@ -215,8 +216,8 @@ class _Reader:
     def _trusted(self) -> str | None:
         kind = self._store_type("ssl.truststore.type")
         path, text = (
-            self._text("ssl.truststore.location"),
-            self._text("ssl.truststore.certificates"),
+            self.text("ssl.truststore.location"),
+            self.text("ssl.truststore.certificates"),
         )
         if text is not None:
             self._only_pem(kind, "ssl.truststore.certificates", "ssl.truststore.type")
@@ -227,8 +228,8 @@ class _Reader:
 
     def _key_pair(self) -> stores.KeyPair | None:
         kind = self._store_type("ssl.keystore.type")
-        path, text = self._text("ssl.keystore.location"), self._text("ssl.keystore.key")
-        chain = self._text("ssl.keystore.certificate.chain")
+        path, text = self.text("ssl.keystore.location"), self.text("ssl.keystore.key")
+        chain = self.text("ssl.keystore.certificate.chain")
         key_password = self._secret("ssl.key.password")
         if text is not None or chain is not None:
             self._only_pem(kind, "ssl.keystore.key", "ssl.keystore.type")
@@ -249,12 +250,12 @@ class _Reader:
     # -- SASL
 
     def sasl(self) -> SaslSettings | None:
-        mechanism = (self._text("sasl.mechanism") or "GSSAPI").upper()
+        mechanism = (self.text("sasl.mechanism") or "GSSAPI").upper()
         if mechanism not in get_args(SaslMechanism):
             known = ", ".join(get_args(SaslMechanism))
             if mechanism != "GSSAPI":
                 cause = f"{self._shown('sasl.mechanism')} is not supported"
-            elif self._text("sasl.mechanism"):
+            elif self.text("sasl.mechanism"):
                 cause = "GSSAPI (Kerberos) is not supported"
             else:
                 cause = "not set, and Kafka's default, GSSAPI (Kerberos), is not supported"
@@ -287,9 +288,9 @@ class _Reader:
         )
 
     def _login_options(self, mechanism: str) -> Mapping[str, str] | None:
-        text = self._text("sasl.jaas.config")
+        text = self.text("sasl.jaas.config")
         if text is None:
-            if mechanism == "OAUTHBEARER" and self._text(_CLIENT_ID):
+            if mechanism == "OAUTHBEARER" and self.text(_CLIENT_ID):
                 return {}
             self._missing("sasl.jaas.config", f"{mechanism} needs a login module")
             return None

@@ -97,6 +97,7 @@ class ClientSettings:
     receive_buffer_bytes: int = -1  # of a socket; -1: left to the kernel
     send_buffer_bytes: int = -1
     max_request_bytes: int | None = None  # of a request with records; None: no limit of ours
+    cluster_id: str | None = None  # the only cluster that may answer; None: as progress has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

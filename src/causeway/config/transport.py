@@ -32,6 +32,7 @@ def to_wire(settings: ClientSettings) -> dict[str, Any]:
         "receive_buffer_bytes": settings.receive_buffer_bytes,
         "send_buffer_bytes": settings.send_buffer_bytes,
         "max_request_bytes": settings.max_request_bytes,
+        "cluster_id": settings.cluster_id,
     }
 
 

@@ -37,6 +37,7 @@ from causeway.daemon.lanes.fleet import MARGIN
 from causeway.errors import CausewayError
 from causeway.relay.lane.lease import clock
 from causeway.relay.progress import (
+    ClusterIds,
     Contents,
     Entry,
     LeadershipLostError,
@@ -46,6 +47,7 @@ from causeway.relay.progress import (
 from causeway.relay.progress_writer import ProgressWriter
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster
+from causeway.wire.identity import one_cluster
 
 _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
@@ -78,6 +80,8 @@ class Leadership:
         self._alone_at = 0.0
         self._progress_lost: bool | None = None
         self._happened = Happened(link.name)
+        # Each lease has them. While we lead, set by whoever looks at the clusters.
+        self.clusters = ClusterIds()
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
@@ -87,6 +91,8 @@ class Leadership:
         `on_standby` is called with each lease record that keeps us waiting. Raises CausewayError.
         """
         self._happened.listen()
+        if not self._topic.exists():
+            one_cluster(self._cluster.settings)  # else it could be created on a stranger
         self._topic.ensure()
         self._directives.mend()
         contents = self._topic.read()
@@ -101,6 +107,7 @@ class Leadership:
             # Else nobody has led since; what an attempt of ours that failed has found out stands.
             if (lost := contents.leases[-1].progress_lost) is not None:
                 self._progress_lost = lost
+            self.clusters = contents.clusters
             losses = self.losses
             self._take()
             contents.update(self._topic.read(contents.end))
@@ -116,6 +123,7 @@ class Leadership:
                 self._bar(producer_id, epoch)
             if strangers:
                 contents.update(self._topic.read(contents.end))
+            self.clusters = contents.clusters
             if self.losses != losses:
                 cause = "it was made anew since it was read"
                 raise CausewayError("lead by", self._topic.topic, cause, retriable=True)
@@ -287,4 +295,6 @@ class Leadership:
             released=released,
             progress_lost=True if self.losses else self._progress_lost,
             reached=self._topic.reached,
+            source_cluster=self.clusters.source,
+            target_cluster=self.clusters.target,
         )

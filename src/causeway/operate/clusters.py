@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from causeway.config.settings import ClientSettings
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.relay.progress import Contents
 from causeway.wire.cluster import Cluster
 
 
@@ -27,6 +28,19 @@ class Connect:
             self._stack.callback(cluster.close)
             self._open.append((settings, cluster))
             return cluster
+
+
+def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Contents:
+    """`contents`, once all clients of the link refuse other clusters than those that it names."""
+    known = contents.clusters
+    for cluster_id, clients in (
+        (known.source, (link.source, link.source_admin)),
+        (known.target, (link.target, link.target_admin)),
+    ):
+        for client in clients:
+            if cluster_id is not None:
+                connect(client).expect(cluster_id)
+    return contents
 
 
 @contextmanager

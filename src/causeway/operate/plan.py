@@ -21,6 +21,7 @@ from causeway.control.topics import (
     Problem,
     TopicPlan,
 )
+from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.claims import ACT, transform_change
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
@@ -36,6 +37,7 @@ from causeway.operate import among_others, own, schemas, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
 from causeway.operate.schemas import SchemaPlan
+from causeway.operate.side_by_side import reach
 from causeway.operate.starts import Start, Starts
 from causeway.operate.transforms import Checks, Told, TransformPlan
 from causeway.relay.progress import Contents, ProgressTopic
@@ -155,19 +157,23 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     lacks = (*needs.lacking(link, "source", source), *needs.lacking(link, "target", target))
     if any(lack.need.required for lack in lacks):
         return _nothing(link, lacks)
-    observed = topics.observe(source, target, link)
-    has_run = link.progress_topic in observed.target_topics
-    contents = ProgressTopic(target, link.progress_topic).read() if has_run else Contents()
-    planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
-    planned = paused.as_it_is(planned, link)
-    planned = topic_changes.without(planned, _lost(planned, contents, link))
-    planned = topic_changes.fitted(planned, target, link.target.alias)
     sides = Sides(
         source=connect(link.source),
         target=connect(link.target),
         source_admin=source,
         target_admin=target,
     )
+    log = ProgressTopic(target, link.progress_topic)
+    has_run = log.exists()
+    contents = log.read() if has_run else Contents()
+    identity.settle(sides, link, contents.clusters)
+    for client in (link.source_admin, link.target_admin):
+        reach(connect, client)  # within seconds, as one that is another cluster's is asked again
+    observed = topics.observe(source, target, link)
+    planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
+    planned = paused.as_it_is(planned, link)
+    planned = topic_changes.without(planned, _lost(planned, contents, link))
+    planned = topic_changes.fitted(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
     return LinkPlan(
         link=link,

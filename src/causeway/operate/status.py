@@ -25,7 +25,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.model import State, TopicPartition
 from causeway.operate import lacking, side_by_side, transforms
 from causeway.operate.asked import NOTHING, Asked, asked
-from causeway.operate.clusters import Connect, clusters
+from causeway.operate.clusters import Connect, clusters, recognise
 from causeway.operate.times import timestamps_at
 from causeway.operate.transforms import TransformState
 from causeway.relay.progress import (
@@ -143,7 +143,16 @@ def status_of(
         reading = beside.submit(contents_of, link, target)
         observed = topics.observe(source, target, link, only)
     # Progress before ends: read the other way round, a busy partition could seem ahead of its end.
-    contents = reading.result()
+    answered = source.cluster_id
+    contents = recognise(link, connect, reading.result())
+    if source.cluster_id != answered:  # another cluster has answered
+        try:
+            side_by_side.reach(connect, link.source_admin)
+        except UnreachableError as error:
+            from causeway.operate.sourceless import without_source
+
+            return without_source(link, target, contents, str(error))
+        observed = topics.observe(source, target, link, only)
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = topic_changes.fitted(planned, target, link.target.alias)
     if only is not None:

@@ -19,7 +19,8 @@ key    {"event": 17}                                           its number modulo
 value  {"v": 1, "number": …, "at": …, "level": …, "event": …, "about": {…}}
 key    {"lease": "A->B"}
 value  {"v": 1, "owner": …, "process": …, "producer_id": …, "producer_epoch": …, "lease_s": …,
-        "released": false, "progress_lost": false, "reached": …, "written_at": …}
+        "released": false, "progress_lost": false, "reached": …, "source_cluster": …,
+        "target_cluster": …, "written_at": …}
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class LeaseRecord(Value):
     `released`. `owner` names the driver for people; `process` tells whether it is one of this
     machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
     whether the topic was lost before: both see daemon.leadership. `reached`: the offset that the
-    topic had come to; a lease that lies before it is in one that was made anew."""
+    topic had come to; a lease that lies before it is in one that was made anew. `source_cluster`,
+    `target_cluster`: the ids of the link's clusters, None while they are unknown."""
 
     link: str
     owner: str
@@ -98,6 +100,8 @@ class LeaseRecord(Value):
     released: bool = False
     progress_lost: bool | None = False
     reached: int = 0
+    source_cluster: str | None = None
+    target_cluster: str | None = None
     written_at: int = -1
 
 
@@ -206,6 +210,8 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "released": entry.released,
             "progress_lost": entry.progress_lost,
             "reached": entry.reached,
+            "source_cluster": entry.source_cluster,
+            "target_cluster": entry.target_cluster,
             "written_at": now_ms,
         }
     elif isinstance(entry, OffsetMapRecord):
@@ -307,6 +313,8 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                 released=fields["released"],
                 progress_lost=fields.get("progress_lost", False),  # older ones lack it
                 reached=fields.get("reached", 0),
+                source_cluster=fields.get("source_cluster"),
+                target_cluster=fields.get("target_cluster"),
                 written_at=fields["written_at"],
             )
         if "offsets" in name:

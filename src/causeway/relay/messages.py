@@ -80,6 +80,8 @@ class Assignment(_Message):
     metadata_max_age_ms: int = 300_000  # so long its leader counts without another broker's word
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
+    source_cluster: str | None = None  # the clusters' ids: brokers of others are refused
+    target_cluster: str | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -13,6 +13,7 @@ grows with every leader: once a leader has written, the broker refuses what an o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
@@ -36,6 +37,7 @@ from causeway.wire.cluster import Cluster
 from causeway.wire.records import records_of
 
 __all__ = [
+    "ClusterIds",
     "Contents",
     "Deletion",
     "DirectivesRecord",
@@ -54,6 +56,15 @@ __all__ = [
 ]
 # Of one source partition, by `to`.
 MapRecords = dict[TopicPartition | None, OffsetMapRecord]
+
+
+class ClusterIds(NamedTuple):
+    """Of a link's clusters; None: unknown."""
+
+    source: str | None = None
+    target: str | None = None
+
+
 _DUPLICATE_SEQUENCE = 46
 # OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED
 _FENCED = frozenset({45, 47, 59, 90})
@@ -85,6 +96,13 @@ class Contents:
     directives: DirectivesRecord | None = None
     events: dict[int, EventRecord] = field(default_factory=dict)  # by number
     deleted: set[Deletion] = field(default_factory=set)
+
+    @property
+    def clusters(self) -> ClusterIds:
+        """As the newest lease has them that knows."""
+        sources = (lease.source_cluster for lease in reversed(self.leases))
+        targets = (lease.target_cluster for lease in reversed(self.leases))
+        return ClusterIds(next(filter(None, sources), None), next(filter(None, targets), None))
 
     def update(self, more: Contents) -> None:
         """`more` was read from `end` on."""

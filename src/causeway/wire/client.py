@@ -21,6 +21,7 @@ from causeway.wire.apis import FIND_COORDINATOR
 from causeway.wire.codes import STALE_METADATA, UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline, pause_s
+from causeway.wire.identity import Identity
 from causeway.wire.metadata import (
     ClusterMetadata,
     LeaderEpochs,
@@ -53,7 +54,8 @@ class Client:
     def __init__(self, settings: ClientSettings) -> None:
         """Connects to nothing yet."""
         self.settings = settings
-        self._pool = Pool(settings)
+        self._identity = Identity(settings)
+        self._pool = Pool(settings, self._identity.vet)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._brokers: dict[int, Address] = {}
@@ -79,6 +81,25 @@ class Client:
     @property
     def timeout_s(self) -> float:
         return self.settings.request_timeout_ms / 1000
+
+    # -- which cluster it is ----------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the only cluster that is talked to; None while it is unknown."""
+        return self._identity.cluster_id
+
+    def expect(self, cluster_id: str) -> str:
+        """Has brokers of other clusters refused from now on, with an UnreachableError. Returns the
+        id that counts: that of the settings, or of an earlier call, wins."""
+        known = self._identity.cluster_id
+        counts = self._identity.expect(cluster_id)
+        if known not in (None, counts):
+            # All that we know was learned from another cluster.
+            self._pool.clear()
+            with self._lock:
+                self._brokers, self._controller, self._topics = {}, -1, {}
+        return counts
 
     # -- who is there -----------------------------------------------------------------------------
 
@@ -227,7 +248,7 @@ class Client:
     def open_connection(self, node_id: int, *, timeout_s: float | None = None) -> Connection:
         """A connection of the caller's own, to be closed by it. One attempt."""
         address = self._address(node_id, Deadline(self.timeout_s))
-        return Connection.open(self.settings, *address, timeout_s=timeout_s)
+        return Connection.open(self.settings, *address, timeout_s=timeout_s, vet=self._identity.vet)
 
     def call(self, request: Any, node_id: int | None = None) -> Any:
         """Any kafka-python request, at a broker (any one if None).
@@ -280,10 +301,12 @@ class Client:
 
     def _take(self, address: Address, deadline: Deadline) -> Connection:
         try:
-            return self._pool.take(address, deadline.left())
+            connection = self._pool.take(address, deadline.left())
+            self._identity.check(connection)  # one in use stayed open when `expect` was called
         except UnreachableError:
             self._suspect(address)
             raise
+        return connection
 
     def _suspect(self, address: Address) -> None:
         """A broker failed us: the leaders that we know may have moved, and others come first."""

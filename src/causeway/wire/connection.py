@@ -68,6 +68,7 @@ class Connection:
         # Monotonic time from which to use another connection, or `reauthenticate` this one: nine
         # tenths of the session's life as the broker states it (KIP-368). None: no limit.
         self.session_expires_at: float | None = None
+        self.cluster_id: str | None = None  # the broker's own, once it was asked; None: unknown
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._outbox = Outbox(sock)

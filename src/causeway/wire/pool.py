@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 from causeway.config.settings import ClientSettings
 from causeway.wire.connection import Connection
+from causeway.wire.deadline import Deadline
 from causeway.wire.frames import wait
 
 MAX_IDLE = 4  # a broker
@@ -18,10 +20,16 @@ Address = tuple[str, int]
 
 
 class Pool:
-    """Thread-safe. A connection is given out to one user at a time."""
+    """Thread-safe. A connection is given out to one user at a time. `vet` refuses a peer: see
+    Connection.open."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        vet: Callable[[Connection, Deadline], None] | None = None,
+    ) -> None:
         self._settings = settings
+        self._vet = vet
         self._lock = threading.Lock()
         self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
         self._closed = False
@@ -38,7 +46,9 @@ class Pool:
                 return connection
             connection.close()
         limit_s = min(timeout_s, self._settings.connect_timeout_ms / 1000)
-        return Connection.open(self._settings, *address, timeout_s=max(0.001, limit_s))
+        return Connection.open(
+            self._settings, *address, timeout_s=max(0.001, limit_s), vet=self._vet
+        )
 
     def give_back(self, connection: Connection) -> None:
         """For a connection with nothing unanswered; a closed one is dropped."""
@@ -55,13 +65,18 @@ class Pool:
         with self._lock:
             return {address for address, idle in self._idle.items() if idle}
 
-    def close(self) -> None:
+    def clear(self) -> None:
+        """Closes all idle connections."""
         with self._lock:
-            self._closed = True
             connections = [c for idle in self._idle.values() for _, c in idle]
             self._idle.clear()
         for connection in connections:
             connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self.clear()
 
 
 def _usable(connection: Connection, idle_since: float) -> bool:

@@ -16,7 +16,7 @@ from causeway.config.settings import RunSettings
 from causeway.control import topics
 from causeway.control.directives import THE_LINK
 from causeway.control.topics import CreateTopic, MirroredTopic
-from causeway.daemon.partitions import discovery
+from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
@@ -26,7 +26,7 @@ from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.relay.progress import Contents, Progress
+from causeway.relay.progress import ClusterIds, Contents, Progress
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.unit.daemon import test_claims
@@ -117,6 +117,7 @@ class Quiet:
     """A fleet, and a leadership, of which nothing is wanted here."""
 
     alone_in_s, alone_at, progress_lost = 0.0, 0.0, False
+    clusters = ClusterIds()
 
     def add(self, assignments: Iterable[Any]) -> None:
         assert not list(assignments)
@@ -149,6 +150,7 @@ def _intake(
     planned = topics.TopicPlan(mirrored=(topic,), left_out=(), changes=changes, problems=())
     monkeypatch.setattr(topics, "observe", lambda *_: observed)
     monkeypatch.setattr(topics, "plan", lambda *_: planned)
+    monkeypatch.setattr(identity, "settle", lambda _, __, known: known)
     error = broker_error(UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
     both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
     return Intake(

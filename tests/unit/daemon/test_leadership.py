@@ -36,6 +36,8 @@ class Broker:
         self._next: dict[tuple[int, int], int] = {}
         self._epoch = -1
 
+    settings = ClientSettings(alias="B", bootstrap=(("b", 1),), cluster_id="the target")
+
     def metadata(self, topics: list[str] | None) -> ClusterMetadata:
         partition = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
         return ClusterMetadata(

@@ -218,6 +218,8 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     )
 
     class Hanging:
+        cluster_id = None
+
         def bootstrap_check(self, _: float) -> None: ...
 
         def list_offsets(self, *_: object, **__: object) -> dict[TopicPartition, OffsetAt]:

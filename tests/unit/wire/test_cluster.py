@@ -19,6 +19,7 @@ from causeway.model import TopicPartition
 from causeway.wire import client as module
 from causeway.wire.client import Client
 from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
+from causeway.wire.identity import seen_at
 from causeway.wire.offsets import LATEST
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
@@ -33,6 +34,7 @@ class Script:
         self.errors: list[int | str] = []
         self.topic_id = uuid.UUID(int=0)
         self.epoch = 7  # of all leaders
+        self.cluster_id: str | None = "x"
         self.broker = broker
         broker.handlers |= {
             MetadataRequest: self.metadata,
@@ -59,7 +61,7 @@ class Script:
             brokers=[
                 kind.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.broker.port)
             ],
-            cluster_id="x",
+            cluster_id=self.cluster_id,
             controller_id=1,
             topics=[
                 topic(
@@ -156,9 +158,9 @@ def test_a_leader_that_moved_is_looked_up_again(script: Script, cluster: Cluster
     found = cluster.list_offsets([TP], -1)
     assert found == {TP: OffsetAt(offset=42, timestamp=-1, leader_epoch=7)}
     assert script.count(ListOffsetsRequest) == 3
-    assert script.count(MetadataRequest) == 3
+    assert script.count(MetadataRequest) == 4, "one of them asks which cluster it is"
     cluster.list_offsets([TP], -1)
-    assert script.count(MetadataRequest) == 3, "remembered while nothing goes wrong"
+    assert script.count(MetadataRequest) == 4, "remembered while nothing goes wrong"
 
 
 def test_an_error_that_stays_is_told_for_its_item(script: Script, cluster: Cluster) -> None:
@@ -268,7 +270,7 @@ def test_big_questions_are_cut_in_pieces(
     monkeypatch.setattr(module, "TOPICS_A_REQUEST", 10)
     found = cluster.metadata([f"t{n}" for n in range(25)])
     assert list(found.topics) == [f"t{n}" for n in range(25)]
-    assert script.count(MetadataRequest) == 3
+    assert script.count(MetadataRequest) == 4, "one of them asks which cluster it is"
 
 
 # -- brokers that have not heard of the latest election -------------------------------------------
@@ -325,7 +327,7 @@ def test_another_broker_is_asked_first_of_a_leader() -> None:
             before = len(leader.requests)
             cluster.leaders([TP], refresh=True, beside=1)
             assert len(leader.requests) == before
-            assert len(other.requests) == 1
+            assert len(other.requests) == 2, "one of them asks which cluster it is"
 
 
 @pytest.mark.parametrize(("code", "end"), [(1, 42), (0, 43)])
@@ -355,3 +357,41 @@ def test_a_broker_without_dry_runs_creates_no_topic(script: Script, cluster: Clu
     found = cluster.create_topics([new], validate_only=True)
     assert "CreateTopics in versions 0 to 3, and Causeway needs version 4" in str(found["t"])
     assert not script.count(CreateTopicsRequest)
+
+
+def test_a_broker_of_another_cluster_is_refused(script: Script) -> None:
+    with Client(script.settings) as client:
+        assert client.expect("x") == "x"
+        client.bootstrap_check()
+        assert client.expect("y") == "x", "who expects something first is believed"
+    with Client(script.settings) as client:
+        client.bootstrap_check()
+        assert client.cluster_id == "x", "learned of the first broker"
+        assert client.expect("y") == "y", "that was no more than a guess"
+        with pytest.raises(UnreachableError, match="cluster x, and A is cluster y") as caught:
+            client.bootstrap_check(0.2)
+        assert "A.causeway.cluster.id = x" in str(caught.value)
+        assert caught.value.retriable
+        assert seen_at(client.settings, 5) == {("127.0.0.1", script.broker.port): "x"}
+    pinned = replace(script.settings, cluster_id="y")
+    with Client(pinned) as client:
+        with pytest.raises(UnreachableError, match=r"check bootstrap\.servers and causeway\.cl"):
+            client.bootstrap_check(0.2)
+        assert client.expect("x") == "y", "the settings win"
+
+
+def test_of_two_addresses_that_of_the_right_cluster_is_used(script: Script) -> None:
+    with scripted_broker() as strange:
+        other = Script(strange)
+        other.cluster_id = "other"
+        addresses = (*other.settings.bootstrap, *script.settings.bootstrap)
+        with Client(replace(script.settings, bootstrap=addresses)) as client:
+            client.expect("x")
+            assert client.bootstrap_check().cluster_id == "x"
+
+
+def test_a_broker_that_tells_no_cluster_id_is_talked_to(script: Script) -> None:
+    script.cluster_id = None
+    with Client(replace(script.settings, cluster_id="y")) as client:
+        assert client.bootstrap_check().cluster_id is None
+        assert seen_at(client.settings, 5) == {}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from causeway.config.causeway_yaml.read import YamlEntry
+from causeway.config.client_keys import CLUSTER_ID
 from causeway.config.problems import Problems
 from causeway.config.strimzi import logins, shape
 from causeway.config.strimzi.fields import Given, Tree
@@ -36,7 +37,7 @@ _OAUTH_TEXTS = {
 _KAFKAS_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 # Of a target: keys of the whole file, which a resource has no other place for.
 _OF_THE_FILE = ("causeway.", "spark.")
-_OF_A_CLUSTER = "causeway.registry."
+_OF_A_CLUSTER = ("causeway.registry.", CLUSTER_ID)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from causeway.config.settings import LinkSettings, TreatmentSettings
 from causeway.control.topics import MirroredTopic
 from causeway.relay.messages import Assignment, TreatmentStep
-from causeway.relay.progress import Progress
+from causeway.relay.progress import ClusterIds, Progress
+
+_UNKNOWN = ClusterIds()
 
 
 def assignment(
@@ -20,6 +22,7 @@ def assignment(
     stop_at: int | None,
     settled: bool = False,
     stage: str | None = None,
+    clusters: ClusterIds = _UNKNOWN,
 ) -> Assignment:
     """`stage`: key of what its records go through."""
     return Assignment(
@@ -44,6 +47,8 @@ def assignment(
         metadata_max_age_ms=link.fetch.metadata_max_age_ms,
         transform=stage,
         treated=bool(link.treatments_of(progress.topic)),
+        source_cluster=clusters.source,
+        target_cluster=clusters.target,
     )
 
 

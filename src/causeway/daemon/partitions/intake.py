@@ -17,7 +17,7 @@ from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import Kind, Scope
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions import claims, discovery, identity, routing
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.changes import changed, to_turn
 from causeway.daemon.partitions.claiming import Claimer
@@ -97,8 +97,14 @@ class Intake:
         keys = [(self._link.name, at.topic, at.partition) for at in places]
         return self._fleet.remove(keys, self._lease_s if timeout_s is None else timeout_s)
 
+    def settle(self) -> None:
+        """Makes sure that both clusters are the ones that the link knows. Raises CausewayError."""
+        known = self._leadership.clusters
+        self._leadership.clusters = identity.settle(self._sides, self._link, known)
+
     def look(self) -> Found:
         """Raises CausewayError; LeadershipLostError where another driver leads."""
+        self.settle()
         found = discovery.look(
             self._sides,
             self._link,
@@ -166,7 +172,8 @@ class Intake:
         return True
 
     def begin(self) -> None:
-        """A time of leading."""
+        """A time of leading. Raises CausewayError."""
+        self.settle()
         self._claimer.begin()
 
     def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
@@ -237,6 +244,7 @@ class Intake:
                 stop_at=row.stop_at,
                 settled=settled.get(row.progress.source, row.begun),
                 stage=None if row.transform is None else row.transform.key,
+                clusters=self._leadership.clusters,
             )
             for row in rows
         }

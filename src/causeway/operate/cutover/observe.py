@@ -13,7 +13,7 @@ from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
-from causeway.operate.clusters import Connect
+from causeway.operate.clusters import Connect, recognise
 from causeway.operate.cutover.chosen import reverse_of, sharers_of
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
@@ -40,6 +40,7 @@ class Eyes:
         self.topics = dict(topics)
         self.source = connect(link.source_admin)
         self.target = connect(link.target_admin)
+        self._connect = connect
         self._progress = ProgressTopic(self.target, link.progress_topic)
         self._contents = Contents()
         self._log = DirectiveLog(self.target, link.directives_topic)
@@ -66,6 +67,7 @@ class Eyes:
         self._log.look()
         if self._contents.end or self._progress.exists():
             self._contents.update(self._progress.read(self._contents.end))
+            recognise(self.link, self._connect, self._contents)
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ended = self._ended()

@@ -15,7 +15,7 @@ from causeway.control.groups import Commits
 from causeway.errors import CausewayError
 from causeway.operate import status
 from causeway.operate.asked import Asked, asked
-from causeway.operate.clusters import Connect
+from causeway.operate.clusters import Connect, recognise
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.topics import PartitionFact, TopicFacts, stamp
@@ -124,7 +124,8 @@ class Known:
 
     def _read(self, target: Cluster) -> Contents:
         progress = ProgressTopic(target, self.link.progress_topic)
-        return progress.read() if progress.exists() else Contents()
+        contents = progress.read() if progress.exists() else Contents()
+        return recognise(self.link, self._connect, contents)
 
     def _on_source(self, topic: str) -> TopicMetadata | None:
         if topic not in self._metadata:

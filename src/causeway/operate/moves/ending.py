@@ -30,7 +30,7 @@ from causeway.errors import (
     NobodyLeadsError,
 )
 from causeway.model import State, TopicPartition
-from causeway.operate.clusters import Connect
+from causeway.operate.clusters import Connect, recognise
 from causeway.operate.status import driver_of
 from causeway.relay import walk
 from causeway.relay.messages import Outlet
@@ -79,7 +79,8 @@ class Ending:
         self._lease_s = lease_s
         self._say = say
         self._progress = ProgressTopic(self.target, link.progress_topic)
-        self.contents = self._progress.read() if self._progress.exists() else Contents()
+        contents = self._progress.read() if self._progress.exists() else Contents()
+        self.contents = recognise(link, connect, contents)
         log = DirectiveLog(self.target, link.directives_topic)
         log.look()
         self.standing = log.standing

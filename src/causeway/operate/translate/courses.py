@@ -11,7 +11,7 @@ from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition, same_topic
-from causeway.operate.clusters import Connect
+from causeway.operate.clusters import Connect, recognise
 from causeway.operate.translate.values import Why
 from causeway.relay.messages import Outlet
 from causeway.relay.offset_map import OffsetMap
@@ -85,7 +85,8 @@ class Book:
     def read(cls, link: LinkSettings, connect: Connect) -> Book:
         """Raises CausewayError where the target cannot be asked."""
         progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
-        return cls(link, progress.read() if progress.exists() else Contents())
+        contents = progress.read() if progress.exists() else Contents()
+        return cls(link, recognise(link, connect, contents))
 
     def by_target(self) -> dict[TopicPartition, list[Progress]]:
         """Of the source partitions that feed each target partition."""

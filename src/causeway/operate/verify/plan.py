@@ -21,7 +21,7 @@ from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import with_treatments
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
-from causeway.operate.clusters import Connect
+from causeway.operate.clusters import Connect, recognise
 from causeway.operate.scopes import unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
@@ -121,11 +121,12 @@ class _Link:
         self._link, self._agreed = link, agreed
         self._source, self._target = connect(link.source), connect(link.target)
         self._target_admin = connect(link.target_admin)
+        progress = ProgressTopic(self._target_admin, link.progress_topic)
+        contents = progress.read() if progress.exists() else Contents()
+        self._contents = recognise(link, connect, contents)
         observed = planning.observe(connect(link.source_admin), self._target_admin, link)
         self._observed = observed
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
-        progress = ProgressTopic(self._target_admin, link.progress_topic)
-        self._contents = progress.read() if progress.exists() else Contents()
         every = self._contents.partitions.values()
         self._planned = planning.plan(observed, link, begun_by(every))
         self._led = routing.led_to(every)

@@ -20,7 +20,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.requests import RequestLimits
 from causeway.relay.lane.target import TargetConnection
-from causeway.relay.messages import Clusters
+from causeway.relay.messages import Assignment, Clusters
 from causeway.wire import fetch, produce
 from causeway.wire.buffers import Buffers
 from causeway.wire.cluster import Cluster
@@ -144,6 +144,15 @@ class Connections:
 
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]
+
+    def expect(self, assignment: Assignment) -> None:
+        """Has brokers of other clusters than the assignment's refused."""
+        for key, cluster_id in (
+            (assignment.source, assignment.source_cluster),
+            (assignment.target, assignment.target_cluster),
+        ):
+            if cluster_id is not None:
+                self._clusters[key].expect(cluster_id)
 
     # -- flows ------------------------------------------------------------------------------------
 

@@ -142,6 +142,7 @@ class Relay:
 
     def take_over(self, flow: Flow) -> None:
         """From whichever lane had it: what that has sent may still arrive."""
+        self._connections.expect(flow.assignment)
         self._places.lost(flow)
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s

@@ -1,0 +1,59 @@
+"""Which clusters a link is between, by their ids.
+
+first look          the ids are taken as they are; each lease in the progress topic keeps them
+each look after     the same clusters, or the reason why nothing is decided by what is seen there
+causeway.cluster.id in the file: a person says which cluster it is, also another one than before
+"""
+
+from __future__ import annotations
+
+import logging
+
+from causeway.config.settings import LinkSettings
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import ConfigError
+from causeway.relay.progress import ClusterIds
+from causeway.wire.cluster import Cluster
+from causeway.wire.identity import moved, one_cluster
+
+_log = logging.getLogger("causeway.link")
+
+
+def settle(sides: Sides, link: LinkSettings, known: ClusterIds) -> ClusterIds:
+    """The ids of the link's clusters; `known`: by its progress. From now on all clients of `sides`
+    refuse brokers of other clusters.
+
+    Raises UnreachableError for addresses that lead to several clusters, ConfigError for a cluster
+    that another flow of this process knows by another id.
+    """
+    found = ClusterIds(
+        source=_side((sides.source, sides.source_admin), link, known.source),
+        target=_side((sides.target, sides.target_admin), link, known.target),
+    )
+    for client, before, now in (
+        (sides.source, known.source, found.source),
+        (sides.target, known.target, found.target),
+    ):
+        if before is not None and before != now:
+            about = {"link": link.name, "cluster": str(client), "before": before, "now": now}
+            _log.warning("another cluster by the file", extra=about)
+    return found
+
+
+def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | None) -> str | None:
+    pinned = (client.settings.cluster_id for client in clients)
+    wanted = next(filter(None, pinned), known) or one_cluster(
+        *(client.settings for client in clients)
+    )
+    if wanted is None:
+        return None
+    for client in clients:
+        if (counts := client.expect(wanted)) != wanted:
+            raise ConfigError(
+                "mirror",
+                link.name,
+                f"by its progress {client} is cluster {wanted}, and another flow of the file has"
+                f" {counts}",
+                remedy=moved(str(client), counts),
+            )
+    return wanted
