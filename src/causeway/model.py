@@ -57,12 +57,13 @@ class Loss(NamedTuple):
     """The source offsets from `start` to `to` - 1, some or all of which a stopped partition cannot
     mirror.
 
-    `cause` "deleted": the source deleted them before they were mirrored.
+    `cause` "deleted": the source deleted them before they were mirrored. "damaged": the source
+    cannot be read there, or the target refuses what lies there.
     """
 
     start: int
     to: int
-    cause: Literal["deleted"]
+    cause: Literal["deleted", "damaged"]
 
 
 class Spread(NamedTuple):

@@ -22,6 +22,7 @@ from causeway.wire.apis import (
     is_unsupported,
 )
 from causeway.wire.codes import (
+    CORRUPT_MESSAGE,
     OFFSET_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
     STALE_METADATA,
@@ -306,9 +307,12 @@ def _fetch(
     if part is None or code:
         if code in STALE_METADATA:
             cluster.forget([tp.topic])
-        raise broker_error(
+        error = broker_error(
             code, "read", f"{tp} on {cluster} at offset {offset}", needs=f"READ on topic {tp.topic}"
         )
+        if code == CORRUPT_MESSAGE:
+            error.retriable = False  # the broker's disk has the same at each try
+        raise error
     return FetchedPartition(
         high_watermark=part.high_watermark,
         last_stable=part.last_stable_offset,

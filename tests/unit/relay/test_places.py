@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError, DivergedError
-from causeway.model import Pair, State, TopicPartition
+from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.lane import places
 from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
@@ -20,7 +20,8 @@ from causeway.relay.lane.loop import HELPER_THREADS
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery.recover import ResumedOutlet, Resumption
+from causeway.relay.recovery.damage import Damage
+from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request, TooEarlyError
 from causeway.wire.fetch import Fetched
 from tests.harness.raw_batches import Rec, raw_batch
@@ -287,3 +288,50 @@ def test_a_target_that_may_still_append_is_waited_for(
     assert not flow.recovering
     finding.find([], not_before)
     assert flow.recovering
+
+
+def test_a_flow_stops_at_what_comes_damaged_again_and_again(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each damage is counted for itself. At the end recovery looks where it ends."""
+    asked: list[int | None] = []
+    outlet = ResumedOutlet(pair=Pair(5, 5, 5), end=5, exclusive=True, append_times=False, node=0)
+    resumption = Resumption(
+        outlets=(outlet,), leader_epoch=0, source_leader=Led(0, 0), source_end=30
+    )
+    mended = True
+
+    def recover(requests: Any, *_: Any) -> Any:
+        (request,) = requests
+        asked.append(request.damage and request.damage.start)
+        answer: Any = resumption
+        if request.damage is not None and not mended:
+            loss = Loss(request.damage.start, 20, "damaged")
+            answer = LossError(request.assignment, loss, (outlet,), request.damage.why)
+        return {request.assignment.source_partition: answer}
+
+    monkeypatch.setattr(places, "recover", recover)
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    flow = _flow("t", None)
+
+    def meets(start: int) -> None:
+        flow.state = State.RUNNING
+        before = len(asked)
+        finding.doubt(flow, Doubt("damaged", damage=Damage(start, "damaged")))
+        finding.find((), time.monotonic() + 60.0)
+        _until(helpers, lambda: len(asked) > before and not flow.recovering)
+
+    for _ in range(places.DAMAGED_TIMES - 1):
+        meets(3)
+    for _ in range(places.DAMAGED_TIMES):
+        meets(5)
+    assert asked == [None] * (2 * places.DAMAGED_TIMES - 2) + [5]
+    assert flow.reason is None  # it goes on
+    mended = False
+    for _ in range(places.DAMAGED_TIMES):
+        assert flow.reason is None
+        meets(5)
+    assert flow.state is State.STOPPED
+    assert flow.loss == Loss(5, 20, "damaged")
+    assert "offsets 5 to 19 cannot be mirrored: damaged" in str(flow.reason)
+    assert "causeway restart --adopt" in str(flow.reason)

@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import Pair, State
-from causeway.relay.lane.arrivals import Doubt, Halt, take_in
+from causeway.relay.lane.arrivals import Doubt, Halt, account, take_in
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
 from causeway.wire.batches import HEADER_SIZE, Batch
+from causeway.wire.codes import CORRUPT_MESSAGE, INVALID_RECORD
 from causeway.wire.fetch import EpochEnd, Fetched
+from causeway.wire.produce import Produced
 from causeway.wire.records import as_is, records_of
-from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.raw_batches import Rec, damaged, raw_batch
 
 # From the tests of Apache Kafka's own Utils.murmur2: key and hash as a Java int.
 JAVA_HASHES = {
@@ -181,6 +183,36 @@ def test_an_epoch_that_ends_at_our_place_or_beyond_proves_no_truncation(offset: 
     with pytest.raises(Doubt, match="no entry for leader epoch 3"):
         take_in(flow, _fetched(b"")._replace(diverging=EpochEnd(2, offset)))
     assert flow.diverging == Diverging(3, 2)
+
+
+def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
+    good, bad = raw_batch([Rec(offset=0)]), damaged(raw_batch([Rec(offset=1)]))
+    flow = _flow(0)
+    flow.state = State.RUNNING
+    take_in(flow, _fetched(good + bad))
+    corrupt = _fetched(b"")._replace(error=CORRUPT_MESSAGE)  # the broker itself may notice it
+    for answer in (_fetched(bad), corrupt):
+        take_in(flow, answer)
+        assert flow.unreadable_at == 1
+    flow.outlets[0].take()
+    for answer, why in ((_fetched(bad), "offset 1 has a wrong CRC"), (corrupt, "CORRUPT_MESSAGE")):
+        with pytest.raises(Doubt, match=why) as doubt:
+            take_in(flow, answer)
+        assert doubt.value.damage is not None
+        assert (doubt.value.damage.start, doubt.value.damage.to) == (1, -1)
+
+
+@pytest.mark.parametrize("error", [CORRUPT_MESSAGE, INVALID_RECORD])
+def test_what_the_target_refuses_as_damaged_ends_with_the_batch(error: int) -> None:
+    flow = _flow(0)
+    flow.state = State.RUNNING
+    take_in(flow, _fetched(raw_batch([Rec(offset=at) for at in range(3)])))
+    (outlet,) = flow.outlets
+    sent = outlet.sent(outlet.take())
+    with pytest.raises(Doubt) as doubt:
+        account(flow, outlet, sent, Produced(error, -1, -1, "bad"), 0)
+    assert doubt.value.damage is not None
+    assert (doubt.value.damage.start, doubt.value.damage.to) == (0, 3)
 
 
 def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:

@@ -3,7 +3,8 @@
 nothing was relayed since the claim            pass: the copy begins later
 the first copy, which ends where the source    pass: a log under retention loses its oldest records
 ended when the claim was made                  while it is copied, and the copy would never begin
-causeway.on.data.loss = continue               pass, and count what is lost
+causeway.on.data.loss = continue               pass, and count what is lost, unless it is damaged:
+                                               another replica may have it
 else                                           stop, until `restart --adopt` acknowledges the loss
 
     source  ──P─────────────L──────►     P: the position, L: the log start
@@ -37,6 +38,8 @@ def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
     """Whether it goes on behind its loss without a person's word."""
     if progress.loss is None:
         return False
+    if progress.loss.cause == "damaged":
+        return False  # another replica may have the records
     return on_data_loss == "continue" or is_first_copy(progress)
 
 
@@ -74,8 +77,8 @@ def note(progress: Progress) -> str | None:
     if not (lost := unacknowledged(progress)):
         return None
     return (
-        f"up to {lost} records are lost: the source deleted them before they were mirrored "
-        "(`causeway restart --adopt` acknowledges it)"
+        f"up to {lost} records are lost: the source deleted them before they were mirrored, "
+        "or they were damaged (`causeway restart --adopt` acknowledges it)"
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
-from causeway.errors import CausewayError, DivergedError, TooLargeError
+from causeway.errors import CausewayError, DivergedError, ProtocolError, TooLargeError
 from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.outgoing import send_smaller
 from causeway.relay.lane.route import take
+from causeway.relay.recovery.damage import Damage
 from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
 from causeway.wire import codes
@@ -21,7 +22,7 @@ class Doubt(Exception):  # noqa: N818 - it is no error, but a turn that a flow t
 
     `unsettled`: a batch may have reached the target that nobody told us of. `failure`: it counts as
     one, so that tries that follow each other wait longer and longer. `not_before` (monotonic): it
-    is looked for then at the earliest.
+    is looked for then at the earliest. `damage`: what cannot be mirrored, if it stays like that.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Doubt(Exception):  # noqa: N818 - it is no error, but a turn that a flow t
         unsettled: bool = False,
         failure: bool = True,
         not_before: float = 0.0,
+        damage: Damage | None = None,
     ) -> None:
         super().__init__(reason)
         self.unsettled = unsettled
         self.failure = failure
         self.not_before = not_before
+        self.damage = damage
 
 
 class Halt(Exception):  # noqa: N818
@@ -49,9 +52,14 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     Raises Doubt, Halt.
     """
     if fetched.error:
+        corrupt = fetched.error == codes.CORRUPT_MESSAGE
+        if corrupt and not flow.idle:  # what lies before it is relayed first
+            flow.unreadable_at = flow.position
+            return Kept(flow.position), []
         at = flow.assignment.source_partition
         place, needs = f"{at} at offset {flow.position}", f"READ on topic {at.topic}"
-        raise Doubt(str(codes.broker_error(fetched.error, "fetch", place, needs=needs)))
+        reason = str(codes.broker_error(fetched.error, "fetch", place, needs=needs))
+        raise Doubt(reason, damage=Damage(flow.position, reason) if corrupt else None)
     if fetched.diverging is not None:
         if not flow.idle:  # our place may follow from a batch that is damaged, and not refused yet
             flow.unreadable_at = flow.position
@@ -76,11 +84,14 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         if isinstance(error, DivergedError):
             raise Halt(str(error)) from error
         flow.unprepared = isinstance(error, NotYetError)
-        raise Doubt(str(error)) from error
+        is_damage = isinstance(error, ProtocolError)
+        damage = Damage(flow.position, str(error)) if is_damage else None
+        raise Doubt(str(error), damage=damage) from error
     except Exception as error:
         # What no codec foresaw is one partition's trouble, not that of the whole lane.
         reason = f"what was fetched at {flow.position} cannot be read: {error!r}"
-        raise Doubt(reason) from error
+        damage = Damage(flow.position, reason) if flow.idle else None
+        raise Doubt(reason, damage=damage) from error
     flow.position = kept.position
     if flow.on_the_way is None:
         flow.through = kept.position
@@ -141,7 +152,11 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
                 f" of at most {outlet.most_unpacked} bytes without compression"
             )
             raise Doubt(smaller, unsettled=True, failure=False)
-        raise Doubt(str(refusal), unsettled=True)
+        damage = None
+        if error in (codes.CORRUPT_MESSAGE, codes.INVALID_RECORD):
+            # All before it is acknowledged, or was dropped.
+            damage = Damage(outlet.pair.source, str(refusal), sent.next)
+        raise Doubt(str(refusal), unsettled=True, damage=damage)
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):
             raise Doubt(

@@ -33,6 +33,7 @@ from causeway.relay.messages import (
     Want,
     sayable,
 )
+from causeway.relay.recovery.damage import Damage
 from causeway.relay.treatment import Treatment
 from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 from causeway.wire.remembering import is_young
@@ -300,6 +301,8 @@ class Flow:
     state: State = State.RECOVERING
     reason: str | None = None
     diverging: Diverging | None = None  # since its place was found
+    damage: Damage | None = None  # what was met last that cannot be mirrored
+    damaged_times: int = 0  # how often, one after the other
     loss: Loss | None = None  # why it stopped, where the source has lost what comes next
     source_node: int = UNKNOWN  # which leads the source partition, with the leader epoch:
     source_epoch: int = UNKNOWN

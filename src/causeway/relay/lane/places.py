@@ -29,6 +29,9 @@ from causeway.wire.cluster import Cluster
 RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# So often the same batch must come damaged before the partition stops, within about 15 seconds.
+# Damage on the way is gone with the second try.
+DAMAGED_TIMES = 7
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
 
 
@@ -76,11 +79,18 @@ class Places:
         """Stop relaying `flow` and find its place anew."""
         if flow.state in (State.STOPPED, State.DONE):
             return
+        if doubt.damage is not None:
+            flow.settle()
+            same = flow.damage is not None and flow.damage.start == doubt.damage.start
+            flow.damaged_times = flow.damaged_times + 1 if same else 1
+            flow.damage = doubt.damage
         self.pause(flow)
         flow.unsettled |= doubt.unsettled or flow.unanswered > 0
         flow.failures += doubt.failure
         flow.recoveries += 1
-        delay = BACKOFF_S[min(flow.failures, len(BACKOFF_S)) - 1] if flow.failures else 0.0
+        is_lasting = doubt.damage is not None and flow.damaged_times >= DAMAGED_TIMES
+        waits = flow.failures and not is_lasting
+        delay = BACKOFF_S[min(flow.failures, len(BACKOFF_S)) - 1] if waits else 0.0
         flow.retry_at = max(time.monotonic() + delay, doubt.not_before)
         flow.state = State.FAILED if flow.failures >= SHOWN_AS_FAILED else State.RECOVERING
         flow.reason = str(doubt)
@@ -213,6 +223,8 @@ class Places:
             epoch = diverging.before  # the source can compare that one
         flow.leader_epoch = flow.relayed_epoch = epoch
         flow.diverging = None
+        if flow.damaged_times >= DAMAGED_TIMES:  # it is mended
+            flow.damage, flow.damaged_times = None, 0
         flow.source_node, flow.source_epoch = found.source_leader
         flow.led_at = time.monotonic()
         flow.source_end = flow.end_before = found.source_end
@@ -240,6 +252,7 @@ def _request(flow: Flow) -> Request:
         assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),
         unsettled=flow.unsettled,
         diverging=flow.diverging is not None,
+        damage=flow.damage if flow.damaged_times >= DAMAGED_TIMES else None,
         series=series_of(flow),
         late_by=flow.late_by,
     )

@@ -22,6 +22,7 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Loss, Pair, TopicPartition
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
+from causeway.relay.recovery.damage import loss_by
 from causeway.relay.recovery.retrace import Found, SourceLog
 from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled, place_of
 from causeway.relay.walk import offsets_at, value_of
@@ -50,19 +51,32 @@ class Resumption:
     source_end: int
 
 
+_MEND = (
+    "if another replica of the source partition is sound, have it lead, then `causeway restart`; "
+)
+
+
 class LossError(DivergedError):
     """The source has lost what comes next. `outlets` say where the flow stands."""
 
     def __init__(
-        self, assignment: Assignment, loss: Loss, outlets: tuple[ResumedOutlet, ...]
+        self,
+        assignment: Assignment,
+        loss: Loss,
+        outlets: tuple[ResumedOutlet, ...],
+        damage: str | None = None,
     ) -> None:
+        """`damage`: the error at what is damaged."""
         self.loss = loss
         self.outlets = outlets
         super().__init__(
             "resume",
             f"{assignment.link} {assignment.source_partition}",
-            f"the source deleted offsets {loss.start} to {loss.to - 1} before they were mirrored",
-            remedy="`causeway restart --adopt` goes on without them",
+            f"the source deleted offsets {loss.start} to {loss.to - 1} before they were mirrored"
+            if damage is None
+            else f"offsets {loss.start} to {loss.to - 1} cannot be mirrored: {damage}",
+            remedy=("" if damage is None else _MEND)
+            + "`causeway restart --adopt` goes on without them",
         )
 
 
@@ -135,6 +149,9 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
             "it was truncated",
             remedy="decide what the target should keep, then start with --adopt or --from",
         )
+    damage = request.damage
+    if damage is not None and (loss := loss_by(damage, source, place, position)) is not None:
+        raise LossError(assignment, loss, tuple(resumed), damage.why)
     if request.diverging:
         retrace.check_epoch(assignment, log)
     first = min(range(len(resumed)), key=lambda i: resumed[i].pair.source)

@@ -12,6 +12,7 @@ from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
 from causeway.relay import walk
 from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
 from causeway.relay.walk import offsets_at
 from causeway.wire.apis import is_unsupported
@@ -33,12 +34,14 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 class Request:
     """A flow to recover: its assignment with the newest outlets, whether batches may have reached
     the target that nobody told us of, and what its records become. `diverging`: the source's log
-    has no entry for the assignment's leader epoch. `late_by` (monotonic): until then a broker may
-    read what the kernel had sent when its sender ended; 0 where nothing is."""
+    has no entry for the assignment's leader epoch. `damage`: what it met often enough. `late_by`
+    (monotonic): until then a broker may read what the kernel had sent when its sender ended; 0
+    where nothing is."""
 
     assignment: Assignment
     unsettled: bool
     diverging: bool = False
+    damage: Damage | None = None
     series: Series = as_relayed
     late_by: float = 0.0
 
