@@ -139,8 +139,9 @@ FAILURES: Final = Metric(
 )
 LOST: Final = Metric(
     name="causeway_partition_lost_records_total",
-    help="Source offsets that the source deleted before they were mirrored, and that the partition "
-    "passed over, since it was claimed; those of its first copy do not count.",
+    help="Source offsets that the source deleted before they were mirrored, or that are damaged, "
+    "and that the partition passed over, since it was claimed; those deleted during its first copy "
+    "do not count.",
     labels=_PARTITION,
 )
 OFFSET_MAP_POINTS: Final = Metric(

@@ -185,8 +185,7 @@ class Client:
         refresh: bool = False,
         beside: int | None = None,
     ) -> dict[TopicPartition, Leader | CausewayError]:
-        """Leaders, from memory where it knows them unless `refresh`. One attempt, no waiting.
-        `beside`: see `metadata`."""
+        """From memory, if known, unless `refresh`. One attempt, no waiting. See `metadata`."""
         with self._lock:
             missing = {tp.topic for tp in tps if refresh or tp.topic not in self._topics}
         if missing:

@@ -20,6 +20,7 @@ from tests.unit.daemon.test_claims import ADOPT, BEGUN, FROM, LINK, NOBODY, TOPI
 from tests.unit.daemon.test_rows import row, says
 
 LOSS = Loss(90, 130, "deleted")
+DAMAGED = Loss(90, 95, "damaged")
 CONTINUE = link(on_data_loss="continue")
 
 
@@ -92,6 +93,18 @@ def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:
     assert isinstance(over, PassOver)
     assert (over.to, over.adopted) == (180, True), "more is gone by now"
     assert not isinstance(decide(TOPIC, 0, before, BEGUN, CONTINUE, FROM), PassOver)
+
+
+def test_damage_stops_until_a_person_says_otherwise() -> None:
+    """Nothing tells that no other replica has the records."""
+    for before in (claimed(loss=DAMAGED), claimed(sequence=7, loss=DAMAGED)):
+        assert not losses.passes(before, "continue")
+        over = decide(TOPIC, 0, before, BEGUN, CONTINUE, ADOPT)
+        assert isinstance(over, PassOver)
+        assert (over.to, over.adopted) == (95, True)
+        after = losses.passed(before, over.to, adopted_end=300)
+        assert (after.lost, after.acknowledged, after.first_copy_end) == (5, 5, 500)
+        assert after.outlets[0].pair.source == 95
 
 
 def test_another_topic_is_not_passed_into() -> None:

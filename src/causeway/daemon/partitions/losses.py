@@ -46,8 +46,8 @@ def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
 def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Progress:
     """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
 
-    `adopted_end`: where the source ends, if a person has acknowledged the loss. Retention is at
-    work then, so the partition copies what is left as a first copy does.
+    `adopted_end`: where the source ends, if a person has acknowledged the loss. If records were
+    deleted, retention is at work, so the partition copies what is left as a first copy does.
     """
     start = to if progress.loss is None else progress.loss.start
     lost = 0 if is_first_copy(progress) else max(0, to - start)
@@ -64,7 +64,10 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
     )
     if adopted_end is None:
         return after
-    return after.replace(acknowledged=after.lost, first_copy_end=adopted_end)
+    after = after.replace(acknowledged=after.lost)
+    if progress.loss is not None and progress.loss.cause == "damaged":
+        return after
+    return after.replace(first_copy_end=adopted_end)
 
 
 def unacknowledged(progress: Progress) -> int:
