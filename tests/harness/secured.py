@@ -66,13 +66,17 @@ class SecuredCluster(LocalCluster):
     def start(self, timeout_s: float = 90.0) -> None:
         self.tokens.start()
         super().start(timeout_s)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for user in (ADMIN, NOBODY, ODD_USER):
-            for mechanism in _SCRAM:
-                info = ScramCredentialInfo(mechanism, 4096)
-                wanted = UserScramCredentialUpsertion(user, info, PASSWORD.encode())
-                for answer in admin.alter_user_scram_credentials([wanted]).values():
-                    answer.result(30)
+            self.set_password(user, PASSWORD)
+
+    def set_password(self, user: str, password: str) -> None:
+        """For SCRAM alone; sessions that are open stay."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for mechanism in _SCRAM:
+            info = ScramCredentialInfo(mechanism, 4096)
+            wanted = UserScramCredentialUpsertion(user, info, password.encode())
+            for answer in admin.alter_user_scram_credentials([wanted]).values():
+                answer.result(30)
 
     def destroy(self) -> None:
         super().destroy()

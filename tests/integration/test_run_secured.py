@@ -4,24 +4,35 @@ sight while it runs."""
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from causeway.dev.certificates import create_certificates
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
 from tests.harness.files import files_below
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.running import Running, arguments_of, assert_same, await_copied, mm2_file
+from tests.harness.running import (
+    PATIENCE_S,
+    Running,
+    arguments_of,
+    assert_same,
+    await_copied,
+    mm2_file,
+)
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
+from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
 MODULES = "org.apache.kafka.common.security"
 SPARK_SECRET = "sparks-own-secret"
 # What the password, in whatever spelling, and a signed token begin with.
+NEW_PASSWORD = "quite-another-one"
 PASSWORD_START, TOKEN_START = "pa$$,w", "eyJhbGciOi"
 BOTH_WAYS = ("tls_pem", "mtls_jks", "sasltls_scram512", "sasl_oauth", "sasltls_plain")
 
@@ -189,6 +200,83 @@ def test_every_way_into_a_secured_cluster_and_no_secret_in_sight(
     assert [
         (place, secret) for place, text in seen.items() for secret in secrets if secret in text
     ] == []
+
+
+@pytest.mark.timeout(1200)
+def test_renewed_certificates_and_passwords_are_read_again(
+    secured: SecuredCluster,
+    target: KafkaTools,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """A new authority and a new password: the cluster refuses driver and lanes, out
+    of it (SCRAM over TLS) as into it (client certificate). Once the files are new, the same
+    run goes on."""
+    inside = KafkaTools(secured.bootstrap)
+    out_topic, in_topic = f"{prefix}out", f"{prefix}in"
+    inside.create_topic(out_topic)
+    target.create_topic(in_topic)
+    mine, password = tmp_path / "mine", tmp_path / "password"
+    mine.mkdir()
+    password.write_text(PASSWORD.replace('"', '\\"'))
+    for name in ("ca.pem", "client.pem"):
+        shutil.copy(secured.certificates.directory / name, mine / name)
+    login = f'username="{ADMIN}" password="${{dir:{tmp_path}:password}}";'
+    file = mm2_file(
+        tmp_path,
+        {
+            "S": f"localhost:{secured.port('SASLTLS')}",
+            "M": f"localhost:{secured.port('MTLS')}",
+            "B": target_cluster,
+        },
+        "S.security.protocol = SASL_SSL",
+        "S.sasl.mechanism = SCRAM-SHA-512",
+        f"S.sasl.jaas.config = {MODULES}.scram.ScramLoginModule required {login}",
+        "M.security.protocol = SSL",
+        *(f"{side}.ssl.truststore.type = PEM" for side in "SM"),
+        *(f"{side}.ssl.truststore.location = {mine / 'ca.pem'}" for side in "SM"),
+        "M.ssl.keystore.type = PEM",
+        f"M.ssl.keystore.location = {mine / 'client.pem'}",
+        "S->B.enabled = true",
+        f"S->B.topics = {out_topic}",
+        "B->M.enabled = true",
+        f"B->M.topics = {in_topic}",
+    )
+    mirrors = [(inside, out_topic, target, f"S.{out_topic}")]
+    mirrors += [(target, in_topic, inside, f"B.{in_topic}")]
+    before, after = ([b"%s-%d" % (when, n) for n in range(100)] for when in (b"before", b"after"))
+    for source, topic, _, _ in mirrors:
+        source.produce(topic, before)
+
+    with Running("run", file, directory=tmp_path) as run:
+        for mirror in mirrors:
+            await_copied(*mirror)
+
+        create_certificates(secured.certificates.directory, hostnames=("localhost",))
+        secured.set_password(ADMIN, NEW_PASSWORD)
+        secured.restart()
+        for source, topic, _, _ in mirrors:
+            source.produce(topic, after)
+        await_until(lambda: refused(run, "S->B"), PATIENCE_S, "the way out is refused")
+        await_until(lambda: refused(run, "B->M"), PATIENCE_S, "the way in is refused")
+
+        password.write_text(NEW_PASSWORD)
+        for name in ("ca.pem", "client.pem"):
+            shutil.copy(secured.certificates.directory / name, mine / name)
+        for mirror in mirrors:
+            await_copied(*mirror)
+        assert run.stop() == 0
+    for mirror in mirrors:
+        assert_same(*mirror)
+    assert "credentials renewed" in run.log
+    assert NEW_PASSWORD not in run.log
+
+
+def refused(run: Running, link: str) -> bool:
+    """Whether its log speaks of a certificate or a password that was not taken."""
+    lines = [line for line in run.log.splitlines() if f"link={link}" in line]
+    return any("not trusted" in line or "refused" in line for line in lines)
 
 
 def spark_pages(port: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.cli.guard import warn
+from causeway.cli.streams import is_unicode
 from causeway.cli.words import printable
 from causeway.errors import ConfigError
 
@@ -46,10 +48,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 def load(path: Path, *, quiet: bool = False) -> Settings:
     """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
     from causeway.config import load as config
+    from causeway.config.expiry import warnings_of
 
     settings = config.load(path)
     if not quiet:
-        warn(settings.warnings)
+        warn([*settings.warnings, *warnings_of(settings)])
     if any(link.geo or link.way_back for link in settings.links):
         from causeway.operate import chosen
 
@@ -90,6 +93,8 @@ def print_json(value: Any) -> None:
     """Indented; an object or list that holds no other stands in one line. What is no UTF-8 in it,
     such as the name of a file in a reason, comes out as `?`."""
     text = _json(value, "\n")
+    if not is_unicode(sys.stdout.encoding):
+        text = _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
     sys.stdout.write(text.encode(errors="replace").decode() + "\n")
 
 
@@ -108,6 +113,7 @@ def _holds_more(value: Any) -> bool:
     return bool(value) and isinstance(value, dict | list | tuple)
 
 
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _dump = partial(json.dumps, ensure_ascii=False)
 
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 
 import typer
 
+from causeway.cli import streams
 from causeway.cli.words import printable
 from causeway.errors import CausewayError
 
 INTERRUPTED = 130  # as a shell names a process that SIGINT ended
+UNREAD = 141  # and one that SIGPIPE ended
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
@@ -27,7 +29,7 @@ EXIT_CODES = (
     "10 somebody else gave directives at the same time · "
     "11 more lag than asked for (status --check --lag-above), or not there in time "
     "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
-    "--strict) · 130 interrupted"
+    "--strict) · 130 interrupted · 141 nobody reads the output any more"
 )
 
 
@@ -38,15 +40,18 @@ def debugging() -> bool:
 
 def guarded(action: Callable[[], int | None]) -> int:
     """Run `action`; returns the exit code, having said on stderr what went wrong, in one line."""
+    streams.fit()
     try:
         code = action() or 0
         sys.stdout.flush()  # so that a closed pipe shows here, not at the interpreter's end
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): nothing is left to say, nor to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _unread()
+    except SystemExit as error:  # so libraries end a process whose output is not read
+        if isinstance(error.__context__, BrokenPipeError):
+            return _unread()
+        raise
     except typer.Abort:
         return INTERRUPTED
     except typer.TyperException as error:
@@ -64,6 +69,12 @@ def guarded(action: Callable[[], int | None]) -> int:
     return code
 
 
+def _unread() -> int:
+    """The reader of our output has gone (`| head`): nothing is left to say, nor to say it to."""
+    streams.silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return UNREAD
+
+
 def complain(text: str) -> None:
     _say("error", text)
 
@@ -78,7 +89,10 @@ def _say(kind: str, text: str) -> None:
     """One line, whatever `text` holds: a broker's message, or a list of problems."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     said = printable("; ".join(line for line in lines if line))
-    print(f"causeway: {kind}: {said}", file=sys.stderr)
+    try:
+        print(f"causeway: {kind}: {said}", file=sys.stderr)
+    except BrokenPipeError:  # what else there is to do is done, unheard
+        streams.silence(sys.stderr.fileno())
 
 
 def _trace() -> None:

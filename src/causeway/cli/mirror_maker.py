@@ -155,13 +155,16 @@ def _run(options: dict[str, Any], include: str) -> int:
     from causeway.cli.common import parse_timestamp
     from causeway.cli.run import run_settings
     from causeway.config.mirror_maker1 import load_mm1
+    from causeway.config.reading import rereadable
 
-    settings = load_mm1(
-        [Path(name) for name in options["consumer.config"]],
-        Path(options["producer.config"]),
-        include,
-        num_streams=options["num.streams"],
-        offset_commit_interval_ms=options["offset.commit.interval.ms"],
+    settings = rereadable(
+        lambda: load_mm1(
+            [Path(name) for name in options["consumer.config"]],
+            Path(options["producer.config"]),
+            include,
+            num_streams=options["num.streams"],
+            offset_commit_interval_ms=options["offset.commit.interval.ms"],
+        )
     )
     if not options["abort.on.send.failure"]:
         warn(["--abort.on.send.failure false: no record is skipped, its partition waits instead"])

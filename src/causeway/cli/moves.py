@@ -11,6 +11,7 @@ from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.directives import LinkOption, ReasonOption
 from causeway.cli.words import count, duration, number
+from causeway.model import age_ms
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
@@ -239,7 +240,8 @@ def _known(out: Output, each: FailedOver) -> None:
     for name in ("partitions", "newest record", "records missing"):
         table.add_column(name, justify="right")
     for one in each.topics:
-        age = "–" if one.newest_ms < 0 else f"{duration(max(0, each.at_ms - one.newest_ms))} old"
+        old = age_ms(one.newest_ms, each.at_ms)
+        age = "–" if old is None else f"{duration(old)} old"
         missing = "unknown" if one.missing is None else number(one.missing)
         if not one.exact and one.missing is not None:
             missing = f"{missing} or more"

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from causeway.config.reading import rereadable
 from causeway.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Setting
     KafkaMirrorMaker2, else in MirrorMaker 2's property file. Raises one ConfigError for all that is
     wrong with it; what is merely without effect stands in `Settings.warnings`. `environment` stands
     in for os.environ."""
+    return rereadable(lambda: _load(path, environment))
+
+
+def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
     if not is_yaml(path):
         from causeway.config.mm2 import load_mm2
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import javaproperties
 
 from causeway.config.problems import Problems
+from causeway.config.reading import note
 from causeway.config.transform_keys import is_text, no_references, of_transform, within
 from causeway.errors import ConfigError
 
@@ -93,6 +94,7 @@ class PropertyFile:
 
 def read_properties(path: Path) -> PropertyFile:
     """Reads and parses `path`; nothing in it is resolved yet. Raises ConfigError."""
+    note(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -238,6 +240,7 @@ class _Resolver:
         file = Path(path) / name
         if Path(name).name != name:
             return None, f"{name} is not the name of a file in {path}"
+        note(file)
         try:
             return file.read_text("utf-8"), ""
         except (OSError, UnicodeDecodeError) as error:

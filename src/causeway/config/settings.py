@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from causeway.config.chosen import Chosen
 from causeway.config.control_settings import ControlSettings
+from causeway.config.reading import Rereading
 from causeway.filters import (
     Renaming,
     TopicDecision,
@@ -412,3 +413,4 @@ class Settings:
     run: RunSettings
     spark: Mapping[str, str | Secret]
     warnings: tuple[str, ...] = ()
+    rereading: Rereading | None = field(default=None, compare=False, repr=False)

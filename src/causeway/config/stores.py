@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from causeway.config.reading import note
 from causeway.config.settings import Secret
 from causeway.errors import ConfigError, PrerequisiteError
 
@@ -44,6 +45,7 @@ class KeyPair:
 
 def read_store(path: str, kind: str) -> bytes:
     """The bytes of a store. Raises ConfigError where they cannot be what `kind` says."""
+    note(Path(path))
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:

@@ -15,14 +15,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.config.settings import ClientSettings, HeartbeatSettings, LinkSettings, Settings
+from causeway.config.settings import HeartbeatSettings, LinkSettings, Settings
 from causeway.control.fences import Sharer
 from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.answering import await_clusters
+from causeway.daemon.clients import Clients
 from causeway.daemon.lanes.first import FirstLane
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
@@ -30,6 +31,7 @@ from causeway.daemon.partitions.assigning import treatments_of
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transform, Transforms
+from causeway.daemon.renewal import Renewal
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
 from causeway.daemon.spark.engine import Engine
 from causeway.daemon.staging import Staging
@@ -107,7 +109,7 @@ class Daemon:
         self._engine = Engine(
             settings.spark, most, secret, self._on_lane_ended, _stages_at_once(staged, most)
         )
-        self._clusters = _Clusters()
+        self._clusters = Clients()
         self._sides = {
             link.name: Sides(
                 source=self._clusters.open(link.source),
@@ -150,6 +152,7 @@ class Daemon:
             )
             for link in settings.links
         ]
+        self._renewal = Renewal(settings, self._clusters, self._fleet.renew)
         # Heartbeats of pairs without a flow.
         mirrored = {link.name for link in settings.links}
         self._heartbeats = [Tasks(name, [t]) for name, t in heartbeats if name not in mirrored]
@@ -164,6 +167,7 @@ class Daemon:
 
     def run(self) -> int:
         self._engine.start()
+        self._renewal.start()
         try:
             if not await_clusters(self._sides.values(), self.stop, every=self._bounded):
                 return 0
@@ -262,6 +266,12 @@ class Daemon:
             lanes_wanted=self._launched,
             lane_trouble=self._fleet.trouble,
             other_tasks={tasks.link: tasks.status() for tasks in self._heartbeats},
+            refused={
+                name: why
+                for name, sides in self._sides.items()
+                if (why := sides.refused_for_minutes) is not None
+            },
+            expiries=self._renewal.expiries,
         )
 
     def _publish(self, *, force: bool = False) -> None:
@@ -314,6 +324,7 @@ class Daemon:
     def _end(self) -> None:
         for heartbeats in self._heartbeats:
             heartbeats.stop()
+        self._renewal.stop()
         for link in self._links:
             link.stop()
         if self._server is not None:
@@ -341,32 +352,6 @@ def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
         return DONE
 
     return Task(name="heartbeats", interval_s=settings.interval_s, work=beat)
-
-
-class _Clusters:
-    """Equal settings share one client here and one name among the lanes."""
-
-    def __init__(self) -> None:
-        self._open: list[tuple[str, ClientSettings, Cluster]] = []
-
-    def open(self, settings: ClientSettings) -> Cluster:
-        for _, known, cluster in self._open:
-            if known == settings:
-                return cluster
-        cluster = Cluster(settings)
-        self._open.append((f"{settings.alias}/{len(self._open)}", settings, cluster))
-        return cluster
-
-    def key(self, settings: ClientSettings) -> str:
-        return next(key for key, known, _ in self._open if known == settings)
-
-    @property
-    def by_key(self) -> Mapping[str, ClientSettings]:
-        return {key: settings for key, settings, _ in self._open}
-
-    def close(self) -> None:
-        for _, _, cluster in self._open:
-            cluster.close()
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from causeway.config.expiry import Expiry
 from causeway.control.directives import THE_LINK, Directive, Standing
 from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
-from causeway.model import Spread, State, TopicPartition
+from causeway.model import Spread, State, TopicPartition, age_ms
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
 
@@ -101,9 +102,7 @@ class PartitionStatus:
         """The age of the newest record mirrored, 0 where nothing is left to mirror."""
         if self.lag == 0:
             return 0
-        if self.lag is None or self.last_timestamp < 0:
-            return None
-        return max(0, now_ms - self.last_timestamp)
+        return None if self.lag is None else age_ms(self.last_timestamp, now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +205,8 @@ class LaneStatus:
 class Snapshot:
     """`started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
     did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
-    `other_tasks`: by name, those of pairs of clusters without a flow."""
+    `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link, why
+    a cluster of it has let no new connection in for minutes. `expiries`: of certificates."""
 
     started_at: float
     taken_at: float
@@ -217,6 +217,8 @@ class Snapshot:
     lanes_wanted: int
     lane_trouble: str | None = None
     other_tasks: Mapping[str, tuple[TaskRecord, ...]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    expiries: tuple[Expiry, ...] = ()
 
 
 # Makes a snapshot, at the caller's cost: no lane's report waits for it. Any thread may look.

@@ -6,6 +6,7 @@ import logging
 import ssl
 from pathlib import Path
 
+from causeway.config.reading import Stamp, stamp_of
 from causeway.config.settings import HttpSettings
 from causeway.errors import ConfigError
 
@@ -20,15 +21,12 @@ class Certificate:
         assert http.certificate
         assert http.key
         self._certificate, self._key = http.certificate, http.key
+        self._client_ca = http.client_ca
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._seen = self._stamps()  # before: what changes meanwhile is read again
         self._load()
-        if http.client_ca:
-            try:
-                self.context.load_verify_locations(cafile=http.client_ca)
-            except (OSError, ssl.SSLError) as error:
-                raise _unusable("causeway.http.tls.client.ca", http.client_ca, error) from None
+        if self._client_ca:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
     def renew(self) -> None:
@@ -57,16 +55,16 @@ class Certificate:
                 context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
         except (OSError, ssl.SSLError) as error:
             raise _unusable("causeway.http.tls.certificate", self._certificate, error) from None
+        if self._client_ca:
+            try:
+                # Beside those that it has: one that is replaced is trusted until a new start.
+                self.context.load_verify_locations(cafile=self._client_ca)
+            except (OSError, ssl.SSLError) as error:
+                raise _unusable("causeway.http.tls.client.ca", self._client_ca, error) from None
 
-    def _stamps(self) -> tuple[float | None, ...]:
-        return tuple(map(_changed_at, (self._certificate, self._key)))
-
-
-def _changed_at(path: str) -> float | None:
-    try:
-        return Path(path).stat().st_mtime
-    except OSError:
-        return None
+    def _stamps(self) -> tuple[Stamp, ...]:
+        files = (self._certificate, self._key, self._client_ca)
+        return tuple(stamp_of(Path(file)) for file in files if file)
 
 
 def _unusable(key: str, path: str, error: Exception) -> ConfigError:

@@ -257,6 +257,12 @@ INFO: Final = Metric(
 STARTED: Final = Metric(
     name="causeway_start_time_seconds", help="When this run began, in seconds since 1970."
 )
+CERTIFICATE_EXPIRY: Final = Metric(
+    name="causeway_certificate_expiry_seconds",
+    help="When the client's own certificate (`client`), or the last one that it trusts (`trusted`),"
+    " expires, in seconds since 1970.",
+    labels=("cluster", "certificate"),
+)
 DRAINING: Final = Metric(name="causeway_draining", help="1 while the run is coming to its end.")
 
 SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
@@ -311,6 +317,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         INFO,
         STARTED,
         DRAINING,
+        CERTIFICATE_EXPIRY,
     ),
 }
 

@@ -102,6 +102,9 @@ def _add_process(page: _Page, snapshot: Snapshot) -> None:
     page.add(catalogue.DRAINING, (), snapshot.draining)
     page.add(catalogue.LANES_RUNNING, (), len(snapshot.lanes))
     page.add(catalogue.LANES_WANTED, (), snapshot.lanes_wanted)
+    for expiry in snapshot.expiries:
+        ends = (expiry.cluster, expiry.which)
+        page.add(catalogue.CERTIFICATE_EXPIRY, ends, expiry.at.timestamp())
     for lane in snapshot.lanes:
         labels = (str(lane.lane), lane.host, str(lane.pid))
         page.add(catalogue.LANE_PARTITIONS, labels, lane.partitions)

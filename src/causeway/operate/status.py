@@ -22,7 +22,7 @@ from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
 from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
 from causeway.errors import CausewayError, UnreachableError
-from causeway.model import State, TopicPartition
+from causeway.model import State, TopicPartition, age_ms
 from causeway.operate import lacking, side_by_side, transforms
 from causeway.operate.asked import NOTHING, Asked, asked
 from causeway.operate.clusters import Connect, clusters, recognise
@@ -250,9 +250,9 @@ def _held(
     }
     begun = timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
     return {
-        tp: Held(*places[tp], now_ms - stamp, dated=True)
+        tp: Held(*places[tp], age, dated=True)
         for tp, stamp in begun.items()
-        if now_ms - stamp >= HELD_MS
+        if (age := age_ms(stamp, now_ms)) is not None and age >= HELD_MS
     }
 
 
@@ -335,7 +335,7 @@ def partition_status(
     if lag == 0:
         lag_ms = 0
     elif lag and first_unmirrored_ms is not None:
-        lag_ms = max(0, now_ms - first_unmirrored_ms)
+        lag_ms = age_ms(first_unmirrored_ms, now_ms)
     high_watermark = top.offset if isinstance(top, OffsetAt) else None
     state, reason = _state(topic, progress, high_watermark, driver)
     if progress is None and by_file is not None and state is not NO_DRIVER:

@@ -122,6 +122,15 @@ class Clusters(_Message, tag="clusters"):
         return _shown(self, "clusters")
 
 
+class Renewed(_Message, tag="renewed"):
+    """Certificates and passwords that are new, for connections to come; as in Clusters."""
+
+    clusters: Mapping[str, dict[str, Any]]
+
+    def __repr__(self) -> str:
+        return _shown(self, "clusters")
+
+
 class Stage(_Message):
     """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
     out of it. What the workers are to know comes from the lane: `secrets`, `registry`
@@ -309,7 +318,9 @@ class Drained(_Message, tag="drained"):
     """The lane's last word: nothing of it is in flight any more."""
 
 
-ToLane = Clusters | Stages | StageEnded | Assign | Revoke | Lease | Lookup | Throttle | Drain
+ToLane = (
+    Clusters | Renewed | Stages | StageEnded | Assign | Revoke | Lease | Lookup | Throttle | Drain
+)
 ToDriver = Hello | Report | LookedUp | Drained
 
 

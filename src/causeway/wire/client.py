@@ -246,8 +246,17 @@ class Client:
 
     def open_connection(self, node_id: int, *, timeout_s: float | None = None) -> Connection:
         """A connection of the caller's own, to be closed by it. One attempt."""
-        address = self._address(node_id, Deadline(self.timeout_s))
-        return Connection.open(self.settings, *address, timeout_s=timeout_s, vet=self._identity.vet)
+        return self._pool.open(self._address(node_id, Deadline(self.timeout_s)), timeout_s)
+
+    def renew(self, settings: ClientSettings) -> None:
+        """Other certificates and passwords, for connections to come; see Pool."""
+        self.settings = settings
+        self._pool.renew(settings)
+
+    @property
+    def refused_for_minutes(self) -> str | None:
+        """Why no new connection was let in; see Pool."""
+        return self._pool.refused_for_minutes
 
     def call(self, request: Any, node_id: int | None = None) -> Any:
         """Any kafka-python request, at a broker (any one if None).

@@ -6,8 +6,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import NamedTuple
 
 from causeway.config.settings import ClientSettings
+from causeway.errors import AuthenticationError
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import wait
@@ -15,8 +17,16 @@ from causeway.wire.frames import wait
 MAX_IDLE = 4  # a broker
 # Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
 MAX_IDLE_S = 240.0
+REFUSED_S = 120.0  # of refusals, with none let in between, that are no passing trouble
+STALE_S = 600.0  # a refusal this old tells nothing of now
 
 Address = tuple[str, int]
+
+
+class _Refused(NamedTuple):
+    since: float  # monotonic, as is `last`
+    last: float
+    reason: str
 
 
 class Pool:
@@ -33,6 +43,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
         self._closed = False
+        self._refused: _Refused | None = None  # since a new connection was last let in
 
     def take(self, address: Address, timeout_s: float) -> Connection:
         """An idle connection that is alive as far as its socket tells, or a new one."""
@@ -46,9 +57,33 @@ class Pool:
                 return connection
             connection.close()
         limit_s = min(timeout_s, self._settings.connect_timeout_ms / 1000)
-        return Connection.open(
-            self._settings, *address, timeout_s=max(0.001, limit_s), vet=self._vet
-        )
+        return self.open(address, max(0.001, limit_s))
+
+    def open(self, address: Address, timeout_s: float | None = None) -> Connection:
+        """A new one, the caller's own; see Connection.open."""
+        try:
+            connection = Connection.open(
+                self._settings, *address, timeout_s=timeout_s, vet=self._vet
+            )
+        except AuthenticationError as error:
+            now = time.monotonic()
+            since = now if self._refused is None else self._refused.since
+            self._refused = _Refused(since, now, str(error))
+            raise
+        self._refused = None
+        return connection
+
+    @property
+    def refused_for_minutes(self) -> str | None:
+        """Why no new connection was let in for the last minutes, where some were tried."""
+        if (refused := self._refused) is None or refused.last - refused.since < REFUSED_S:
+            return None
+        return refused.reason if time.monotonic() - refused.last < STALE_S else None
+
+    def renew(self, settings: ClientSettings) -> None:
+        """For connections to come; those that are there stay."""
+        self._settings = settings
+        self._refused = None
 
     def give_back(self, connection: Connection) -> None:
         """For a connection with nothing unanswered; a closed one is dropped."""

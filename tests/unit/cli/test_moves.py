@@ -30,6 +30,8 @@ CUT = Cut(
 )
 END = Directive(kind=Kind.END, who="anna@ops", why="drill", at=0, how=State.FAILED_OVER, done=True)
 
+NOW = 1_700_000_000_000
+
 
 def promoted(**more: object) -> Promoted:
     fields: dict[str, object] = {
@@ -60,15 +62,20 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
 def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     place = GroupPlace(group="billing", partition=AT, offset=5, there=None, behind=7)
     known = Known(
-        topic="orders", target="orders", partitions=1, newest_ms=5_000, missing=12, exact=False
+        topic="orders",
+        target="orders",
+        partitions=1,
+        newest_ms=NOW - 4_000,
+        missing=12,
+        exact=False,
     )
     found = FailedOver(
         link="A->B",
         target="B",
         scope=Scope("orders"),
         changed=False,
-        at_ms=9_000,
-        seen_ms=8_000,
+        at_ms=NOW,
+        seen_ms=NOW - 1_000,
         source="no answer",
         topics=(known,),
         groups=(place,),

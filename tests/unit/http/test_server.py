@@ -324,6 +324,23 @@ def served_by(context: ssl.SSLContext, trusted: Path) -> bool:
     return ends[0].version() is not None
 
 
+def test_a_renewed_authority_of_clients_is_trusted_too(files: Certificates, tmp_path: Path) -> None:
+    authority = tmp_path / "clients.pem"
+    authority.write_bytes(files.stranger.read_bytes())
+    certificate = Certificate(
+        HttpSettings(
+            port=0,
+            certificate=str(files.broker),
+            key=str(files.broker),
+            client_ca=str(authority),
+        )
+    )
+    before = len(certificate.context.get_ca_certs())
+    authority.write_bytes(files.ca.read_bytes())
+    certificate.renew()
+    assert len(certificate.context.get_ca_certs()) == before + 1
+
+
 def test_a_certificate_whose_key_is_not_there_yet_is_not_served(tmp_path: Path) -> None:
     """Two files do not change at once; and a wrong pair may stay for days."""
     first = create_certificates(tmp_path / "first").broker.read_bytes()

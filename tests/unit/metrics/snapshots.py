@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from causeway.config.expiry import Expiry
 from causeway.daemon.status import (
     CheckpointTiming,
     LaneStatus,
@@ -89,6 +92,10 @@ def full(*links: LinkStatus) -> Snapshot:
         taken_at=NOW,
         bounded=False,
         draining=False,
+        expiries=(
+            Expiry("A", "client", datetime(2024, 1, 1, tzinfo=UTC)),
+            Expiry("A", "trusted", datetime(2034, 1, 1, tzinfo=UTC)),
+        ),
         links=links or (link(),),
         lanes=(
             LaneStatus(

@@ -15,7 +15,7 @@ from causeway.metrics import catalogue
 from causeway.metrics.collector import text
 from causeway.metrics.reference import markdown
 from causeway.model import State
-from tests.unit.metrics.snapshots import LATENCY, full, link, partition
+from tests.unit.metrics.snapshots import LATENCY, NOW, full, link, partition
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -213,3 +213,12 @@ def test_prometheus_client_would_write_the_same() -> None:
     kinds = {family.name: family.type for family in families}
     assert kinds["causeway_partition_records"] == "counter"
     assert kinds["causeway_partition_lag_records"] == "gauge"
+
+
+def test_a_record_time_in_other_units_tells_no_lag() -> None:
+    """Seconds and nanoseconds since 1970, as some producers write them: no sample, in place of a
+    lag of decades, or of none at all."""
+    for newest in (int(NOW), int(NOW) * 10**9):
+        odd = replace(partition(0), last_timestamp=newest)
+        assert "causeway_partition_lag_seconds" not in names(scrape(full(link(odd))))
+        assert "causeway_partition_lag_records" in names(scrape(full(link(odd))))

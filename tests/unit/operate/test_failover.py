@@ -28,13 +28,15 @@ from tests.harness.daemon import link
 from tests.harness.lanes import client
 from tests.unit.daemon.test_rows import row
 
+LONG_AGO = 1_700_000_000_000
+
 
 def known(newest_ms: int = 5_000, missing: int | None = 0, *, exact: bool = False) -> Known:
     return Known(
         topic="orders",
         target="orders",
         partitions=1,
-        newest_ms=newest_ms,
+        newest_ms=newest_ms if newest_ms < 0 else LONG_AGO + newest_ms,
         missing=missing,
         exact=exact,
     )
@@ -46,7 +48,7 @@ def found(*topics: Known) -> FailedOver:
         target="B",
         scope=THE_LINK,
         changed=False,
-        at_ms=9_000,
+        at_ms=LONG_AGO + 9_000,
         topics=topics,
         failures={},
         cuts={},

@@ -14,6 +14,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from causeway.config.problems import Problems
+from causeway.config.reading import note
 from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"
@@ -70,6 +71,7 @@ Value = Scalar | Items | Fields
 def read_document(path: Path, problems: Problems) -> Fields:
     """The one map that `path` holds. Keys set twice and the like go to `problems`. Raises
     ConfigError, with line and column, where the file is no YAML."""
+    note(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:

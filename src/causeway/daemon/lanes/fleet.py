@@ -21,9 +21,10 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from causeway.config.settings import ClientSettings, RunSettings
-from causeway.config.transport import to_wire
 from causeway.daemon import processes
+from causeway.daemon.lanes import clusters as clusters_message
 from causeway.daemon.lanes import placing
+from causeway.daemon.lanes.clusters import REPORT_INTERVAL_S
 from causeway.daemon.lanes.gathering import Gathering
 from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
@@ -35,7 +36,6 @@ from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
     Assignment,
-    Clusters,
     Drain,
     Drained,
     Lease,
@@ -50,9 +50,6 @@ from causeway.relay.messages import (
 )
 
 _log = logging.getLogger("causeway.fleet")
-REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
-BUFFER_BYTES = 64 << 20  # of a lane
-FAR_BUFFER_BYTES = 256 << 20  # where it reads over a long line
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
 
 
@@ -68,16 +65,7 @@ class Fleet:
         treatments: Mapping[str, tuple[TreatmentStep, ...]] = MappingProxyType({}),
     ) -> None:
         self._run = run
-        self._clusters = Clusters(
-            clusters={key: to_wire(settings) for key, settings in clusters.items()},
-            lease_s=run.lease_s,
-            report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
-            connections=run.connections,
-            in_flight=run.in_flight,
-            buffer_bytes=run.lane_buffer_bytes or BUFFER_BYTES,
-            far_buffer_bytes=run.lane_buffer_bytes or FAR_BUFFER_BYTES,
-            treatments=treatments,
-        )
+        self._clusters = clusters_message.first(run, clusters, treatments)
         self._local = local
         self.lookups = LookUps(self._connection_of)
         self._lock = threading.RLock()
@@ -165,6 +153,14 @@ class Fleet:
                     lane.connection.send(ended)
 
     # -- lanes ------------------------------------------------------------------------------------
+
+    def renew(self, changed: Mapping[str, ClientSettings]) -> None:
+        """Has lanes reach these clusters, by key, with other certificates and passwords."""
+        with self._lock:
+            self._clusters, message = clusters_message.renewed(self._clusters, changed)
+            for lane in self._lanes.values():
+                if not (lane.closed or lane.over):
+                    lane.connection.send(message)
 
     def expect(self, lanes: int) -> None:
         """How many lanes were launched: partitions wait a moment for all of them to be there."""

@@ -36,6 +36,12 @@ class Sides:
     source_admin: Cluster
     target_admin: Cluster
 
+    @property
+    def refused_for_minutes(self) -> str | None:
+        """Why one of them has refused this process for minutes."""
+        each = (self.source, self.target, self.source_admin, self.target_admin)
+        return next((why for one in each if (why := one.refused_for_minutes) is not None), None)
+
 
 @dataclass(slots=True)
 class Found:

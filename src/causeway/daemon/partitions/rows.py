@@ -14,7 +14,7 @@ from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.daemon.status import PartitionStatus
-from causeway.model import ENDED, HELD, State, TopicPartition
+from causeway.model import ENDED, HELD, State, TopicPartition, age_ms
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
 from causeway.relay.offset_map import MOST_POINTS, OffsetMap
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress
@@ -100,7 +100,7 @@ class Row:
             reason=before.reason if kept else report.reason,
             loss=before.loss if kept else report.loss,
             source_end=report.source_end if report.source_end >= 0 else before.source_end,
-            last_timestamp=max(report.last_timestamp, before.last_timestamp),
+            last_timestamp=_newest(report.last_timestamp, before.last_timestamp),
         )
         if self.progress.state not in _NOT_WRITTEN and self.progress != before:
             self.dirty = True
@@ -378,3 +378,9 @@ def place_of(outlet: Outlet) -> TopicPartition:
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:
     return [outlet.producer_id for outlet in outlets]
+
+
+def _newest(reported: int, before: int) -> int:
+    """Older versions also kept times that tell no age: any other is newer."""
+    told = age_ms(before, int(time.time() * 1000)) is not None
+    return max(reported, before) if told or reported < 0 else reported

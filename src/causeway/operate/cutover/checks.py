@@ -16,7 +16,7 @@ from causeway.control.directives import Scope
 from causeway.control.fences import FencePlan
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.errors import CausewayError, ConfigError
-from causeway.model import TopicPartition
+from causeway.model import TopicPartition, age_ms
 from causeway.operate.cutover.values import Check, Mark, Wishes
 from causeway.relay.progress import ProgressTopic
 from causeway.wire import disks, rights
@@ -264,7 +264,8 @@ def _groups(
 
 def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
     """Who has written within the last hour, by the records' times."""
-    since = time.time() * 1000 - _LATELY_MS
+    now_ms = int(time.time() * 1000)
+    since = now_ms - _LATELY_MS
     newest: dict[int, int] = {}
     hidden: CausewayError | None = None
     for answer in active_producers(source, partitions).values() if partitions else ():
@@ -272,8 +273,10 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
             hidden = answer
             continue
         for each in answer:
-            stamp = max(each.last_timestamp, newest.get(each.producer_id, -1))
-            newest[each.producer_id] = stamp
+            # A time that tells no age may be one of this hour.
+            told = age_ms(each.last_timestamp, now_ms) is not None
+            stamp = each.last_timestamp if told else now_ms
+            newest[each.producer_id] = max(stamp, newest.get(each.producer_id, -1))
     if hidden is not None:
         yield Check(name="producers", mark=Mark.NOTE, text=f"not all are known: {hidden}")
     lately = sorted(one for one, stamp in newest.items() if stamp >= since)

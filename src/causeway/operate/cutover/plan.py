@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from causeway.model import age_ms
 from causeway.operate.cutover.values import (
     Act,
     Check,
@@ -260,8 +261,9 @@ def _name(each: Producer, now_ms: int) -> str:
     who = f"producer id {each.producer_id}"
     if each.transactional_id is not None:
         who += f", transactional id {each.transactional_id}"
-    ago = max(0, now_ms - each.last_ms) / 1000
-    return f"{where}: {who}, newest record dated {time(ago)} ago"
+    ago = age_ms(each.last_ms, now_ms)
+    dated = "with a time that cannot be" if ago is None else f"dated {time(ago / 1000)} ago"
+    return f"{where}: {who}, newest record {dated}"
 
 
 def _drain(look: Look, _: Wishes) -> _Found:

@@ -11,7 +11,7 @@ from causeway.control import directive_json
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Scope
 from causeway.errors import CausewayError
-from causeway.model import State
+from causeway.model import State, age_ms
 from causeway.operate.moves.last_groups import GroupPlace
 from causeway.operate.moves.missing import Known
 from causeway.operate.moves.promote import cuts_json
@@ -47,11 +47,12 @@ class FailedOver:
     def rpo_ms(self) -> int | None:
         """How old the newest record is that is surely mirrored, of the topic where that is oldest;
         0 where it is known that nothing is missing."""
-        late = [each.newest_ms for each in self.topics if not each.is_whole]
-        if any(newest < 0 for newest in late):
+        late = [age_ms(each.newest_ms, self.at_ms) for each in self.topics if not each.is_whole]
+        known = [age for age in late if age is not None]
+        if len(known) < len(late):
             return None
         # By a clock that is ahead of ours it would be none, as if nothing were missing.
-        return max((max(1, self.at_ms - newest) for newest in late), default=0)
+        return max((max(1, age) for age in known), default=0)
 
 
 def as_json(each: FailedOver) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from causeway.errors import CausewayError, DivergedError, ProtocolError, TooLargeError
+from causeway.model import age_ms
 from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
 from causeway.relay.lane.late import must_wait
 from causeway.relay.lane.outgoing import send_smaller
@@ -104,7 +105,9 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
             not_before=flow.late_by,
         )
     if kept.batches:
-        flow.ages.note(wall_ms() - kept.batches[-1].max_timestamp)
+        age = age_ms(kept.batches[-1].max_timestamp, wall_ms())
+        if age is not None:
+            flow.ages.note(age)
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
     return kept, list(dict.fromkeys(touched))
@@ -172,9 +175,11 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     # Another outlet may have had newer ones answered before.
     if leader_epoch > flow.relayed_epoch:
         flow.relayed_epoch = leader_epoch
-    if newest > flow.last_timestamp:
-        flow.last_timestamp = newest
-    flow.latencies.note(now_ms - newest)
+    age = age_ms(newest, now_ms)
+    if age is not None:
+        flow.latencies.note(age)
+        if newest > flow.last_timestamp:
+            flow.last_timestamp = newest
     flow.records += records
     flow.bytes += size
     flow.failures = 0

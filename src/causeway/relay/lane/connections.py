@@ -20,7 +20,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.requests import RequestLimits
 from causeway.relay.lane.target import TargetConnection
-from causeway.relay.messages import Assignment, Clusters
+from causeway.relay.messages import Assignment, Clusters, Renewed
 from causeway.wire import fetch, produce
 from causeway.wire.buffers import Buffers
 from causeway.wire.cluster import Cluster
@@ -153,6 +153,12 @@ class Connections:
         ):
             if cluster_id is not None:
                 self._clusters[key].expect(cluster_id)
+
+    def renew(self, message: Renewed) -> None:
+        """Connections to come use these; those that are there stay."""
+        for key, value in message.clusters.items():
+            self._settings[key] = settings = from_wire(value)
+            self._clusters[key].renew(settings)
 
     # -- flows ------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from causeway.relay.messages import (
     Lease,
     Lookup,
     PartitionReport,
+    Renewed,
     Report,
     Revoke,
     StageEnded,
@@ -108,6 +109,8 @@ class Lane:
             match message:
                 case Clusters():
                     self._start(message)
+                case Renewed() if self._relay is not None:
+                    self._relay.renew(message)
                 case StagesMessage():
                     self._stages.define(message.stages)
                 case StageEnded():

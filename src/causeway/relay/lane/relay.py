@@ -32,7 +32,7 @@ from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
-from causeway.relay.messages import Clusters, Lookup, Throttle
+from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
 from causeway.relay.treatment import Treatments
 from causeway.wire import codes
 from causeway.wire.fetch import SESSION_ERRORS, Fetched
@@ -113,6 +113,9 @@ class Relay:
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._leaders.look(flows, self._connections.cluster, now)
         self._stages.turn(now)
+
+    def renew(self, message: Renewed) -> None:
+        self._connections.renew(message)
 
     def rest(self) -> None:
         """Sleep for as long as nobody lacks anything from us: each target broker that there is

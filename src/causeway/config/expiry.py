@@ -1,0 +1,74 @@
+"""When the certificates expire that clusters are reached with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+from cryptography import x509
+
+from causeway.config.settings import ClientSettings, Settings
+
+SOON: Final = timedelta(days=14)
+
+
+class Expiry(NamedTuple):
+    """`which`: the client's own certificate, or those that it trusts. `at`: in UTC; of a chain the
+    first to expire, of trusted ones the last: with others of an authority that is being replaced,
+    nothing is trusted only after that."""
+
+    cluster: str
+    which: Literal["client", "trusted"]
+    at: datetime
+
+    def warning(self, now: datetime | None = None) -> str | None:
+        """One line, within `SOON` of the end and after it."""
+        left = self.at - (now or datetime.now(UTC))
+        if left > SOON:
+            return None
+        what = "the client certificate" if self.which == "client" else "the trust store"
+        verb = "expires" if left > timedelta(0) else "expired"
+        return f"{what} for cluster {self.cluster} {verb} on {self.at:%Y-%m-%d %H:%M} UTC: renew it"
+
+
+def expiries(clients: Iterable[ClientSettings]) -> tuple[Expiry, ...]:
+    """Each once, by cluster; those of the system's trust store are not looked at."""
+    return tuple(sorted(dict.fromkeys(each for client in clients for each in _of(client))))
+
+
+def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
+    """All that reach a cluster, by flow and role."""
+    found: dict[tuple[str, str], ClientSettings] = {}
+    for link in settings.links:
+        found[link.name, "source"] = link.source
+        found[link.name, "target"] = link.target
+        found[link.name, "source admin"] = link.source_admin
+        found[link.name, "target admin"] = link.target_admin
+    for beat in settings.heartbeat_links:
+        found[beat.name, "heartbeats"] = beat.target
+    return found
+
+
+def warnings_of(settings: Settings) -> list[str]:
+    """Of all clusters of a file."""
+    found = (each.warning() for each in expiries(clients_of(settings).values()))
+    return [text for text in found if text is not None]
+
+
+def _of(client: ClientSettings) -> Iterator[Expiry]:
+    if client.tls is None:
+        return
+    if ends := _ends(client.tls.cert_pem):
+        yield Expiry(client.alias, "client", min(ends))
+    if ends := _ends(client.tls.ca_pem):
+        yield Expiry(client.alias, "trusted", max(ends))
+
+
+def _ends(pem: str | None) -> list[datetime]:
+    if pem is None:
+        return []
+    try:
+        return [each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem.encode())]
+    except ValueError:  # whoever connects says it better
+        return []

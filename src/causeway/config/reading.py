@@ -1,0 +1,65 @@
+"""Settings that can be read again, with the files that they rest on: the file itself, what its
+`${file:…}` and `${dir:…}` name, and key and trust stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from causeway.config.settings import Settings
+
+# Of a file: when it changed, in ns, its size and its inode. None: it cannot be had.
+Stamp = tuple[int, int, int] | None
+_noted: ContextVar[dict[Path, Stamp] | None] = ContextVar("noted", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rereading:
+    """`files`: with their stamps from right before they were read. `read`: reads the settings
+    again; raises ConfigError."""
+
+    files: Mapping[Path, Stamp]
+    read: Callable[[], Settings]
+
+    @property
+    def stale(self) -> bool:
+        """Whether some file has changed since."""
+        return any(stamp_of(path) != stamp for path, stamp in self.files.items())
+
+
+def note(path: Path) -> None:
+    """To be called right before `path` is read."""
+    files = _noted.get()
+    if files is not None:
+        files.setdefault(path, stamp_of(path))
+
+
+def rereadable(read: Callable[[], Settings]) -> Settings:
+    """What `read` gives, with how to read it again."""
+    with _noting() as files:
+        settings = read()
+    again = Rereading(files=files, read=lambda: rereadable(read))
+    return replace(settings, rereading=again)
+
+
+@contextmanager
+def _noting() -> Iterator[dict[Path, Stamp]]:
+    files: dict[Path, Stamp] = {}
+    token = _noted.set(files)
+    try:
+        yield files
+    finally:
+        _noted.reset(token)
+
+
+def stamp_of(path: Path) -> Stamp:
+    try:
+        found = path.stat()  # of what a link leads to: Kubernetes swaps links
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

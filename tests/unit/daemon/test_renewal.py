@@ -1,0 +1,81 @@
+"""What changes in the files reaches the clients of this process and its lanes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from causeway.config.expiry import clients_of
+from causeway.config.load import load
+from causeway.config.settings import ClientSettings
+from causeway.daemon.clients import Clients
+from causeway.daemon.renewal import Renewal
+from tests.unit.config.pems import make_pem
+from tests.unit.config.test_reading import mirror, write
+
+
+class Run:
+    """A run's clients, and what it hears of them."""
+
+    def __init__(self, file: Path) -> None:
+        settings = load(file)
+        self.clients = Clients()
+        self.cluster = self.clients.open(settings.links[0].source)
+        for each in clients_of(settings).values():
+            self.clients.open(each)
+        self.key = self.clients.key(settings.links[0].source)
+        self.heard: list[Mapping[str, ClientSettings]] = []
+        self.renewal = Renewal(settings, self.clients, self.heard.append)
+
+    @property
+    def password(self) -> str:
+        assert self.cluster.settings.sasl is not None
+        return self.cluster.settings.sasl.password.reveal()
+
+
+def test_a_new_password_reaches_all_clients_of_its_cluster(tmp_path: Path) -> None:
+    run = Run(mirror(tmp_path))
+    run.renewal.look()
+    assert run.heard == []
+    for number, word in enumerate(("second", "third"), 1):
+        write(tmp_path / "password", word)
+        run.renewal.look()
+        assert run.password == word
+        assert len(run.heard) == number
+        assert run.heard[-1][run.key] == run.cluster.settings
+        assert {each.alias for each in run.heard[-1].values()} == {"A"}
+    assert run.clients.by_key[run.key] == run.cluster.settings
+
+
+def test_what_cannot_be_used_yet_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate comes before its key, and one file before the other."""
+    run = Run(mirror(tmp_path))
+    key, certificate = make_pem()
+    other, _ = make_pem()
+    before = run.cluster.settings
+    write(tmp_path / "password", "second")
+    for text in ("half of it", other + certificate):
+        write(tmp_path / "own.pem", text)
+        run.renewal.look()
+        run.renewal.look()
+        assert run.cluster.settings == before
+    assert [record.message for record in caplog.records] == ["credentials not renewed"] * 2
+    write(tmp_path / "own.pem", key + certificate)
+    run.renewal.look()
+    assert run.password == "second"
+    assert run.cluster.settings.tls is not None
+    assert run.cluster.settings.tls.cert_pem == certificate
+
+
+def test_another_address_waits_for_a_new_start(tmp_path: Path) -> None:
+    file = mirror(tmp_path)
+    run = Run(file)
+    write(tmp_path / "password", "second")
+    write(file, file.read_text().replace("a:9092", "elsewhere:9092"))
+    run.renewal.look()
+    assert (run.password, run.heard) == ("first", [])
+    assert run.cluster.settings.bootstrap == (("a", 9092),)
