@@ -11,6 +11,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences, groups
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.control.groups import Commits, Stand
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.clusters import Connect, recognise
@@ -19,6 +20,7 @@ from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
 from causeway.operate.cutover.watch import Watch
 from causeway.operate.status import driver_of
+from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.acls import AclFilter
 from causeway.wire.acls import describe_acls as describe_acls_at
@@ -28,6 +30,7 @@ from causeway.wire.offsets import LATEST, OffsetAt
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _IDLE = ("Empty", "Dead")
 _GROUPS_S = 1.0  # so often groups are asked for
+_LOOK_S = 10.0  # so long a look waits for what others wrote to be looked through
 
 
 class Eyes:
@@ -53,6 +56,7 @@ class Eyes:
         )
         self._watch = Watch(self.source)
         self._places = Places(settings, link)
+        self._unread = UnreadByProgress(link, self.target)
         self._groups: tuple[Group, ...] = ()
         self._groups_at = 0.0
         self.commits: dict[str, dict[TopicPartition, Committed]] = {}  # to be made on the target
@@ -229,12 +233,14 @@ class Eyes:
         stands = self._places.of(
             {name: commits for name, commits in ours.items() if name not in busy}
         )
+        bounds = self._bounds(ours, stands, committed)
         self.commits = {}
         found = []
         for name, commits in sorted(ours.items()):
             undone, reason = 0, None
             if name in stands:
                 wanted, reason = stands[name]
+                wanted = wanted | bounds.get(name, {})
                 own = committed.get(name, {})
                 if isinstance(own, CausewayError):
                     wanted, reason = {}, str(own)
@@ -266,6 +272,34 @@ class Eyes:
                 )
             )
         return tuple(found)
+
+    def _bounds(
+        self,
+        followed: Mapping[str, Commits],
+        stands: Mapping[str, tuple[Commits, str | None]],
+        committed: Mapping[str, Commits | CausewayError],
+    ) -> dict[str, dict[TopicPartition, Committed]]:
+        """In place of places on the target, those of records before them that others wrote and the
+        group has not read."""
+        places = {
+            group: {at: Stand(0, each.offset, each.metadata) for at, each in wanted.items()}
+            for group, (wanted, _) in stands.items()
+        }
+        unread = self._unread.look(
+            self._contents.partitions.values(),
+            self._contents.maps,
+            places,
+            committed,
+            followed,
+            wait_s=_LOOK_S,
+        )
+        return {
+            group: {
+                at: Committed(offset=held.offset, metadata=places[group][at].metadata)
+                for at, held in found.items()
+            }
+            for group, found in unread.items()
+        }
 
 
 def _reached(progress: Progress | None) -> int | None:

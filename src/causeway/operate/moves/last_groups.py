@@ -13,19 +13,18 @@ from dataclasses import dataclass, replace
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
-from causeway.control.groups import CommitPlan, Commits, Followed, Stand, Translated, Unread
+from causeway.control.groups import CommitPlan, Followed, Stand, Unread
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
 from causeway.daemon.status import GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.translation import Translator
-from causeway.daemon.tasks.unread import UnreadRecords
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
+from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster, Committed
@@ -133,7 +132,11 @@ def remembered(
     ends = _offsets(target, mirrors, LATEST)
     starts = _offsets(target, mirrors, EARLIEST)
     followed = Followed(commits={group: {} for group in stands}, left_out=())
-    unread = _unread(link, target, progress, stands, there, ends)
+    unread: Mapping[str, Mapping[TopicPartition, Unread]] = {}
+    if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
+        maps = ProgressTopic(target, link.progress_topic).read().maps
+        records = UnreadByProgress(link, target)
+        unread = records.look(progress, maps, stands, there, None, wait_s=_LOOK_S)
     plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
     why = {
         each.group: each.reason for each in plan.left_out if each.code is not groups.Why.UP_TO_DATE
@@ -156,37 +159,6 @@ def remembered(
                 )
             )
     return Remembered(places=tuple(places), plan=plan)
-
-
-def _unread(
-    link: LinkSettings,
-    target: Cluster,
-    progress: Iterable[Progress],
-    stands: Translated,
-    there: Mapping[str, Commits | CausewayError],
-    ends: Mapping[TopicPartition, int],
-) -> Mapping[str, Mapping[TopicPartition, Unread]]:
-    """Records of others before those places, which the groups have not read. Raises
-    CausewayError."""
-    shared = [each for each in progress if not all(outlet.exclusive for outlet in each.outlets)]
-    if not shared:
-        return {}
-    known = ProgressTopic(target, link.progress_topic).read().maps
-    maps = {each.source: offset_maps_of(each, known.get(each.source, {})) for each in shared}
-
-    def fed() -> list[Mirrored]:
-        return [Mirrored.known(each, outlet) for each in shared for outlet in each.outlets]
-
-    def straight(feed: Feed, offset: int) -> int:
-        found = maps[feed.source].get(feed.target)
-        return offset if found is None else found.alone_until(offset)
-
-    records = UnreadRecords(target, link, fed, straight)
-    deadline = time.monotonic() + _LOOK_S
-    while True:
-        found = records.look(records.stretches(stands, there, ends), None)
-        if not records.unfinished or time.monotonic() > deadline:
-            return found
 
 
 def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:
