@@ -2,6 +2,7 @@
 
     CausewayError                 exit code
     ├── ConfigError               2   a file, key, option or value that cannot be used
+    │   ├── OtherFormError        2   a file that says the same in a form that no command runs
     │   └── RefusedError          2   what is asked of a mirror cannot be while it stands as it does
     ├── UnreachableError          3   no broker answered in the stated time
     ├── AuthenticationError       4   TLS or SASL refused
@@ -70,6 +71,17 @@ def _rebuild(kind: type[CausewayError], state: dict[str, object]) -> CausewayErr
 
 class ConfigError(CausewayError):
     exit_code = 2
+
+
+class OtherFormError(ConfigError):
+    """A file in a form that no command runs. `instead`: what says the same in a form that they
+    run, without secrets."""
+
+    exit_code = 2
+
+    def __init__(self, subject: str, cause: str, *, remedy: str, instead: str) -> None:
+        super().__init__("read", subject, cause, remedy=remedy)
+        self.instead = instead
 
 
 class RefusedError(ConfigError):

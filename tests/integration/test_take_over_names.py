@@ -3,6 +3,7 @@ if nothing tells where that is, a run asks."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,54 @@ def test_a_target_with_data_of_which_nothing_is_known_stops_and_asks(
 
     run_to_end(file, "--adopt")
     assert_same(source, copied, target, copied)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("named", [True, False])
+def test_connectors_in_a_connect_cluster_are_taken_over(
+    named: bool,
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """By the worker's offsets topic, where a connector has any name; also if the file lacks the
+    name, as the records confirm the position."""
+    topic, positions = prefix + "t", prefix + "connect-offsets"
+    for side in (source, target):
+        side.create_topic(topic, 1)
+    target.create_topic(positions, 5, config={"cleanup.policy": "compact"})
+    source.produce(topic, [b"%d" % number for number in range(30)])
+    target.produce(
+        topic,
+        [Outgoing(value=r.value, timestamp=r.timestamp) for r in source.read(topic)[0][:20]],
+    )
+    place = '{"cluster":"east","partition":0,"topic":"%s"}' % topic
+    key = f'["my-mirror",{place}]'.encode()
+    target.produce(positions, [Outgoing(key=key, value=b'{"offset":19}')])
+    config = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "east",
+        "target.cluster.alias": "west",
+        "source.cluster.bootstrap.servers": source_cluster.bootstrap,
+        "target.cluster.bootstrap.servers": target_cluster.bootstrap,
+        "replication.policy.class": IDENTITY["replication.policy.class"],
+        "topics": topic,
+        "replication.factor": 1,
+        "sync.topic.acls.enabled": False,
+    }
+    document = tmp_path / "connectors.json"
+    document.write_text(json.dumps({"name": "my-mirror", "config": config} if named else config))
+    refused = causeway("plan", document)
+    assert refused.code == 2
+    assert f"east.bootstrap.servers = {source_cluster.bootstrap}" in refused.err
+    file = tmp_path / "mm2.properties"
+    assert causeway("convert", document, "-o", file).code == 0
+    text = file.read_text().replace("connect-offsets", positions)
+    file.write_text(f"{text}\ncauseway.http.port = -1\nspark.master = local[2]\n")
+
+    run_to_end(file)
+
+    assert_same(source, topic, target, topic)

@@ -11,7 +11,7 @@ import typer
 
 from causeway.cli import streams
 from causeway.cli.words import printable
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, OtherFormError
 
 INTERRUPTED = 130  # as a shell names a process that SIGINT ended
 UNREAD = 141  # and one that SIGPIPE ended
@@ -39,7 +39,8 @@ def debugging() -> bool:
 
 
 def guarded(action: Callable[[], int | None]) -> int:
-    """Run `action`; returns the exit code, having said on stderr what went wrong, in one line."""
+    """Run `action`; returns the exit code, having said on stderr what went wrong, in one line, and
+    the file to write instead if there is one."""
     streams.fit()
     try:
         code = action() or 0
@@ -60,6 +61,8 @@ def guarded(action: Callable[[], int | None]) -> int:
     except CausewayError as error:
         _trace()
         complain(str(error))
+        if isinstance(error, OtherFormError):
+            print(f"\n{error.instead}", end="", file=sys.stderr)
         return error.exit_code
     except Exception as error:
         _trace()

@@ -27,7 +27,7 @@ from causeway.config.audit import Effect, audit_key
 from causeway.config.causeway_yaml.to_properties import to_properties
 from causeway.config.kept_names import ALIASES, OFFSETS_TOPIC
 from causeway.config.properties import Entry
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, OtherFormError
 from causeway.naming import PACKAGE, is_legal_name
 
 _CLASS: Final = "connector.class"
@@ -106,14 +106,13 @@ def read_connectors(path: Path) -> PropertyText | None:
     return _Writer(path, found, flows).written()
 
 
-def refused(path: Path, found: PropertyText) -> ConfigError:
+def refused(path: Path, found: PropertyText) -> OtherFormError:
     """Why no command but `convert` takes the file at `path`."""
-    return ConfigError(
-        "read",
+    return OtherFormError(
         str(path),
-        "it holds connectors of Kafka Connect, and Causeway reads a property file; the one that "
-        f"says the same is\n\n{found.shown}\n",
-        remedy=f"causeway convert {path} -o mm2.properties writes it",
+        "it holds connectors of Kafka Connect; the property file that says the same follows",
+        remedy=f"causeway convert {path} -o mm2.properties writes it, with its secrets",
+        instead=found.shown,
     )
 
 

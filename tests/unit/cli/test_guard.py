@@ -14,6 +14,7 @@ from causeway.errors import (
     BrokerError,
     CausewayError,
     ConfigError,
+    OtherFormError,
     PartitionsFailedError,
     PrerequisiteError,
     UnreachableError,
@@ -73,3 +74,12 @@ def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     warn(("a", "b", "a"))
 
     assert capsys.readouterr().err == "causeway: warning: a\ncauseway: warning: b\n"
+
+
+def test_a_file_to_write_instead_follows_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> int:
+        raise OtherFormError("c.json", "it is another form", remedy="convert it", instead="a = 1\n")
+
+    assert guarded(refuse) == 2
+    said = capsys.readouterr().err
+    assert said == "causeway: error: read c.json: it is another form (convert it)\n\na = 1\n"
