@@ -157,8 +157,8 @@ def test_connectors_in_a_connect_cluster_are_taken_over(
         topic,
         [Outgoing(value=r.value, timestamp=r.timestamp) for r in source.read(topic)[0][:20]],
     )
-    place = '{"cluster":"east","partition":0,"topic":"%s"}' % topic
-    key = f'["my-mirror",{place}]'.encode()
+    place = {"cluster": "east", "partition": 0, "topic": topic}
+    key = json.dumps(["my-mirror", place], separators=(",", ":")).encode()
     target.produce(positions, [Outgoing(key=key, value=b'{"offset":19}')])
     config = {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
