@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 BROKERS_PAGE = "docs/brokers.md"  # what brokers must be able to do, for messages
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
-# Record times in ms that tell no age: before 1973, as those in seconds all are, and more than a day
-# ahead, as those in µs and ns are. Producers write what they like.
+# Some producers write seconds, µs or ns in place of ms. In ms, seconds lie before 1973, µs and ns
+# lie far ahead. Such times give no age.
 _FIRST_TIME = 10**11
 _AHEAD_MS = 24 * 3600 * 1000
 
 
 def age_ms(timestamp_ms: int, now_ms: int) -> int | None:
-    """How old a record of that time is; 0 if its clock is ahead, None if its time tells nothing."""
+    """The age of a record; 0 if its clock is up to a day ahead, None if its time is not in ms."""
     if timestamp_ms < _FIRST_TIME or timestamp_ms > now_ms + _AHEAD_MS:
         return None
     return max(0, now_ms - timestamp_ms)

@@ -29,7 +29,7 @@ EXIT_CODES = (
     "10 somebody else gave directives at the same time · "
     "11 more lag than asked for (status --check --lag-above), or not there in time "
     "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
-    "--strict) · 130 interrupted · 141 nobody reads the output any more"
+    "--strict) · 130 interrupted · 141 the reader of the output has gone"
 )
 
 
@@ -73,7 +73,7 @@ def guarded(action: Callable[[], int | None]) -> int:
 
 
 def _unread() -> int:
-    """The reader of our output has gone (`| head`): nothing is left to say, nor to say it to."""
+    """Discard the rest of the output: its reader has gone (`| head`). Returns the exit code."""
     streams.silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return UNREAD
 
@@ -94,7 +94,7 @@ def _say(kind: str, text: str) -> None:
     said = printable("; ".join(line for line in lines if line))
     try:
         print(f"causeway: {kind}: {said}", file=sys.stderr)
-    except BrokenPipeError:  # what else there is to do is done, unheard
+    except BrokenPipeError:  # the command goes on without its messages
         streams.silence(sys.stderr.fileno())
 
 

@@ -1,4 +1,4 @@
-"""What stdout and stderr take: characters that they lack are spelled, and a reader may go early."""
+"""Make stdout and stderr accept every character, and survive a reader that goes early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 _HANDLER: Final = "causeway-spelled"
-# Of our own texts, as a terminal without Unicode has them; `?` for all else.
+# How a terminal without Unicode shows the characters of our texts; all others become `?`.
 _SPELLED: Final = {
     "…": "...",
     "·": "-",
@@ -29,7 +29,7 @@ _SPELLED: Final = {
 
 
 def fit() -> None:
-    """Has stdout and stderr take every character, whatever the terminal's encoding."""
+    """Make stdout and stderr accept every character in any encoding."""
     codecs.register_error(_HANDLER, _spell)
     for stream in (sys.stdout, sys.stderr):
         # Tests put other streams here.
@@ -43,7 +43,7 @@ def is_unicode(encoding: str | None) -> bool:
 
 
 def silence(descriptor: int) -> None:
-    """Nobody reads it any more: nothing that is still written to it may fail."""
+    """Send what is written to `descriptor` nowhere, so that no write fails."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

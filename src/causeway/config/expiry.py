@@ -1,4 +1,4 @@
-"""When the certificates expire that clusters are reached with."""
+"""Expiry times of the certificates that clients use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SOON: Final = timedelta(days=14)
 
 
 class Expiry(NamedTuple):
-    """`which`: the client's own certificate, or those that it trusts. `at`: in UTC; of a chain the
-    first to expire, of trusted ones the last: with others of an authority that is being replaced,
-    nothing is trusted only after that."""
+    """`which`: the client's own certificate, or the trust store. `at`: in UTC. A chain expires with
+    its first certificate, a trust store with its last one: while an authority is replaced, a store
+    holds the old one and the new one."""
 
     cluster: str
     which: Literal["client", "trusted"]
     at: datetime
 
     def warning(self, now: datetime | None = None) -> str | None:
-        """One line, within `SOON` of the end and after it."""
+        """One line from `SOON` before the expiry on, None before that."""
         left = self.at - (now or datetime.now(UTC))
         if left > SOON:
             return None
@@ -33,12 +33,12 @@ class Expiry(NamedTuple):
 
 
 def expiries(clients: Iterable[ClientSettings]) -> tuple[Expiry, ...]:
-    """Each once, by cluster; those of the system's trust store are not looked at."""
+    """Sorted by cluster, without repetitions. The system's trust store is left out."""
     return tuple(sorted(dict.fromkeys(each for client in clients for each in _of(client))))
 
 
 def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
-    """All that reach a cluster, by flow and role."""
+    """The client settings of all links and heartbeats, by link and role."""
     found: dict[tuple[str, str], ClientSettings] = {}
     for link in settings.links:
         found[link.name, "source"] = link.source
@@ -51,7 +51,7 @@ def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """Of all clusters of a file."""
+    """The warnings for all clusters of a file."""
     found = (each.warning() for each in expiries(clients_of(settings).values()))
     return [text for text in found if text is not None]
 
@@ -70,5 +70,5 @@ def _ends(pem: str | None) -> list[datetime]:
         return []
     try:
         return [each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem.encode())]
-    except ValueError:  # whoever connects says it better
+    except ValueError:  # the connection attempt reports the cause
         return []

@@ -1,5 +1,5 @@
-"""Settings that can be read again, with the files that they rest on: the file itself, what its
-`${file:…}` and `${dir:…}` name, and key and trust stores."""
+"""Settings that can be read again, and the files that they come from: the file itself, the files
+that its `${file:…}` and `${dir:…}` name, key stores and trust stores."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _noted: ContextVar[dict[Path, Stamp] | None] = ContextVar("noted", default=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rereading:
-    """`files`: with their stamps from right before they were read. `read`: reads the settings
-    again; raises ConfigError."""
+    """`files`: each with its stamp from right before it was read. `read` reads the settings again,
+    and raises ConfigError."""
 
     files: Mapping[Path, Stamp]
     read: Callable[[], Settings]
 
     @property
     def stale(self) -> bool:
-        """Whether some file has changed since."""
+        """Whether a file has changed since it was read."""
         return any(stamp_of(path) != stamp for path, stamp in self.files.items())
 
 
 def note(path: Path) -> None:
-    """To be called right before `path` is read."""
+    """Record the stamp of `path`. Call this right before reading it."""
     files = _noted.get()
     if files is not None:
         files.setdefault(path, stamp_of(path))
 
 
 def rereadable(read: Callable[[], Settings]) -> Settings:
-    """What `read` gives, with how to read it again."""
+    """The settings that `read` returns, with their `rereading`."""
     with _noting() as files:
         settings = read()
     again = Rereading(files=files, read=lambda: rereadable(read))
@@ -59,7 +59,7 @@ def _noting() -> Iterator[dict[Path, Stamp]]:
 
 def stamp_of(path: Path) -> Stamp:
     try:
-        found = path.stat()  # of what a link leads to: Kubernetes swaps links
+        found = path.stat()  # follows links: Kubernetes replaces a link to update a Secret
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

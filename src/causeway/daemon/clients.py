@@ -1,4 +1,4 @@
-"""The clients of all clusters: one for equal settings, known to lanes by a key."""
+"""The clients of all clusters: one client for equal settings. Lanes know each by its key."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Clients:
         return {key: cluster.settings for key, _, cluster in self._open}
 
     def renew(self, first: Settings, now: Settings) -> dict[str, ClientSettings]:
-        """Certificates, keys and passwords of `now` in place of those there were, for connections
-        to come; nothing else of it. `first`: the settings that the clients were opened with. Those
-        that changed, by key. Raises ConfigError where some cannot be used: all stay as they are."""
+        """Replace certificates, keys and passwords by those of `now`, for new connections. Other
+        values of `now` have no effect. `first`: the settings that the clients were opened with.
+        Returns the changed settings by key. Raises ConfigError, and changes no client, if a
+        certificate or key cannot be used."""
         found = clients_of(now)
         changed: dict[str, tuple[Cluster, ClientSettings]] = {}
         for role, opened in clients_of(first).items():
@@ -54,7 +55,7 @@ class Clients:
 
 
 def _same_way(before: ClientSettings, now: ClientSettings) -> bool:
-    """Whether only what proves who is who has changed."""
+    """Whether both differ at most in certificates, keys and passwords."""
     if (before.tls is None) != (now.tls is None) or (before.sasl is None) != (now.sasl is None):
         return False
     if before.sasl and now.sasl and before.sasl.mechanism != now.sasl.mechanism:

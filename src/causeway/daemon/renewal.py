@@ -1,8 +1,7 @@
-"""Certificates and passwords read again while a run lasts, and warned of before they expire.
+"""Reads certificates and passwords again during a run, and warns before certificates expire.
 
-A thread of its own looks at the files that the settings rest on, and reads the settings again once
-one has changed. It looks whether or not a cluster refuses: what is renewed in time is used in time,
-and what was renewed late ends the refusal.
+A thread checks the files that the settings come from, and reads the settings again after a change.
+It does not wait for a refusal: certificates that are renewed in time are used in time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from causeway.errors import CausewayError
 
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 10.0
-_WARN_S: Final = 24 * 3600.0  # so often it is said that a certificate expires
+_WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
 
 
 class Renewal:
@@ -30,7 +29,7 @@ class Renewal:
         clients: Clients,
         on_renewed: Callable[[Mapping[str, ClientSettings]], None],
     ) -> None:
-        """`on_renewed` hears which clients have changed, by key."""
+        """`on_renewed` gets the settings of the clients that changed, by key."""
         self._first = settings
         self._rereading = settings.rereading
         self._clients = clients
@@ -52,13 +51,13 @@ class Renewal:
             try:
                 self.look()
                 self._warn()
-            except Exception as error:  # a fault here must not end what watches over the rest
+            except Exception as error:  # the thread must survive
                 _log.error("internal error", exc_info=error)
             if self._stop.wait(_LOOK_S):
                 return
 
     def look(self) -> None:
-        """Once. What cannot be used is said, and tried again at the next look."""
+        """Check the files once. Log settings that cannot be used; the next call tries again."""
         if self._rereading is None or not self._rereading.stale:
             return
         try:

@@ -205,8 +205,8 @@ class LaneStatus:
 class Snapshot:
     """`started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
     did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
-    `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link, why
-    a cluster of it has let no new connection in for minutes. `expiries`: of certificates."""
+    `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link,
+    why one of its clusters has refused new connections for minutes. `expiries`: of certificates."""
 
     started_at: float
     taken_at: float

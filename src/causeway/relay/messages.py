@@ -123,7 +123,7 @@ class Clusters(_Message, tag="clusters"):
 
 
 class Renewed(_Message, tag="renewed"):
-    """Certificates and passwords that are new, for connections to come; as in Clusters."""
+    """New certificates and passwords, for new connections; the form is that of Clusters."""
 
     clusters: Mapping[str, dict[str, Any]]
 

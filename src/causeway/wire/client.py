@@ -249,13 +249,13 @@ class Client:
         return self._pool.open(self._address(node_id, Deadline(self.timeout_s)), timeout_s)
 
     def renew(self, settings: ClientSettings) -> None:
-        """Other certificates and passwords, for connections to come; see Pool."""
+        """Use `settings`, which has other certificates or passwords, for new connections."""
         self.settings = settings
         self._pool.renew(settings)
 
     @property
     def refused_for_minutes(self) -> str | None:
-        """Why no new connection was let in; see Pool."""
+        """See Pool."""
         return self._pool.refused_for_minutes
 
     def call(self, request: Any, node_id: int | None = None) -> Any:

@@ -17,8 +17,8 @@ from causeway.wire.frames import wait
 MAX_IDLE = 4  # a broker
 # Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
 MAX_IDLE_S = 240.0
-REFUSED_S = 120.0  # of refusals, with none let in between, that are no passing trouble
-STALE_S = 600.0  # a refusal this old tells nothing of now
+REFUSED_S = 120.0  # refusals that last longer are no passing trouble
+STALE_S = 600.0  # an older refusal says nothing about now
 
 Address = tuple[str, int]
 
@@ -43,7 +43,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
         self._closed = False
-        self._refused: _Refused | None = None  # since a new connection was last let in
+        self._refused: _Refused | None = None  # reset by each new connection that succeeds
 
     def take(self, address: Address, timeout_s: float) -> Connection:
         """An idle connection that is alive as far as its socket tells, or a new one."""
@@ -60,7 +60,7 @@ class Pool:
         return self.open(address, max(0.001, limit_s))
 
     def open(self, address: Address, timeout_s: float | None = None) -> Connection:
-        """A new one, the caller's own; see Connection.open."""
+        """Open a new connection, which belongs to the caller; see Connection.open."""
         try:
             connection = Connection.open(
                 self._settings, *address, timeout_s=timeout_s, vet=self._vet
@@ -75,13 +75,13 @@ class Pool:
 
     @property
     def refused_for_minutes(self) -> str | None:
-        """Why no new connection was let in for the last minutes, where some were tried."""
+        """The reason if all new connections of the last minutes were refused, else None."""
         if (refused := self._refused) is None or refused.last - refused.since < REFUSED_S:
             return None
         return refused.reason if time.monotonic() - refused.last < STALE_S else None
 
     def renew(self, settings: ClientSettings) -> None:
-        """For connections to come; those that are there stay."""
+        """Use `settings` for new connections. Open connections stay."""
         self._settings = settings
         self._refused = None
 

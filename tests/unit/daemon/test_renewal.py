@@ -1,4 +1,4 @@
-"""What changes in the files reaches the clients of this process and its lanes, and nothing else."""
+"""Renewed certificates and passwords reach the clients of the driver and the lanes."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_refusals_count_once_they_have_lasted(monkeypatch: pytest.MonkeyPatch) -
     assert attempt(130, refusal) == str(refusal)
     assert attempt(140, UnreachableError("connect to", "A")) == str(refusal)
     now[0] = 1_000
-    assert connections.refused_for_minutes is None, "nobody has tried since"
+    assert connections.refused_for_minutes is None, "there was no attempt since"
     assert attempt(1_001, refusal) == str(refusal)
     assert attempt(1_002, SimpleNamespace()) is None
     assert attempt(1_003, refusal) is None

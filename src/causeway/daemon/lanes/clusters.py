@@ -1,4 +1,4 @@
-"""The driver's words to lanes on how to reach clusters: the first, and those that renew."""
+"""The messages that tell lanes how to reach clusters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def first(
 
 
 def renewed(before: Clusters, changed: Mapping[str, ClientSettings]) -> tuple[Clusters, Renewed]:
-    """For lanes to come, and for those that have `before`."""
+    """The message for new lanes, and the one for lanes that have `before`."""
     news = {key: to_wire(settings) for key, settings in changed.items()}
     after = msgspec.structs.replace(before, clusters={**before.clusters, **news})
     return after, Renewed(clusters=news)

@@ -155,7 +155,7 @@ class Fleet:
     # -- lanes ------------------------------------------------------------------------------------
 
     def renew(self, changed: Mapping[str, ClientSettings]) -> None:
-        """Has lanes reach these clusters, by key, with other certificates and passwords."""
+        """Give lanes new certificates and passwords of these clusters, by key."""
         with self._lock:
             self._clusters, message = clusters_message.renewed(self._clusters, changed)
             for lane in self._lanes.values():

@@ -38,7 +38,7 @@ class Sides:
 
     @property
     def refused_for_minutes(self) -> str | None:
-        """Why one of them has refused this process for minutes."""
+        """The reason if one of the clusters has refused new connections for minutes."""
         each = (self.source, self.target, self.source_admin, self.target_admin)
         return next((why for one in each if (why := one.refused_for_minutes) is not None), None)
 

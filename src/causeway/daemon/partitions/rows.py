@@ -381,6 +381,6 @@ def _producers(outlets: Sequence[Outlet]) -> list[int]:
 
 
 def _newest(reported: int, before: int) -> int:
-    """Older versions also kept times that tell no age: any other is newer."""
+    """The newer time. Older versions also stored times that give no age: these never win."""
     told = age_ms(before, int(time.time() * 1000)) is not None
     return max(reported, before) if told or reported < 0 else reported

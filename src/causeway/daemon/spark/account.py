@@ -39,7 +39,7 @@ class Account:
 
 
 def missing() -> Account | None:
-    """The account that stands in for the system's, None where the system has one."""
+    """The account to use, None if the system has one for this user id."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:

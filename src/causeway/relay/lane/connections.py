@@ -155,7 +155,7 @@ class Connections:
                 self._clusters[key].expect(cluster_id)
 
     def renew(self, message: Renewed) -> None:
-        """Connections to come use these; those that are there stay."""
+        """Use these settings for new connections. Open connections stay."""
         for key, value in message.clusters.items():
             self._settings[key] = settings = from_wire(value)
             self._clusters[key].renew(settings)
