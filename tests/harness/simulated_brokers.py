@@ -60,6 +60,10 @@ class Brokers:
     def happens(self, share: float) -> bool:
         return self.faulty and self.chance.random() < share
 
+    def throttle_ms(self) -> int:
+        """For a quota. A connection is not muted for it: what is sent all the same is served."""
+        return self.chance.choice((200, 5_000, 40_000)) if self.happens(0.01) else 0
+
     def serve_late(self) -> None:
         """A request of some connection that is dead, in the order of sending."""
         self.late = [one for one in self.late if one.requests and self.clock.now < one.until]
@@ -109,6 +113,8 @@ class _BrokerConnection:
     def share(self, _: object) -> None: ...
 
     def set_nonblocking(self) -> None: ...
+
+    def bear(self, _: float) -> None: ...
 
     def next_correlation_id(self) -> int:
         self._correlation_id += 1
@@ -199,7 +205,7 @@ class SourceBrokerConnection(_BrokerConnection):
                 topics.setdefault(topic, []).append(part)
         response = FetchResponse(
             version=VERSION,
-            throttle_time_ms=0,
+            throttle_time_ms=self._brokers.throttle_ms(),
             error_code=error,
             session_id=self._session,
             responses=[kind(topic=topic, partitions=parts) for topic, parts in topics.items()],
@@ -306,7 +312,9 @@ class TargetBrokerConnection(_BrokerConnection):
             )
             for topic in request.topic_data
         ]
-        response = ProduceResponse(version=VERSION, responses=responses, throttle_time_ms=0)
+        response = ProduceResponse(
+            version=VERSION, responses=responses, throttle_time_ms=self._brokers.throttle_ms()
+        )
         self._answer(response, request.header.correlation_id)
 
     def die(self) -> None:

@@ -48,6 +48,7 @@ from causeway.relay.progress_writer import ProgressWriter
 from causeway.relay.topic_log import TopicLog
 from causeway.wire.cluster import Cluster
 from causeway.wire.identity import one_cluster
+from causeway.wire.produce import API_KEY as PRODUCE
 
 _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
@@ -162,6 +163,11 @@ class Leadership:
     def alone_in_s(self) -> float:
         """After so long no lane of an earlier leader has a lease; 0 where none has."""
         return max(0.0, self._alone_at - time.monotonic())
+
+    @property
+    def throttled_s(self) -> float:
+        """For how long the target throttles what we write, by a quota."""
+        return self._cluster.quotas.left_s(PRODUCE)
 
     @property
     def renewal_due(self) -> bool:

@@ -248,6 +248,9 @@ class Link:
                 now = time.monotonic()
                 if now - written_at < min(self._run.progress_interval_s, self._run.lease_s / 3):
                     continue
+                throttled_s = self._leadership.throttled_s
+                if throttled_s and not self._leadership.renewal_due:
+                    continue  # it goes with the next lease, which the broker takes all the same
                 written_at = now
                 try:
                     self._write_dirty()

@@ -197,7 +197,8 @@ class ProgressTopic:
         """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError where
         its producer id or epoch was overtaken, else CausewayError."""
         try:
-            offset = self._cluster.produce_batch(self._at, batch)
+            # A lease that waits for a quota would be lost.
+            offset = self._cluster.produce_batch(self._at, batch, heed_quota=False)
         except BrokerError as error:
             if error.code == _DUPLICATE_SEQUENCE:
                 return

@@ -30,6 +30,7 @@ from causeway.wire.metadata import (
     parse_metadata,
 )
 from causeway.wire.pool import Address, Pool
+from causeway.wire.quotas import QuotaWaits
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
 # is unknown for good. So long is long enough to tell.
@@ -62,6 +63,7 @@ class Client:
         self._controller = -1
         self._suspects: dict[Address, float] = {}  # until when, monotonic
         self._topics: dict[str, TopicMetadata] = {}
+        self.quotas = QuotaWaits()
         self._epochs = LeaderEpochs()
 
     def __str__(self) -> str:
@@ -281,8 +283,18 @@ class Client:
         return self.once(request, controller if controller >= 0 else None, deadline)
 
     def once(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
+        if node_id is not None:
+            self.heed_quota(node_id, request.API_KEY, deadline)
         with self.lease(node_id, deadline) as connection:
-            return connection.call(request, _patience_s(deadline))
+            answer = connection.call(request, _patience_s(deadline))
+        if node_id is not None:
+            self.quotas.note(node_id, request.API_KEY, answer)
+        return answer
+
+    def heed_quota(self, node_id: int, api_key: int, deadline: Deadline) -> None:
+        """Wait for as long as a broker throttles such requests, by which `deadline` moves."""
+        if wait_s := self.quotas.wait_s(node_id, api_key, deadline):
+            self._closed.wait(wait_s)
 
     @contextmanager
     def lease(

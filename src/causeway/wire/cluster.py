@@ -158,6 +158,6 @@ class Cluster(Client):
         """See producers.last_sequences."""
         return producers.last_sequences(self, tps)
 
-    def produce_batch(self, tp: TopicPartition, batch: bytes) -> int:
+    def produce_batch(self, tp: TopicPartition, batch: bytes, *, heed_quota: bool = True) -> int:
         """See producers.produce_batch."""
-        return producers.produce_batch(self, tp, batch)
+        return producers.produce_batch(self, tp, batch, heed_quota=heed_quota)

@@ -40,7 +40,14 @@ from causeway.wire.frames import (
     wait,
 )
 from causeway.wire.handshake import authenticate
-from causeway.wire.sockets import addresses, answered, connect, describe_loss
+from causeway.wire.quotas import throttle_s
+from causeway.wire.sockets import (
+    addresses,
+    answered,
+    connect,
+    describe_loss,
+    user_timeout_of,
+)
 from causeway.wire.varint import (
     ENDS_TOO_EARLY,
     bound_kafka_python,
@@ -69,6 +76,7 @@ class Connection:
         # tenths of the session's life as the broker states it (KIP-368). None: no limit.
         self.session_expires_at: float | None = None
         self.cluster_id: str | None = None  # the broker's own, once it was asked; None: unknown
+        self.muted_until = 0.0  # monotonic: before, the broker reads nothing of it, for a quota
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._outbox = Outbox(sock)
@@ -197,6 +205,8 @@ class Connection:
         name = requests[0].name.removesuffix("Request") if requests else ""
         answers = self._answers(expected, Deadline(timeout_s), f"send {name} to")
         self._answered = True
+        if throttled := max(map(throttle_s, answers), default=0.0):
+            self.muted_until = time.monotonic() + throttled
         return answers
 
     def _encode(self, request: Any, version: int) -> tuple[bytes, tuple[int, Any, int]]:
@@ -245,6 +255,14 @@ class Connection:
                 retriable=True,
             )
         wait(self.socket, write=self.wants_write, timeout_s=deadline.left())
+
+    def bear(self, seconds: float) -> None:
+        """The broker reads nothing of it for so long, for a quota: the kernel keeps it open."""
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None:
+            user_timeout_s = seconds + user_timeout_of(self.settings.request_timeout_ms / 1000)
+            timeout_ms = min(int(user_timeout_s * 1000), 2**31 - 1)
+            self.socket.setsockopt(socket.IPPROTO_TCP, option, timeout_ms)
 
     # -- frames, for lanes ------------------------------------------------------------------------
 

@@ -10,13 +10,19 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Deadline:
-    """A moment on the monotonic clock."""
+    """A moment on the monotonic clock. `moved_s`: by how much it was moved."""
 
-    __slots__ = ("_at", "seconds")
+    __slots__ = ("_at", "moved_s", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.moved_s = 0.0
         self._at = time.monotonic() + seconds
+
+    def move(self, seconds: float) -> None:
+        """So much later, for a wait that counts as none."""
+        self.moved_s += seconds
+        self._at += seconds
 
     def left(self) -> float:
         return max(0.0, self._at - time.monotonic())

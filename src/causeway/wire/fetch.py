@@ -89,6 +89,7 @@ class FetchSession:
     min_bytes: int
     max_bytes: int
     read_committed: bool
+    throttle_ms: int = 0  # as the last answer says: nothing more is read for so long, for a quota
     _id: int = 0
     _epoch: int = 0
     _cursors: dict[Place, Cursor] = field(default_factory=dict)
@@ -183,7 +184,7 @@ class FetchSession:
     def _parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
         at = 4  # correlation id
         at = skip_tags(frame, at)
-        _, error, session = _RESPONSE.unpack_from(frame, at)
+        self.throttle_ms, error, session = _RESPONSE.unpack_from(frame, at)
         at += _RESPONSE.size
         if error or session == 0:
             self.reset()

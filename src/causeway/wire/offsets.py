@@ -30,6 +30,7 @@ from causeway.wire.codes import (
     broker_error,
 )
 from causeway.wire.deadline import Deadline
+from causeway.wire.quotas import throttle_s, words
 
 if TYPE_CHECKING:
     from causeway.wire.client import Client
@@ -308,7 +309,11 @@ def _fetch(
         if code in STALE_METADATA:
             cluster.forget([tp.topic])
         error = broker_error(
-            code, "read", f"{tp} on {cluster} at offset {offset}", needs=f"READ on topic {tp.topic}"
+            code,
+            "read",
+            f"{tp} on {cluster} at offset {offset}",
+            words(throttle_s(response)) if part is None else None,
+            needs=f"READ on topic {tp.topic}",
         )
         if code == CORRUPT_MESSAGE:
             error.retriable = False  # the broker's disk has the same at each try

@@ -49,8 +49,11 @@ class Pool:
         """An idle connection that is alive as far as its socket tells, or a new one."""
         while True:
             with self._lock:
-                idle = self._idle[address]
-                since, connection = idle.pop() if idle else (0.0, None)
+                idle, now = self._idle[address], time.monotonic()
+                # Over one that is muted for a quota nothing would be answered in time.
+                usable = (at for at in range(len(idle)) if idle[at][1].muted_until <= now)
+                newest = max(usable, default=-1)
+                since, connection = idle.pop(newest) if newest >= 0 else (0.0, None)
             if connection is None:
                 break
             if _usable(connection, since):

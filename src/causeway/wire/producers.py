@@ -271,8 +271,13 @@ def _refused(cluster: Client, topic: str, part: Any) -> CausewayError:
     )
 
 
-def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:
+def produce_batch(
+    cluster: Client, tp: TopicPartition, batch: bytes, *, heed_quota: bool = True
+) -> int:
     """Appends one record batch as it is, acks=all; returns its base offset.
+
+    Where the broker throttles us by a quota, waits until that is over; or, without `heed_quota`,
+    sends at once, which the broker carries out all the same: for small batches that cannot wait.
 
     Sent again only while the broker says that it appended nothing. Where that is in doubt (a lost
     connection, a time-out) it raises, and the caller looks at the log: UnreachableError, or
@@ -283,7 +288,7 @@ def produce_batch(cluster: Client, tp: TopicPartition, batch: bytes) -> int:
 
     def attempt() -> int | None:
         try:
-            return _produce(cluster, tp, batch, deadline)
+            return _produce(cluster, tp, batch, deadline, heed_quota)
         except _FinalError as final:
             failure.append(final.error)
             return None
@@ -302,7 +307,9 @@ class _FinalError(Exception):
         self.error = error
 
 
-def _produce(cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadline) -> int:
+def _produce(
+    cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadline, heed_quota: bool
+) -> int:
     leader = cluster.leaders([tp])[tp]
     if isinstance(leader, CausewayError):
         cluster.forget([tp.topic])
@@ -321,11 +328,14 @@ def _produce(cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadli
         min_version=PRODUCE.lowest,
         max_version=PRODUCE.highest,
     )
+    if heed_quota:
+        cluster.heed_quota(leader.node_id, request.API_KEY, deadline)
     with cluster.lease(leader.node_id, deadline) as connection:
         try:
             response = connection.call(request, deadline.left())
         except UnreachableError as lost:
             raise _FinalError(lost) from lost
+    cluster.quotas.note(leader.node_id, request.API_KEY, response)
     part = response.responses[0].partition_responses[0]
     if not part.error_code:
         return int(part.base_offset)

@@ -69,7 +69,7 @@ class Broker:
         """Deleted and made anew; a log takes any first sequence of a producer that it lacks."""
         self.batches, self.end, self._next, self.epochs = [], 0, {}, {}
 
-    def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
+    def produce_batch(self, at: TopicPartition, batch: bytes, **_: bool) -> int:
         producer, epoch, sequence, count = struct.unpack_from(">qhii", batch, 43)
         with self.lock:
             if epoch < self.epochs.get(producer, -1):

@@ -152,7 +152,7 @@ class OneLog:
         self.end = 0
         self.errors: list[BrokerError] = []
 
-    def produce_batch(self, at: TopicPartition, batch: bytes) -> int:
+    def produce_batch(self, at: TopicPartition, batch: bytes, **_: bool) -> int:
         if self.errors:
             raise self.errors.pop(0)
         base, count = self.end, struct.unpack_from(">i", batch, 57)[0]

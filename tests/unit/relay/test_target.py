@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -49,6 +50,7 @@ class FakeConnection:
         self.outbox = Outbox(cast(Any, None))  # for its size
         self.full = False  # the socket takes nothing
         self.flushes = 0
+        self.borne_s = 0.0
         self.requests: list[Any] = []
         self.frames: list[memoryview] = []
         self._ids = iter(range(1, 1000))
@@ -78,6 +80,9 @@ class FakeConnection:
     def receive(self) -> Iterator[memoryview]:
         frames, self.frames = self.frames, []
         return iter(frames)
+
+    def bear(self, seconds: float) -> None:
+        self.borne_s = seconds
 
     def close(self) -> None:
         self.closed = True
@@ -569,6 +574,38 @@ def test_the_largest_request_that_a_broker_has_answered_is_known() -> None:
     bench.receive()
     assert 3_000 < bench.target.limit.answered_bytes < 3_500
     assert bench.target.closed_by_broker() == ""
+
+
+def test_a_broker_that_throttles_gets_nothing_meanwhile_and_then_one_request_at_a_time() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(12)))
+    assert len(bench.send()) == 5
+    for request in bench.wire.requests[:4]:
+        bench.wire.answer(request)
+    bench.wire.answer(bench.wire.requests[4], throttle_ms=40_000)
+    bench.receive()
+    assert bench.wire.borne_s == 40
+    assert bench.target.held_up() == {flow}
+    bench.now += 39
+    assert bench.send() == []
+
+    bench.now += 1
+    assert len(bench.send()) == 1
+    bench.wire.answer(bench.wire.requests[5])
+    bench.receive()
+    assert len(bench.send()) == 5
+
+
+def test_what_is_unanswered_may_be_throttled_request_by_request() -> None:
+    bench = Bench()
+    flow = bench.flow(producer_id=-1)
+    bench.offer(flow, flow.outlets[0], *(_batch(i) for i in range(5)))
+    bench.send()
+    bench.wire.answer(bench.wire.requests[0], throttle_ms=40_000)
+    bench.receive()
+    bench.target.abandon()
+    assert flow.late_by == pytest.approx(time.monotonic() + 30 + 4 * 40, abs=10)
 
 
 def test_nothing_leaves_without_the_lease() -> None:

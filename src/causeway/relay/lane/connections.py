@@ -405,12 +405,14 @@ class Connections:
         late: list[Owner] = []
         for key, source in self._sources.items():
             patience = self._settings[key.cluster].request_timeout_ms + source.session.max_wait_ms
-            overdue = source.waiting and now - source.sent_at > patience / 1000
+            since = max(source.sent_at, source.throttled_until)
+            overdue = source.waiting and now - since > patience / 1000
             if overdue or _expired(source.connection, now):
                 late.append(source)
         for target_key, target in self._targets.items():
             patience = 2 * self._settings[target_key.cluster].request_timeout_ms
-            overdue = target.waiting and now - target.oldest_sent_at > patience / 1000
+            since = max(target.oldest_sent_at, target.throttled_until)
+            overdue = target.waiting and now - since > patience / 1000
             if overdue or (_expired(target.connection, now) and not target.waiting):
                 late.append(target)
         return late

@@ -46,6 +46,7 @@ class SourceConnection:
     round_trip_s: float = 0.0
     flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
+    throttled_until: float = 0.0  # monotonic: before, the broker reads no request, for a quota
     _correlation_id: int | None = None
     _news: dict[Place, None] = field(default_factory=dict)  # to be looked at by the next request
     _by_turns: bool = False  # the last request was
@@ -71,6 +72,12 @@ class SourceConnection:
         """From the next request on an answer holds at most so much."""
         self.most_bytes = most_bytes
         self.session.max_bytes = min(self.session.max_bytes, most_bytes)
+
+    def held_up(self) -> Iterator[Flow]:
+        """The flows that it has something to read of, as far as is known."""
+        for flow in self.flows.values():
+            if flow.source_end < 0 or flow.position < flow.source_end:
+                yield flow
 
     @property
     def waiting(self) -> bool:
@@ -148,6 +155,8 @@ class SourceConnection:
                 self.round_trip_s,
             )
             error, partitions = self.session.parse(frame)
+            if session.throttle_ms:
+                self.throttled_until = time.monotonic() + session.throttle_ms / 1000
             taken = []
             for fetched in partitions:
                 key = fetched.topic, fetched.partition

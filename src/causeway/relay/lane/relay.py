@@ -27,6 +27,7 @@ from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.memory import Memory
 from causeway.relay.lane.places import Places
+from causeway.relay.lane.quotas import Quotas
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import TargetConnection
@@ -81,6 +82,7 @@ class Relay:
         self._idle_pairs = IdlePairs(helpers)
         self._leaders = Leaders(helpers, self._places.doubt)
         self._throttles = Throttles()
+        self._quotas = Quotas(self._touched)
         self._look_at = 0.0
         self._transforming = Transforming(
             self._connections,
@@ -103,12 +105,14 @@ class Relay:
         if self._throttles:  # or the first one had all that there is for them together
             random.shuffle(sources)
         for source in sources:
-            if not source.waiting or source.connection.wants_write:
+            free = not source.waiting and now >= source.throttled_until
+            if free or source.connection.wants_write:
                 self._guard(source, self._request, source, now)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             for dead in self._connections.timed_out(now):
                 self._lose(dead, "no answer in time")
+            self._quotas.look([*sources, *self._connections.targets], now)
         self._connections.watch()
         self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
         self._leaders.look(flows, self._connections.cluster, now)

@@ -87,6 +87,8 @@ class TargetConnection:
     _bytes_per_s: float = 0.0  # as the broker took them lately
     _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
+    throttled_until: float = 0.0  # monotonic: before, the broker reads no request, for a quota
+    _throttled: bool = False  # the last answer said so
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send over this connection."""
@@ -143,7 +145,9 @@ class TargetConnection:
         lease is over, and nothing more is begun once the session ends: it ends without a request
         in doubt."""
         expires_at = self.connection.session_expires_at
-        if not self._ready or (expires_at is not None and now >= expires_at) or not lease.lasts():
+        if not self._ready or now < self.throttled_until:
+            return
+        if (expires_at is not None and now >= expires_at) or not lease.lasts():
             return
         full = self.connection.wants_write  # then `flush` is called once there is room
         queued = False
@@ -154,6 +158,8 @@ class TargetConnection:
 
     def _may_have_more(self) -> bool:
         count, size = len(self._requests), self._unanswered_bytes
+        if self._throttled:  # what is sent now waits for each request before it to be paid
+            return not count
         if count >= self.max_requests:
             return count < self.most_small_requests and size < SMALL_BYTES
         return size < UNANSWERED_BYTES
@@ -243,7 +249,9 @@ class TargetConnection:
             if not requests or requests[0].correlation_id != number:
                 raise ProtocolError("produce", "", "an answer to a request that was never sent")
             if throttle_ms:
-                self._throttle_s = max(self._throttle_s, throttle_ms / 1000)
+                self._throttle(throttle_ms / 1000, now)
+            elif self._throttled:
+                self._throttled = False
             _, size, framed, parts = requests[0]
             if framed > self.limit.answered_bytes:
                 self.limit.answered(framed)
@@ -269,6 +277,17 @@ class TargetConnection:
         if had > self._unanswered_bytes and now > begun:
             self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
 
+    def _throttle(self, seconds: float, now: float) -> None:
+        self._throttled = True
+        self._throttle_s = max(self._throttle_s, seconds)
+        self.throttled_until = now + seconds
+        self.connection.bear(seconds)
+
+    def held_up(self) -> set[Flow]:
+        """The flows that have something to send, or wait for an answer."""
+        sent = (flow for request in self._requests for flow, _, _ in request.parts.values())
+        return {*sent, *self._ready.values()}
+
     def closed_by_broker(self) -> str:
         """Accounts for the size of the requests that are unanswered: what to say of them."""
         return self.limit.lost(max((request.framed for request in self._requests), default=0))
@@ -279,7 +298,9 @@ class TargetConnection:
         self.connection.close()
         doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
-        late_by = time.monotonic() + self.timeout_ms / 1000 + self._throttle_s
+        # The broker may be throttled for each request before it reads the next.
+        throttled_s = self._throttle_s * len(self._requests)
+        late_by = time.monotonic() + self.timeout_ms / 1000 + throttled_s
         for request in self._requests:
             for flow, outlet, _ in request.parts.values():
                 outlet.unanswered = 0

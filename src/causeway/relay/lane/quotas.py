@@ -1,0 +1,63 @@
+"""Flows that wait because a broker throttles this client by a quota: their reasons say so.
+
+A flow that is throttled runs on: nothing of it failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from causeway.model import State
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.target import TargetConnection
+from causeway.wire.quotas import words
+
+LEAST_S: Final = 1.0  # at a quota's edge brokers throttle for milliseconds all the time
+LOOK_S: Final = 0.5
+SHOWN_S: Final = 2.0  # beyond its end: then the next answer has told whether it goes on
+
+
+class _Shown(NamedTuple):
+    reason: str
+    until: float  # monotonic
+
+
+class Quotas:
+    """Not thread-safe; belongs to one lane's loop. Flows whose reason changes are put in
+    `touched`."""
+
+    def __init__(self, touched: dict[Flow, None]) -> None:
+        self._touched = touched
+        self._shown: dict[Flow, _Shown] = {}
+        self._look_at = 0.0
+
+    def look(self, connections: Iterable[SourceConnection | TargetConnection], now: float) -> None:
+        """Once LOOK_S: the flows that `connections` hold up say so, the others no more."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        for connection in connections:
+            if connection.throttled_until >= now + LEAST_S:
+                self._note(connection, now)
+        for flow, shown in list(self._shown.items()):
+            if now >= shown.until:
+                del self._shown[flow]
+                if flow.reason == shown.reason:
+                    self._say(flow, None)
+
+    def _note(self, held_by: SourceConnection | TargetConnection, now: float) -> None:
+        until = held_by.throttled_until + SHOWN_S
+        reason = f"{words(held_by.throttled_until - now)}, by {held_by.connection}"
+        for flow in held_by.held_up():
+            shown = self._shown.get(flow)
+            told = shown is not None and shown.until >= until
+            if flow.state is State.RUNNING and not flow.leaving and not told:
+                self._shown[flow] = _Shown(reason, until)
+                self._say(flow, reason)
+
+    def _say(self, flow: Flow, reason: str | None) -> None:
+        flow.reason = reason
+        flow.changed = True
+        self._touched[flow] = None
