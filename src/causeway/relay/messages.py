@@ -69,6 +69,7 @@ class Assignment(_Message):
     outlets: tuple[Outlet, ...]
     keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
     settled: bool = False  # its last lane had no batch unanswered when it let go
+    throttled_s: float = 0.0  # so long requests of that lane may wait at the target, for a quota
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
@@ -275,6 +276,7 @@ class PartitionReport(_Message):
     loss: Loss | None = None  # why it stopped, where source offsets are lost
     final: bool = False
     settled: bool = False  # with `final`: nothing of ours is on its way any more
+    throttled_s: float = 0.0  # so long what was sent may wait at the target, for a quota
 
     @property
     def key(self) -> tuple[str, str, int]:

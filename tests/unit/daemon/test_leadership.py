@@ -283,7 +283,7 @@ def test_of_two_that_start_at_once_one_leads_and_nothing_seems_lost(
     one, two = driver("one"), driver("two")
     produce = broker.produce_batch
 
-    def first_one(at: TopicPartition, batch: bytes) -> int:
+    def first_one(at: TopicPartition, batch: bytes, **_: bool) -> int:
         monkeypatch.setattr(broker, "produce_batch", produce)
         acquire(one)
         return produce(at, batch)
@@ -309,7 +309,7 @@ def test_a_first_lease_that_could_not_be_written_makes_no_loss(
     produce = broker.produce_batch
     gone = BrokerError("produce", code=19, name="NOT_ENOUGH_REPLICAS", retriable=True)
 
-    def announcements_only(at: TopicPartition, batch: bytes) -> int:
+    def announcements_only(at: TopicPartition, batch: bytes, **_: bool) -> int:
         if broker.end:
             raise gone
         return produce(at, batch)

@@ -29,7 +29,8 @@ def test_requests_of_a_kind_wait_at_the_broker_that_throttles_them() -> None:
     waits.note(1, PRODUCE, throttled(0))
     waits.note(2, FETCH, SimpleNamespace())
     assert waits.wait_s(2, FETCH, deadline) == waits.wait_s(1, PRODUCE, deadline) == 0
-    assert waits.left_s(FETCH) == waits.left_s(FETCH, 1) == pytest.approx(40, abs=5)
+    assert waits.left_s(FETCH) == pytest.approx(40, abs=5)
+    assert waits.left_s(FETCH, 1) == pytest.approx(40, abs=5)
     assert waits.left_s(FETCH, 2) == waits.left_s(PRODUCE) == 0
 
     assert waits.wait_s(1, FETCH, deadline) == pytest.approx(40, abs=5)

@@ -184,5 +184,8 @@ def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
     if [outlet.producer_id for outlet in report.outlets] != before:
         return assignment
     return assignment.replace(
-        outlets=report.outlets, leader_epoch=report.leader_epoch, settled=report.settled
+        outlets=report.outlets,
+        leader_epoch=report.leader_epoch,
+        settled=report.settled,
+        throttled_s=report.throttled_s,
     )

@@ -325,6 +325,7 @@ class Flow:
     retry_at: float = 0.0
     # Until then (monotonic) a request may still arrive whose connection is gone; see late.py.
     late_by: float = 0.0
+    throttled_until: float = 0.0  # monotonic: so long requests of its may wait for a quota
     unsettled: bool = True  # batches may have reached the target that nobody told us of
     recovering: bool = False  # a recovery job has it
     leaving: bool = False  # revoked or draining: nothing new is sent
@@ -442,4 +443,5 @@ class Flow:
             and not self.unsettled
             and not self.unanswered
             and time.monotonic() >= self.late_by,
+            throttled_s=max(0.0, self.throttled_until - time.monotonic()),
         )

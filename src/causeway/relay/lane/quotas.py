@@ -53,6 +53,8 @@ class Quotas:
         for flow in held_by.held_up():
             shown = self._shown.get(flow)
             told = shown is not None and shown.until >= until
+            if isinstance(held_by, TargetConnection):
+                flow.throttled_until = max(flow.throttled_until, held_by.read_by)
             if flow.state is State.RUNNING and not flow.leaving and not told:
                 self._shown[flow] = _Shown(reason, until)
                 self._say(flow, reason)

@@ -153,7 +153,7 @@ class Relay:
         self._places.lost(flow)
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s
-            flow.late_by = time.monotonic() + patience_s
+            flow.late_by = time.monotonic() + patience_s + flow.assignment.throttled_s
         try:
             if flow.assignment.treated:
                 flow.treatment = self._treatments.get(flow.assignment.link)

@@ -283,6 +283,12 @@ class TargetConnection:
         self.throttled_until = now + seconds
         self.connection.bear(seconds)
 
+    @property
+    def read_by(self) -> float:
+        """When the broker has surely read all that is unanswered, as far as a quota matters: it may
+        be throttled for each request before it reads the next (monotonic)."""
+        return self.throttled_until + self._throttle_s * len(self._requests)
+
     def held_up(self) -> set[Flow]:
         """The flows that have something to send, or wait for an answer."""
         sent = (flow for request in self._requests for flow, _, _ in request.parts.values())
