@@ -1,5 +1,5 @@
 """Others write to the topics that a mirror writes to: no group gets an offset past a record that it
-has not read, whoever wrote it."""
+has not read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Mirrors that keep the topics' names are taken over from the real MirrorMaker 2 where they stand;
-if nothing tells where that is, a run asks."""
+"""Mirrors that keep the topics' names are taken over from the real MirrorMaker 2 at its positions;
+without positions, a run asks."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_connectors_in_a_connect_cluster_are_taken_over(
     prefix: str,
     tmp_path: Path,
 ) -> None:
-    """By the worker's offsets topic, where a connector has any name; also if the file lacks the
+    """By the worker's offsets topic, in which a connector has any name; also if the file lacks the
     name, as the records confirm the position."""
     topic, positions = prefix + "t", prefix + "connect-offsets"
     for side in (source, target):

@@ -8,7 +8,7 @@ Forms, as Connect's REST API takes and gives them:
     {"NAME": {"info": {"name": …, "config": {…}}}, …}      GET /connectors?expand=info
 
 A flow needs the MirrorSourceConnector; a checkpoint and a heartbeat connector of the same aliases
-join it. Each key counts where the connector that acts on it says it. Connect's own keys are left
+join it. Each key is read from the connector that acts on it. Connect's own keys are left
 out.
 """
 
@@ -55,7 +55,7 @@ _OF_CLIENTS: Final = ("consumer.", "producer.", "admin.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
-    """`name`: empty where the JSON does not tell it."""
+    """`name`: empty if the JSON does not tell it."""
 
     name: str
     kind: str

@@ -33,7 +33,7 @@ Entries = Mapping[str, Entry]
 def with_offsets(
     control: ControlSettings, entries: Entries, own: Entries, source: str, target: str
 ) -> ControlSettings:
-    """`control` with the place of MirrorMaker 2's positions, where that is not the usual one.
+    """`control` with the place of MirrorMaker 2's positions, if that is not the usual one.
     `entries`: all of the file; `own`: the flow's keys; `source` and `target`: its aliases in
     `clusters`."""
     topic = control.mm2_offsets_topic or offsets_topic(entries, source, target)

@@ -29,7 +29,7 @@ def foreign_before(
     taken_over: set[TopicPartition],
 ) -> tuple[str, ...]:
     """A note for each target topic that had records before the mirror. `taken_over`: by source
-    partition, where another tool has copied them from the source."""
+    partition, if another tool has copied them from the source."""
     if not _commits(link):
         return ()
     topics: dict[str, None] = {}

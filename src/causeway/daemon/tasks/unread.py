@@ -10,7 +10,7 @@ is unread: what programs wrote, what a link brought from a source on which the g
 nothing, and our records of topics on which it has committed nothing.
 
 Where the offset map tells that each offset is one of our records, the log is not read. Other
-stretches are read once for all groups, and each group goes on where its last look ended.
+stretches are read once for all groups, and each group goes on from the end of its last look.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Straight = Callable[[Feed, int], int]  # see OffsetMap.alone_until
 
 
 class Stretch(NamedTuple):
-    """Of the target: from where a group stands, or the log starts, to its place by the mirror."""
+    """Of the target: from a group's commit, or the start of the log, to its place by the mirror."""
 
     start: int
     place: int
@@ -153,7 +153,7 @@ class UnreadRecords:
         commits: Mapping[str, Commits] | None,
     ) -> dict[str, dict[TopicPartition, Unread]]:
         """The first unread record before each place, or else how far a look has come; nothing
-        where all is read. `commits`: of the groups on the source; None: each group has read all
+        if all is read. `commits`: of the groups on the source; None: each group has read all
         that the link brought before its place. Raises CausewayError."""
         self.unfinished = False
         self._checkpoints.clear()
@@ -336,7 +336,7 @@ class _Look:
         for raw in self._records.raw(self._partition.at, start, end):
             fields = HEADER.unpack_from(raw)
             if raw[MAGIC_AT] < MAGIC:
-                # Where such a set of messages begins is not in its header.
+                # The header of such a set of messages has its last offset only.
                 yield _Batch(start, fields[0], -1)
             else:
                 control = bool(fields[5] & CONTROL)
@@ -379,6 +379,6 @@ def _places(topic: TopicLog) -> dict[tuple[str, TopicPartition], int]:
         try:
             one = Checkpoint.decode(key, value)
         except CausewayError:
-            continue  # what nobody can read binds nobody
+            continue  # not a checkpoint
         found[one.group, one.partition] = one.downstream
     return found
