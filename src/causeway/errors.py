@@ -3,7 +3,8 @@
     CausewayError                 exit code
     ├── ConfigError               2   a file, key, option or value that cannot be used
     │   ├── OtherFormError        2   a file that says the same in a form that no command runs
-    │   └── RefusedError          2   what is asked of a mirror cannot be while it stands as it does
+    │   ├── RefusedError          2   what is asked of a mirror cannot be while it stands as it does
+    │   └── TooFewBrokersError    2   a cluster has fewer brokers than a topic needs replicas
     ├── UnreachableError          3   no broker answered in the stated time
     ├── AuthenticationError       4   TLS or SASL refused
     ├── AuthorizationError        5   an ACL is missing
@@ -85,6 +86,12 @@ class OtherFormError(ConfigError):
 
 
 class RefusedError(ConfigError):
+    exit_code = 2
+
+
+class TooFewBrokersError(ConfigError):
+    """A broker that restarts makes a cluster look so for a moment."""
+
     exit_code = 2
 
 

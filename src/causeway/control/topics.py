@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from causeway.config.settings import LinkSettings
 from causeway.control import collisions, config_names, limits, refused_configs, visible
-from causeway.errors import BrokerError, CausewayError, ConfigError
+from causeway.errors import BrokerError, CausewayError, ConfigError, TooFewBrokersError
 from causeway.filters import UNMIRRORABLE, Verdict
 from causeway.model import BROKERS_PAGE, NO_TOPIC_ID
 from causeway.wire.admin import ConfigEntry
@@ -324,7 +324,7 @@ def without_id(topic: str, alias: str) -> CausewayError:
 
 
 def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayError:
-    return ConfigError(
+    return TooFewBrokersError(
         "create topic",
         f"{target} on {link.target.alias}",
         f"needs {link.replication_factor} brokers, {link.target.alias} has {brokers}",

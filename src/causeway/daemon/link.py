@@ -31,6 +31,7 @@ from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.tally import Tally
 from causeway.daemon.partitions.transforms import Transforms
+from causeway.daemon.patience import Patience
 from causeway.daemon.staging import Staging
 from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks.control_plane import ControlPlane
@@ -100,6 +101,7 @@ class Link:
         self._directing: Directing | None = None
         self._staging = staging
         self._tally = Tally(transforms)
+        self._patience = Patience(link.name)
         self._role = Role.STARTING
         self._reason: str | None = None
         self._troubles: tuple[Trouble, ...] = ()
@@ -207,7 +209,7 @@ class Link:
                 f"internal error: {error!r}",
                 retriable=self._surprises < _SURPRISES,
             )
-        if not error.retriable and (self._bounded or not self._planned):
+        if not self._patience.may_pass(error) and (self._bounded or not self._planned):
             self.failure = error
         return error
 
@@ -281,7 +283,6 @@ class Link:
             self._leadership.ensure_topic()
         except CausewayError as again:
             _log.debug("restore %s: %s", self.settings.progress_topic, again)
-            # The next write fails likewise, and then it is tried again.
 
     def _finish(self) -> None:
         self._tasks.stop()
@@ -388,12 +389,12 @@ class Link:
         with self._lock:
             before = {trouble.topic for trouble in self._troubles}
             self._troubles = tuple(found.troubles)
+            lasting = self._patience.lasting(found.errors)
+            self._unfinished = len(lasting) < len(found.errors)
             if self.registry.places():
                 self.failure = None
-            elif not self._planned and found.errors:
-                # Nothing at all can be mirrored; the first reason is as good as any.
-                self.failure = next((e for e in found.errors if not e.retriable), None)
-            self._unfinished = any(error.retriable for error in found.errors)
+            elif found.errors and (not self._planned or self._patience.waits):
+                self.failure = next(iter(lasting), None)  # nothing at all can be mirrored
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
             self._looked.set()

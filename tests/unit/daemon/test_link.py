@@ -5,14 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from causeway.config.settings import RunSettings
 from causeway.control.directives import Directive, Kind
+from causeway.daemon import patience
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.staging import Staging
+from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.model import State
 from causeway.relay.progress import Contents
 from tests.unit.daemon.test_claims import LINK
@@ -89,3 +93,28 @@ def test_a_lane_that_is_slow_to_let_go_costs_no_lease() -> None:
     link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
     link._term(Contents())
     assert lead.released
+
+
+def test_a_replication_factor_that_brokers_lack_is_waited_for_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where they are only restarting, nothing ends; where the cluster is too small, it says so."""
+    lacking = BrokerError("create topic", "orders", code=38, name="INVALID_REPLICATION_FACTOR")
+    new_link(RunSettings())._fail(TooFewBrokersError("create topic", "orders"))
+    link = new_link(RunSettings())
+    link._fail(lacking)
+    assert link.failure is None
+    found = Found()
+    found.trouble("orders", lacking)
+    for _ in range(2):
+        link._note(found)
+        assert link.failure is None
+        assert not link.is_settled(60)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.0)
+    link._note(found)
+    assert link.failure is lacking
+
+    refused = BrokerError("create topic", "orders", code=44, name="POLICY_VIOLATION")
+    at_once = new_link(RunSettings())
+    at_once._fail(refused)
+    assert at_once.failure is refused

@@ -172,3 +172,14 @@ def test_each_offset_up_to_there_is_a_record_of_the_mirror(
     until = known.alone_until(target)
     assert until >= target
     assert set(range(target, until)) <= set(truth.went.values())
+
+
+def test_a_group_that_stands_in_what_the_source_deleted_goes_on_behind_it() -> None:
+    """The pair behind a loss has the sequence and the target offset of the one before."""
+    offsets = OffsetMap([Pair(0, 0, 0), Pair(100, 100, 100)])
+    offsets.reach(Pair(150, 100, 100))
+    offsets.reach(Pair(170, 120, 120))
+    assert [offsets.place(at) for at in (99, 100, 130, 150, 151)] == [99, 100, 100, 100, 101]
+    assert offsets.place_back(100) == 150
+    offsets.trim(150)
+    assert [offsets.place(at) for at in (150, 160)] == [100, 110]

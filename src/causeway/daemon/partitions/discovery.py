@@ -186,7 +186,10 @@ def _await_new(target: Cluster, found: Found) -> None:
             for topic in wanted.values():
                 del found.mirrored[topic.source]
                 error = CausewayError(
-                    "create topic", f"{topic.target} on {target}", "it has no leaders yet"
+                    "create topic",
+                    f"{topic.target} on {target}",
+                    "it has no leaders yet",
+                    retriable=True,
                 )
                 found.trouble(topic.source, error)
             return

@@ -1,0 +1,49 @@
+"""Errors of a first start that pass by themselves once the brokers that are away are back.
+
+A broker that restarts takes its part in a topic with N replicas away for a moment: to create one is
+then refused as in a cluster that has fewer than N brokers, and only time tells the two apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from causeway.errors import BrokerError, CausewayError, TooFewBrokersError
+from causeway.wire.codes import INVALID_REPLICATION_FACTOR
+
+_log = logging.getLogger("causeway.link")
+PATIENCE_S = 60.0  # a broker restarts within less
+
+
+class Patience:
+    """Of one link, which `link` names in logs. Not thread-safe."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+        self._since: float | None = None
+
+    def may_pass(self, error: CausewayError) -> bool:
+        """Whether to try again what failed with `error` can help by now."""
+        if error.retriable:
+            return True
+        refused = isinstance(error, BrokerError) and error.code == INVALID_REPLICATION_FACTOR
+        if not refused and not isinstance(error, TooFewBrokersError):
+            return False
+        if self._since is None:
+            self._since = time.monotonic()
+            about = {"link": self._link, "for_s": PATIENCE_S, "reason": str(error)}
+            _log.warning("waits for brokers that may be restarting", extra=about)
+        return time.monotonic() - self._since < PATIENCE_S
+
+    def lasting(self, errors: Sequence[CausewayError]) -> list[CausewayError]:
+        """Those of a look's that cannot pass by themselves."""
+        if not errors:
+            self._since = None
+        return [each for each in errors if not self.may_pass(each)]
+
+    @property
+    def waits(self) -> bool:
+        """Whether something has failed that may still pass, or has not passed in time."""
+        return self._since is not None
