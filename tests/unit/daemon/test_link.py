@@ -66,7 +66,7 @@ class Lead:
     """Of a driver that is to step down, one of whose lanes is slow to let go: it does so only after
     the lease was renewed."""
 
-    losses, renewal_due, renewed, released = 0, True, 0, False
+    losses, renewal_due, renewed, released, throttled_s = 0, True, 0, False, 0.0
 
     def begin(self) -> None:
         pass
