@@ -211,7 +211,9 @@ class World:
             sequence=advance(self.first_sequence, index),
         )
 
-    def recover(self, pairs: dict[int, Pair]) -> Resumption | CausewayError:
+    def recover(
+        self, pairs: dict[int, Pair], *, unsettled: bool = False
+    ) -> Resumption | CausewayError:
         outlets = tuple(
             Outlet(
                 topic=TARGET,
@@ -243,7 +245,7 @@ class World:
         target.remembered = self.remembered
         request = Request(
             assignment=assignment,
-            unsettled=False,
+            unsettled=unsettled,
             diverging=self.diverging,
             series=self.series_hook
             or (as_relayed if self.transform is None else transformed(self.transform)),
@@ -437,7 +439,7 @@ def resumed(answer: Resumption | CausewayError) -> Resumption:
 START = {0: Pair(source=0, target=0, sequence=0)}
 
 
-def refused(world: World, pairs: dict[int, Pair] | None = None) -> str:
-    answer = world.recover(pairs or START)
+def refused(world: World, pairs: dict[int, Pair] | None = None, *, unsettled: bool = False) -> str:
+    answer = world.recover(pairs or START, unsettled=unsettled)
     assert isinstance(answer, DivergedError), answer
     return str(answer)

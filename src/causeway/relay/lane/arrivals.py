@@ -167,6 +167,12 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
                 "was due: somebody else writes to it",
                 unsettled=True,
             )
+        if base_offset < outlet.pair.target:
+            raise Doubt(
+                f"the target gave offset {base_offset}, below {outlet.pair.target}, where what it "
+                "had acknowledged ends: it has lost records",
+                unsettled=True,
+            )
         if append_time != -1 and not outlet.append_times:
             # Somebody had sent this sequence before; only the log tells what it holds. Or the
             # target sets the times itself, which the log tells as well.

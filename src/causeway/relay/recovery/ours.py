@@ -4,6 +4,16 @@ target  ──T────────[ours]──[others']──[ours]──en
           │ sequence q                     ▲
           └ before it lies q − 1, or         the last batch of ours: count records since q
             records that were acknowledged are lost
+
+Our batches in a log must follow one another by their sequences. A target that lost acknowledged
+records may have lost all that it knew of our producer as well. Then it takes the next batch that
+arrives, whatever its sequence, and the records between are missing in the midst of the log:
+
+    ──[ours, to q0 − 1] ┊ lost: q0 to q − 1      ──[ours, to q0 − 1]──[ours, q …]──
+
+They cannot be put there any more, so a partition with such a hole stops. Compaction leaves gaps in
+the sequences, too. Where nobody else writes, offsets tell: all our batches in a log have the same
+difference of offset and sequence.
 """
 
 from __future__ import annotations
@@ -90,6 +100,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
     # old one that arrived late, perhaps in the place of the one that should lie there.
     moved = False
     following: int | None = None
+    first: tuple[int, int] | None = None  # offset and sequence of the first batch of ours
     lacking: str | None = None
     for batch in walk.raw_batches(target, place_of(outlet), pair.target, end):
         fields = HEADER.unpack_from(batch)
@@ -97,6 +108,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
             foreign = True
             continue
         base, last_delta, sequence, records = fields[0], fields[6], fields[11], fields[12]
+        first = first or (base, sequence)
         expected = pair.sequence if following is None else following
         ahead = distance(expected, sequence)
         if ahead > SEQUENCE_SPACE // 2:
@@ -123,13 +135,16 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
         )
     if alone:
         if moved or 0 < count != end - pair.target:
-            raise not_as_sent(outlet, f"it grew by {end - pair.target}, {count} records were sent")
+            cause = f"it grew by {end - pair.target}, {count} records were sent"
+            raise PairTooHighError(not_as_sent(outlet, cause))
         if count == 0:
             # Retention at the target may have deleted all that came after the pair. Nobody else
             # wrote, so each offset was one record of ours.
             return LastOfOurs(end - pair.target, -1, None, foreign)
     elif lacking and log_start(target, outlet) <= pair.target and not is_compacted(target, outlet):
         raise PairTooHighError(not_as_sent(outlet, lacking))
+    elif first is not None:
+        _check_follows(outlet, *first, target)
     if raw is None:
         return LastOfOurs(count, -1, None, foreign)
     fields = HEADER.unpack_from(raw)
@@ -166,14 +181,28 @@ def moved_since(outlet: Outlet, remembered: int | None, target: Cluster) -> int 
     return ahead if ahead <= SEQUENCE_SPACE // 2 else ahead - SEQUENCE_SPACE
 
 
+def _check_follows(outlet: Outlet, base: int, sequence: int, target: Cluster) -> None:
+    """That the batch of ours with `sequence`, at offset `base`, follows the one before it. Raises
+    DivergedError where the log shows that it does not."""
+    before, whole = last_before(outlet, base, target, most_bytes=LOOKED_BACK_BYTES)
+    if before is None and (not whole or log_start(target, outlet)):
+        return
+    following = before.following if before else 0
+    if following != sequence and not is_compacted(target, outlet):
+        raise not_as_sent(outlet, f"sequence {sequence} lies where {following} should")
+
+
 def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
-    """`outlet` with its pair lowered to below what of ours comes after it; None where no such
-    record lies below the pair.
+    """`outlet` with its pair lowered to the record with its sequence, in a log that ends at `end`;
+    None where that record does not lie below the pair.
 
     The target lost others' newest records up to the pair. What was sent since lies where those had
     been, and who sent it died before telling:
 
         ──[ours, to q − 1]──[others' ┊ lost]──T      ──[ours, to q − 1]──[others']──[ours, q …]──T
+
+    Raises DivergedError where that record does not come right after the one with sequence q − 1:
+    then the target lost records of ours as well, and has taken later ones in their place.
     """
     pair = outlet.pair
     stop = min(end, pair.target)
@@ -181,8 +210,81 @@ def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
     if newest is None or not is_past(pair.sequence, newest.following):
         return None
     before, _ = last_before(outlet, stop, target, upto=pair.sequence)
-    lower = pair._replace(target=before.end if before else 0)
-    return outlet.replace(pair=lower)
+    start, following = (before.end, before.following) if before else (0, 0)
+    for raw in walk.raw_batches(target, place_of(outlet), start, stop):
+        fields = HEADER.unpack_from(raw)
+        if not _is_ours(fields, outlet):
+            continue
+        base, sequence = fields[0], fields[11]
+        if sequence != following:
+            raise not_as_sent(outlet, f"sequence {sequence} lies where {following} should")
+        lower = pair._replace(target=base + distance(sequence, pair.sequence))
+        return outlet.replace(pair=lower) if lower.target < pair.target else None
+    return None
+
+
+def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None, int | None]:
+    """Where nobody else writes, and the target's log ends at `end`, at the pair or below it: its
+    last batch, if that is ours; and the sequence that comes next, None where nothing tells.
+
+    Raises DivergedError where the log has a hole, or holds what somebody else wrote.
+    """
+    pair = outlet.pair
+    raw = _last_batch(outlet, end, target)
+    if raw is None:
+        return None, None
+    fields = HEADER.unpack_from(raw)
+    if not _is_ours(fields, outlet):
+        if pair.target - end < pair.sequence:  # it does not lie before all of ours
+            raise not_as_sent(outlet, f"somebody else's batch lies at offset {fields[0]}")
+        return None, 0
+    last = _before(raw)
+    if _shift(fields) != (pair.target - pair.sequence) % SEQUENCE_SPACE:
+        _check_unbroken(outlet, fields, target)
+    return last, advance(last.following, end - last.end)  # compaction took what is missing
+
+
+def is_at_pair(outlet: Outlet, remembered: int | None, target: Cluster) -> bool:
+    """Whether the record before the pair is the last one of ours, where nobody else writes and the
+    log ends at the pair. `remembered`: as in `moved_since`. Raises DivergedError as `last_alone`.
+    """
+    sequence = outlet.pair.sequence
+    if remembered is not None and advance(remembered, 1) == sequence:
+        return True
+    _, following = last_alone(outlet, outlet.pair.target, target)
+    return following is None or following == sequence
+
+
+def _last_batch(outlet: Outlet, end: int, target: Cluster) -> memoryview | None:
+    """The last batch below target offset `end`, whoever wrote it."""
+    stop, window = end, 1
+    while True:
+        start, last = max(0, end - window), None
+        for raw in walk.raw_batches(target, place_of(outlet), start, stop):
+            last = raw
+        if last is not None or not start:
+            return last
+        stop, window = start, window * 16
+
+
+def _check_unbroken(outlet: Outlet, newest: tuple[int, ...], target: Cluster) -> None:
+    """That all batches of ours up to the one with the header fields `newest` lie where its offset
+    has them. So it is where the target lost all of ours, and of what others wrote before. Then
+    those that were sent again lie below the pair."""
+    shift, stop, window = _shift(newest), newest[0], 1
+    begun = not newest[11]
+    while stop > 0 and not begun:
+        start = max(0, stop - window)
+        for raw in walk.raw_batches(target, place_of(outlet), start, stop):
+            fields = HEADER.unpack_from(raw)
+            if not _is_ours(fields, outlet):
+                continue
+            if _shift(fields) != shift:
+                following = (newest[0] - _shift(fields)) % SEQUENCE_SPACE
+                cause = f"sequence {newest[11]} lies where {following} should"
+                raise not_as_sent(outlet, cause)
+            begun |= not fields[11]
+        stop, window = start, window * 16
 
 
 def is_past(sequence: int, following: int) -> bool:
@@ -251,6 +353,11 @@ def _is_ours(fields: tuple[int, ...], outlet: Outlet) -> bool:
 
 def _following(fields: tuple[int, ...]) -> int:
     return advance(fields[11], fields[6] + 1)
+
+
+def _shift(fields: tuple[int, ...]) -> int:
+    """Of a batch's offset and its sequence."""
+    return (fields[0] - fields[11]) % SEQUENCE_SPACE
 
 
 def _before(raw: memoryview) -> Before:

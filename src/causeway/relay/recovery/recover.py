@@ -123,7 +123,7 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
         remembered = None
         if place_of(outlet) in survey.remembered:
             remembered = value_of(survey.remembered[place_of(outlet)]).get(outlet.producer_id)
-        found = _find_place(assignment, outlet, log, end, target, remembered)
+        found = _find_place(request, outlet, log, end, target, remembered)
         epochs.append(found.epoch)
         starts.append(found.pair.source if found.lost_from is None else found.lost_from)
         resumed.append(
@@ -164,38 +164,43 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
 
 
 def _find_place(
-    assignment: Assignment,
+    request: Request,
     outlet: Outlet,
     source: SourceLog,
     end: int,
     target: Cluster,
     remembered: int | None,
 ) -> Found:
-    """`remembered`: our last sequence by the broker's memory, asked where others may write."""
+    """`remembered`: our last sequence by the broker's memory; None where it was not asked."""
     try:
-        return _count_on(assignment, outlet, source, end, target, remembered)
+        return _count_on(request, outlet, source, end, target, remembered)
     except ours.PairTooHighError as doubt:
         lower = ours.lowered(outlet, end, target)
         if lower is None:
             raise doubt.otherwise from None
+    assignment = request.assignment
     outlets = tuple(lower if one is outlet else one for one in assignment.outlets)
-    assignment = assignment.replace(outlets=outlets)
-    return _find_place(assignment, lower, source, end, target, remembered)
+    request = replace(request, assignment=assignment.replace(outlets=outlets))
+    return _find_place(request, lower, source, end, target, remembered)
 
 
 def _count_on(
-    assignment: Assignment,
+    request: Request,
     outlet: Outlet,
     source: SourceLog,
     end: int,
     target: Cluster,
     remembered: int | None,
 ) -> Found:
+    assignment = request.assignment
     pair, epoch = outlet.pair, assignment.leader_epoch
     exclusive = assignment.is_ours_alone(outlet)
-    if outlet.producer_id < 0 or (end == pair.target and exclusive):
+    if outlet.producer_id < 0:
         return Found(pair, epoch, exclusive)
-    if end < pair.target:
+    at_pair = exclusive and end == pair.target
+    if at_pair and (not request.unsettled or ours.is_at_pair(outlet, remembered, target)):
+        return Found(pair, epoch, exclusive)
+    if end < pair.target or at_pair:
         return retrace.count_back(assignment, outlet, source, end, target, remembered)
     last = ours.last_of_ours(assignment, outlet, end, target)
     exclusive = exclusive and not last.foreign

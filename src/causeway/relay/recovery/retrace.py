@@ -221,12 +221,16 @@ def count_back(
     record of ours tells by its sequence how many relayed records before the pair to go back.
     Raises CausewayError, PairTooHighError."""
     pair = outlet.pair
-    before, _ = ours.last_before(outlet, min(end, pair.target), target)
-    if remembered is not None:
-        lost = distance(advance(remembered, 1), pair.sequence)
-    elif before is not None:
-        lost = distance(before.following, pair.sequence)
-    elif assignment.is_ours_alone(outlet):
+    if alone := assignment.is_ours_alone(outlet):
+        before, following = ours.last_alone(outlet, end, target)
+    else:
+        before, _ = ours.last_before(outlet, min(end, pair.target), target)
+        following = before.following if before else None
+        if remembered is not None:
+            following = advance(remembered, 1)
+    if following is not None:
+        lost = distance(following, pair.sequence)
+    elif alone:
         lost = min(pair.target - end, pair.sequence)
     elif not ours.log_start(target, outlet) and not ours.is_compacted(target, outlet):
         lost = pair.sequence  # it has nothing of ours, and never deleted anything
@@ -283,7 +287,7 @@ def count_back(
     # The source may have deleted what was to come next: not passed over here, it stops the flow.
     position = min(position, pair.source)
     back = Pair(source=position, target=end, sequence=lost_from)
-    return Found(back, epoch, assignment.is_ours_alone(outlet))
+    return Found(back, epoch, alone)
 
 
 def check_epoch(assignment: Assignment, source: SourceLog) -> None:

@@ -76,7 +76,8 @@ class Survey:
     source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
-    # Where others may write: the last sequence of each producer that the leader remembers.
+    # The last sequence of each producer that the leader remembers, where others may write or
+    # batches may have arrived that nobody told us of.
     remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
 
     @classmethod
@@ -120,7 +121,9 @@ class Survey:
                 target_leaders,
                 lambda led: _settled_ends(target, led, unsettled & led, producers, late_by),
             ),
-            remembered=_with_errors(target_leaders, lambda led: _remembered(target, shared & led)),
+            remembered=_with_errors(
+                target_leaders, lambda led: _remembered(target, (shared | unsettled) & led)
+            ),
         )
 
 
