@@ -47,13 +47,16 @@ LOOKED_BACK_BYTES = 64 * 1024 * 1024
 class LastOfOurs:
     """The last record of ours that the target still has after the pair. `count`: how many of our
     records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
-    is; None where compaction left no record of ours, or one too large to unpack."""
+    is; None where compaction left no record of ours, or one too large to unpack. `following`: the
+    sequence after the last batch of ours from the pair's target offset on, where `count` is 0 and
+    there is one: records that the target had lost were sent again, up to the pair or less far."""
 
     count: int
     index: int
     content: Content | None
     foreign: bool
     append_times: bool = False
+    following: int | None = None
 
     def comparable(self, content: Content) -> Content:
         """`content` without what the target changes."""
@@ -146,7 +149,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
     elif first is not None:
         _check_follows(outlet, *first, target)
     if raw is None:
-        return LastOfOurs(count, -1, None, foreign)
+        return LastOfOurs(count, -1, None, foreign, following=following)
     fields = HEADER.unpack_from(raw)
     append_times = bool(fields[5] & LOG_APPEND_TIME)
     found = _decoded(raw)

@@ -205,6 +205,8 @@ def _count_on(
     last = ours.last_of_ours(assignment, outlet, end, target)
     exclusive = exclusive and not last.foreign
     if last.count == 0 and not exclusive:
+        if remembered is None and last.following is not None:
+            remembered = advance(last.following, -1)
         moved = ours.moved_since(outlet, remembered, target)
         if moved is None and source.end <= pair.source:
             moved = 0  # the source has nothing that could have come
