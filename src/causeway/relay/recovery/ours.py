@@ -188,8 +188,10 @@ def _check_follows(outlet: Outlet, base: int, sequence: int, target: Cluster) ->
     """That the batch of ours with `sequence`, at offset `base`, follows the one before it. Raises
     DivergedError where the log shows that it does not."""
     before, whole = last_before(outlet, base, target, most_bytes=LOOKED_BACK_BYTES)
-    if before is None and (not whole or log_start(target, outlet)):
-        return
+    if before is None:
+        counted = outlet.pair.sequence <= outlet.pair.target  # from 0 on: sequences did not wrap
+        if not whole or not counted or log_start(target, outlet):
+            return
     following = before.following if before else 0
     if following != sequence and not is_compacted(target, outlet):
         raise not_as_sent(outlet, f"sequence {sequence} lies where {following} should")
