@@ -215,6 +215,27 @@ def test_what_the_target_refuses_as_damaged_ends_with_the_batch(error: int) -> N
     assert (doubt.value.damage.start, doubt.value.damage.to) == (0, 3)
 
 
+@pytest.mark.parametrize(("base", "lost"), [(99, True), (100, False), (120, False)])
+def test_an_answer_below_the_last_one_tells_of_a_loss_where_others_write(
+    base: int, lost: bool
+) -> None:
+    flow = _flow(0)
+    flow.state = State.RUNNING
+    take_in(flow, _fetched(raw_batch([Rec(offset=at) for at in range(3)])))
+    (outlet,) = flow.outlets
+    outlet.exclusive = False
+    outlet.pair = outlet.pair._replace(target=100)
+    sent = outlet.sent(outlet.take())
+    produced = Produced(0, base, -1, "")
+    if not lost:
+        account(flow, outlet, sent, produced, 0)
+        assert outlet.pair.target == base + 3
+        return
+    with pytest.raises(Doubt, match="has lost records") as doubt:
+        account(flow, outlet, sent, produced, 0)
+    assert doubt.value.unsettled
+
+
 def test_an_outlet_that_is_further_on_gets_only_what_it_lacks() -> None:
     keys: list[bytes | None] = [b"%d" % i for i in range(40)]
     flow = _flow(0, 25, 100)
