@@ -23,11 +23,9 @@ import psutil
 import pytest
 
 from causeway.dev.cluster import LocalCluster, start_all
-from causeway.model import State, TopicPartition
+from causeway.model import State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
-from causeway.wire.batches import header
-from causeway.wire.records import as_is
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
@@ -35,7 +33,6 @@ from tests.harness.lanes import LaneDriver, client
 from tests.harness.limited import Limits
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.proxy import Proxies
-from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO, Writer
 
@@ -859,42 +856,6 @@ def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: s
         it.await_mirrored()
 
         it.assert_same()
-
-
-@pytest.mark.parametrize("fills_up", [False, True], ids=["below the pair", "up to the pair"])
-def test_a_batch_that_overtakes_lost_records_stops_its_partition(
-    ground: Ground, prefix: str, fills_up: bool
-) -> None:
-    """The target's new leader lacks acknowledged records and does not know the producer. It takes
-    the next batch of a lane whose connection survived the election. The partition must not go on
-    as if nothing was missing, nor try for ever; the other one goes on."""
-    with battle(ground, prefix) as it:
-        it.create(2)
-        it.claim(max_message_bytes=1_200)
-        for partition in (0, 1):
-            it.written(200, timestamp=YEARS_AGO, partition=partition)
-        it.driver.start_lane(0)
-        it.await_mirrored()
-        it.driver.kill(0)
-        ground.target.stop()
-        end = cut_off_batches(ground.target, it.name, 0, 2)
-        ground.target.restart()
-        assert it.target_end() == end < 200
-        sent = 200 - end if fills_up else 10
-        (outlet,) = it.driver.assignments["A->B", it.topic, 0].outlets
-        records = [Rec(offset=i, timestamp=YEARS_AGO, value=b"%d" % (200 + i)) for i in range(sent)]
-        batch = header(as_is(raw_batch(records)), outlet.producer_id, outlet.producer_epoch, 200)
-        it.driver.target.produce_batch(
-            TopicPartition(it.name, 0), batch + bytes(as_is(raw_batch(records)).payload)
-        )
-        for partition in (0, 1):
-            it.written(sent + 50, timestamp=YEARS_AGO, partition=partition)
-
-        it.driver.start_lane(1)
-
-        assert f"sequence 200 lies where {end} should" in it.await_state(State.STOPPED, 0)
-        it.await_mirrored(partitions=[1])
-        assert it.target_end() == end + sent
 
 
 @OLD_TIMES_WHEN_SLOW
