@@ -148,3 +148,54 @@ def told(run: RunningDaemon) -> str:
         return ""
     found = run.link()
     return "; ".join([found.reason or "", *(trouble.reason for trouble in found.troubles)])
+
+
+@pytest.mark.timeout(600)
+def test_two_aliases_of_one_cluster_make_no_endless_prefixes(
+    stranger: LocalCluster, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = KafkaTools(stranger.bootstrap)
+    loop, copied = f"{prefix}loop", f"{prefix}once"
+    for topic in (loop, copied):
+        others.create_topic(topic)
+        fill(others, topic, "one")
+    round_and_round = link(stranger.bootstrap, stranger.bootstrap, f".*{prefix}.*")
+    with RunningDaemon(monkeypatch, round_and_round) as run:
+        await_until(lambda: run.result is not None, 120, "nothing can be mirrored, so it ends")
+    assert "are one cluster by its id" in str(run.result)
+    assert not [topic for topic in others.topics() if topic.startswith("A.") and prefix in topic]
+
+    once = link(stranger.bootstrap, stranger.bootstrap, copied)
+    with RunningDaemon(monkeypatch, once):
+        await_copied(others, copied, others, f"A.{copied}")
+
+
+@pytest.mark.timeout(600)
+def test_plan_tells_of_a_loop_that_another_file_closes(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source.create_topic(prefix)
+    fill(source, prefix, "one")
+    with RunningDaemon(monkeypatch, link(source.bootstrap, target.bootstrap, prefix)):
+        await_copied(source, prefix, target, f"A.{prefix}")
+    back = mm2_file(
+        tmp_path,
+        {"X": target_cluster, "Y": source_cluster},
+        "X->Y.enabled = true",
+        f"topics = .*{prefix}.*",
+    )
+    told = " ".join(causeway("plan", back).out.split())
+    assert f"a loop: by __causeway.A.B.progress on X, a flow brings A.{prefix} from Y" in told
+    alike = mm2_file(
+        tmp_path,
+        {"B": target_cluster, "A": source_cluster},
+        "B->A.enabled = true",
+        f"topics = .*{prefix}.*",
+    )
+    assert "a loop" not in causeway("plan", alike).out, "names tell"

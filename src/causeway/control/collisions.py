@@ -31,11 +31,13 @@ Begun = Mapping[str, frozenset[str]]  # by source topic, the target topics that 
 class Names:
     """`rivals`: by target name, the source topics that would all have it; `used`: names that rules
     make, of topics that are there and have or had records; `itself`: source topics that would be
-    mirrored onto themselves, as both aliases are one cluster's."""
+    mirrored onto themselves, as both aliases are one cluster's; `endless`: source topics whose
+    mirrors would be mirrored in turn, for the same reason."""
 
     rivals: Mapping[str, frozenset[str]] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
     itself: frozenset[str] = frozenset()
+    endless: frozenset[str] = frozenset()
 
 
 def begun_by(partitions: Iterable[Progress]) -> dict[str, frozenset[str]]:
@@ -54,16 +56,26 @@ def observe(
     target_topics: Mapping[str, TopicMetadata],
     target: Cluster,
     link: LinkSettings,
+    *,
+    one_cluster: bool = False,
 ) -> Names:
-    """`decisions`: of all topics of the source; `source_topics`: those that are looked at. Asks the
+    """`decisions`: of all topics of the source; `source_topics`: those that are looked at;
+    `one_cluster`: source and target are the same by their ids. Asks the
     target only for ends of topics that rules name. Raises CausewayError."""
     itself = frozenset(
         name
         for name in source_topics.keys() & decisions.keys()
         if _is_same(source_topics[name], target_topics.get(decisions[name].target_name or ""))
     )
+    endless = frozenset(
+        name
+        for name, decision in decisions.items()
+        if one_cluster
+        and decision.target_name is not None
+        and link.decide_topic(decision.target_name).target_name is not None
+    )
     if not link.policy.chooses_names:
-        return Names(itself=itself)
+        return Names(itself=itself, endless=endless)
     sources: dict[str, set[str]] = {}
     for name, decision in decisions.items():
         if decision.target_name is not None:
@@ -81,6 +93,7 @@ def observe(
             at.topic for at, end in ends.items() if not isinstance(end, OffsetAt) or end.offset > 0
         ),
         itself=itself,
+        endless=endless,
     )
 
 
@@ -102,6 +115,14 @@ def refusal(
         clusters = f"{link.source.alias} and {alias} are one cluster"
         remedy = f"{clusters}: mend {alias}.bootstrap.servers, or let {POLICY} give another name"
         return ConfigError("mirror", f"{topic} of {link.source.alias}", cause, remedy=remedy)
+    if topic in names.endless:
+        return ConfigError(
+            "mirror",
+            f"{topic} of {link.source.alias}",
+            f"{link.source.alias} and {alias} are one cluster by its id, so the mirror {target}"
+            " would be mirrored in turn, without end",
+            remedy=f"correct {alias}.bootstrap.servers, or leave {target} out of topics",
+        )
     if target in begun.get(topic, ()):
         return None
     others = sorted(names.rivals.get(target, frozenset()) - {topic})

@@ -137,7 +137,15 @@ def observe(
             topic.topic_id == NO_TOPIC_ID and topic.error is None
             for topic in target_metadata.topics.values()
         ),
-        names=collisions.observe(decisions, source_topics, target_metadata.topics, target, link),
+        names=collisions.observe(
+            decisions,
+            source_topics,
+            target_metadata.topics,
+            target,
+            link,
+            one_cluster=source.cluster_id is not None
+            and source.cluster_id == target_metadata.cluster_id,
+        ),
     )
 
 

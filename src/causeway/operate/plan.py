@@ -33,7 +33,7 @@ from causeway.errors import (
     DivergedError,
 )
 from causeway.model import TopicPartition
-from causeway.operate import among_others, own, schemas, starts, transforms
+from causeway.operate import among_others, loops, own, schemas, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
 from causeway.operate.schemas import SchemaPlan
@@ -61,6 +61,7 @@ class LinkPlan:
     configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
+    loops: tuple[str, ...] = ()  # what flows of other files bring back
     lacks: tuple[Lack, ...] = ()  # APIs that brokers do not have; nothing else where one must be
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
@@ -88,7 +89,7 @@ class LinkPlan:
     def notes(self) -> tuple[str, ...]:
         """What a person should know before a run."""
         lacks = (str(lack) for lack in self.lacks if not lack.need.required)
-        return (*self.starts.notes, *lacks)
+        return (*self.starts.notes, *lacks, *self.loops)
 
 
 def _problem(error: CausewayError) -> Problem:
@@ -183,6 +184,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
         acls=_plan_acls(source, target, planned.mirrored, link),
         new_progress_topic=None if has_run else link.progress_topic,
         lacks=lacks,
+        loops=tuple(loops.warnings(link, source, target, observed.source_topics)),
         schemas=schemas.plan(link, planned.mirrored),
         transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
         changed=tuple(
