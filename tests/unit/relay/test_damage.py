@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -16,26 +17,29 @@ from causeway.wire.codes import CORRUPT_MESSAGE, broker_error
 from tests.harness.raw_batches import Rec, damaged
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
 
-# How a batch is damaged: not at all, in its records, in its header's counts, or so that the broker
-# itself cannot read it.
-GOOD, RECORDS, COUNTS, UNREAD = range(4)
+# How a batch is damaged: not at all, in its records, in its header's counts, so that the broker
+# itself cannot read it, or does not find it.
+GOOD, RECORDS, COUNTS, UNREAD, LOST = range(5)
 
 
 class Damaged(FakeCluster):
-    def __init__(self, log: Log, unread: Sequence[range]) -> None:
+    def __init__(self, log: Log, unread: Sequence[range], lost: Sequence[range]) -> None:
         super().__init__("t", SOURCE_ID, {0: log}, compacted=False)
-        self.unread, self.fetches = unread, 0
+        self.unread, self.lost, self.fetches = unread, lost, 0
 
     def fetch(self, place: Any, offset: int, max_bytes: int, **more: Any) -> FetchedPartition:
         self.fetches += 1
         if any(offset in stretch for stretch in self.unread):
             raise broker_error(CORRUPT_MESSAGE, "read", str(place))
+        if any(offset in stretch for stretch in self.lost):
+            found = super().fetch(place, offset, max_bytes, **more)
+            return replace(found, records=b"")
         return super().fetch(place, offset, max_bytes, **more)
 
 
 def _cluster(batches: Sequence[tuple[int, int]]) -> Damaged:
     """Of each batch, how many records it has, and how it is damaged."""
-    log, unread = Log(), []
+    log, unread, lost = Log(), [], []
     for count, how in batches:
         first = log.end
         log.append([Rec(offset=first + n) for n in range(count)])
@@ -46,14 +50,16 @@ def _cluster(batches: Sequence[tuple[int, int]]) -> Damaged:
             raw = raw[:23] + (2**30).to_bytes(4) + raw[27:57] + (2**30 + 1).to_bytes(4) + raw[61:]
         elif how == UNREAD:
             unread.append(range(base, last + 1))
+        elif how == LOST:
+            lost.append(range(base, last + 1))
         log.batches[-1] = base, last, raw
-    return Damaged(log, unread)
+    return Damaged(log, unread, lost)
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(range(4))), max_size=6),
-    st.lists(st.tuples(st.integers(1, 70), st.sampled_from((RECORDS, COUNTS, UNREAD))), max_size=3),
-    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(range(4))), max_size=3),
+    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(range(5))), max_size=6),
+    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(range(1, 5))), max_size=3),
+    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(range(5))), max_size=3),
 )
 def test_it_ends_with_the_first_batch_that_is_sound(
     before: list[tuple[int, int]], broken: list[tuple[int, int]], after: list[tuple[int, int]]

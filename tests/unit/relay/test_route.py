@@ -195,7 +195,12 @@ def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
         take_in(flow, answer)
         assert flow.unreadable_at == 1
     flow.outlets[0].take()
-    for answer, why in ((_fetched(bad), "offset 1 has a wrong CRC"), (corrupt, "CORRUPT_MESSAGE")):
+    cut_off = _fetched(raw_batch([Rec(offset=1)])[:-1])
+    for answer, why in (
+        (_fetched(bad), "offset 1 has a wrong CRC"),
+        (corrupt, "CORRUPT_MESSAGE"),
+        (cut_off, "offset 1 is longer than the source's answer"),
+    ):
         with pytest.raises(Doubt, match=why) as doubt:
             take_in(flow, answer)
         assert doubt.value.damage is not None

@@ -75,6 +75,9 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         return Kept(flow.position), []
     try:
         kept, touched = take(flow, fetched)
+        if kept.position == flow.position:  # an answer that is not empty begins with a whole batch
+            cause = f"the batch at offset {flow.position} is longer than the source's answer"
+            raise ProtocolError("read", flow.subject, cause)  # noqa: TRY301
     except CausewayError as error:
         if not flow.idle:  # what lies before it is relayed first
             flow.unreadable_at = flow.position

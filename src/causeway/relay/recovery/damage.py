@@ -18,6 +18,9 @@ from causeway.wire.codes import CORRUPT_MESSAGE
 from causeway.wire.offsets import LATEST
 from causeway.wire.records import records_of
 
+# So many offsets are tried one by one if the broker itself cannot read a batch.
+MOST_SINGLE_STEPS = 4096
+
 
 class Damage(NamedTuple):
     """What a lane met again and again at the offset `start`. `to`: where it ends, as the target
@@ -58,6 +61,11 @@ def _end_of_batch(
 ) -> int:
     """The first offset for which the broker finds another batch than that with `head`."""
     same, other, step = position, end, 1
+    if not head:  # nothing tells one batch that the broker does not find from another one
+        for offset in range(position + 1, min(position + MOST_SINGLE_STEPS, end)):
+            if _look(cluster, at, offset)[0]:
+                return offset
+            same = offset
     while same + step < end:
         if _look(cluster, at, same + step)[0] != head:
             other = same + step
@@ -82,7 +90,7 @@ def _look(cluster: Cluster, at: TopicPartition, offset: int) -> tuple[bytes, boo
         if error.code != CORRUPT_MESSAGE:
             raise
         return b"", False
-    return records[:HEADER_SIZE], not records or _is_readable(records, offset)
+    return records[:HEADER_SIZE], _is_readable(records, offset)
 
 
 def _is_readable(records: bytes, offset: int) -> bool:
