@@ -23,9 +23,11 @@ import psutil
 import pytest
 
 from causeway.dev.cluster import LocalCluster, start_all
-from causeway.model import State
+from causeway.model import State, TopicPartition
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
+from causeway.wire.batches import header
+from causeway.wire.records import as_is
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
@@ -33,6 +35,7 @@ from tests.harness.lanes import LaneDriver, client
 from tests.harness.limited import Limits
 from tests.harness.mirror import FOREVER, Mirror
 from tests.harness.proxy import Proxies
+from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO, Writer
 
@@ -856,6 +859,50 @@ def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: s
         it.await_mirrored()
 
         it.assert_same()
+
+
+def test_a_batch_that_overtakes_lost_records_stops_its_partition(
+    ground: Ground, prefix: str
+) -> None:
+    """The target's new leader lacks acknowledged records and does not know the producer. It takes
+    the next batch of a lane whose connection survived the election: so the log ends below the pair,
+    or at it. Neither partition may go on as if nothing was missing; the third one does."""
+    with (
+        ground_of(ground.source, properties=FORGETS) as amnesia,
+        battle(amnesia, prefix, patience_s=PATIENT_S) as it,
+    ):
+        it.create(3)
+        it.claim(max_message_bytes=1_200)
+        for partition in range(3):
+            it.written(200, timestamp=YEARS_AGO, partition=partition)
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        it.driver.kill(0)
+        amnesia.target.stop()
+        ends = [cut_off_batches(amnesia.target, it.name, partition, 2) for partition in (0, 1)]
+        amnesia.target.restart()
+        places = [TopicPartition(it.name, partition) for partition in (0, 1)]
+        await_until(
+            lambda: not any(it.driver.target.last_sequences(places).values()),
+            what="the producers are forgotten",
+        )
+        for place, end, sent in zip(places, ends, (10, 200 - ends[1]), strict=True):
+            batch = as_is(
+                raw_batch([Rec(offset=i, timestamp=YEARS_AGO, value=b"late") for i in range(sent)])
+            )
+            (outlet,) = it.driver.assignments["A->B", it.topic, place.partition].outlets
+            raw = header(batch, outlet.producer_id, outlet.producer_epoch, 200)
+            assert it.driver.target.produce_batch(place, raw + bytes(batch.payload)) == end
+        for partition in range(3):
+            it.written(300, timestamp=YEARS_AGO, partition=partition)
+
+        it.driver.start_lane(1)
+
+        for place, end in zip(places, ends, strict=True):
+            reason = it.await_state(State.STOPPED, place.partition)
+            assert f"sequence 200 lies where {end} should" in reason
+        it.await_mirrored(partitions=[2])
+        it.assert_same(partitions=[2])
 
 
 @OLD_TIMES_WHEN_SLOW
