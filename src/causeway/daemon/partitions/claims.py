@@ -57,7 +57,7 @@ from causeway.relay.progress import Progress
 _RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
-ACT = "start with --from TIMESTAMP or --adopt to go on"
+ACT = "`causeway restart --adopt` goes on, or start with --from TIMESTAMP"
 _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 
 
