@@ -117,10 +117,12 @@ def test_of_two_sources_the_least_place_counts(
         )
         with Running("run", file, directory=tmp_path) as run:
             await_until(lambda: topic in target.topics() and target.offsets(topic) == {0: 40}, 240)
+            source.produce(topic, values("late", 5))  # behind all records of C
+            await_until(lambda: target.offsets(topic) == {0: 45}, PATIENCE_S)
             where = {record.value: record.offset for record in target.read(topic)[0]}
             source.commit_group(both, {(topic, 0): 15})
             other.commit_group(both, {(topic, 0): 5})
-            source.commit_group(one, {(topic, 0): 20})
+            source.commit_group(one, {(topic, 0): 25})
             least = min(where[b"A 15"], where[b"C 5"])
             await_until(
                 lambda: target.group_offsets(both).get((topic, 0)) == least,
@@ -136,9 +138,9 @@ def test_of_two_sources_the_least_place_counts(
                 "the group that reads one source only is held back",
             )
             assert target.group_offsets(one).get((topic, 0), 0) <= where[b"C 0"]
-            source.commit_group(both, {(topic, 0): 20})
+            source.commit_group(both, {(topic, 0): 25})
             other.commit_group(both, {(topic, 0): 20})
             await_until(
-                lambda: target.group_offsets(both).get((topic, 0)) == 40, PATIENCE_S, "at the end"
+                lambda: target.group_offsets(both).get((topic, 0)) == 45, PATIENCE_S, "at the end"
             )
             assert run.stop() == 0
