@@ -887,9 +887,11 @@ def test_a_batch_that_overtakes_lost_records_stops_its_partition(
             what="the producers are forgotten",
         )
         for place, end, sent in zip(places, ends, (10, 200 - ends[1]), strict=True):
-            batch = as_is(
-                raw_batch([Rec(offset=i, timestamp=YEARS_AGO, value=b"late") for i in range(sent)])
-            )
+            records = [
+                Rec(offset=i, timestamp=YEARS_AGO + 200 + i, key=b"%d" % i, value=b"%d" % (200 + i))
+                for i in range(sent)  # as `written` writes them below
+            ]
+            batch = as_is(raw_batch(records))
             (outlet,) = it.driver.assignments["A->B", it.topic, place.partition].outlets
             raw = header(batch, outlet.producer_id, outlet.producer_epoch, 200)
             assert it.driver.target.produce_batch(place, raw + bytes(batch.payload)) == end
