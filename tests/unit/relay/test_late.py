@@ -61,6 +61,7 @@ def test_what_is_unanswered_when_its_connection_goes_may_be_late() -> None:
     bench.send()
     bench.wire.answer(bench.wire.requests[0], throttle_ms=7_000)
     bench.receive()
+    bench.now += 8
     bench.offer(throttled, throttled.outlets[0], batch(NOW_MS))
     bench.send()
 
