@@ -301,6 +301,7 @@ class Flow:
     state: State = State.RECOVERING
     reason: str | None = None
     diverging: Diverging | None = None  # since its place was found
+    lacks: Diverging | None = None  # what the source's leader said before that, if it still leads
     damage: Damage | None = None  # what was met last that cannot be mirrored
     damaged_times: int = 0  # how often, one after the other
     loss: Loss | None = None  # why it stopped, where the source has lost what comes next
@@ -355,6 +356,14 @@ class Flow:
             unsettled=not assignment.settled,
             answer_bytes=assignment.max_partition_bytes or PARTITION_BYTES,
         )
+
+    @property
+    def compared_epoch(self) -> int:
+        """The leader epoch that the source's leader compares with its log: of the batch before
+        `position`, or the one below that, if its log has no entry for the first. Another leader's
+        log may have that entry, and then end the epoch below it before our position."""
+        lacks = self.lacks
+        return lacks.before if lacks and lacks.epoch == self.leader_epoch else self.leader_epoch
 
     @property
     def pending_bytes(self) -> int:

@@ -218,11 +218,9 @@ class Places:
         self._put(flow, found.outlets)
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         flow.newest_kept = UNKNOWN
-        epoch, diverging = found.leader_epoch, flow.diverging
-        if diverging is not None and epoch == diverging.epoch:
-            epoch = diverging.before  # the source can compare that one
-        flow.leader_epoch = flow.relayed_epoch = epoch
-        flow.diverging = None
+        flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
+        leads_still = found.source_leader == (flow.source_node, flow.source_epoch)
+        flow.lacks, flow.diverging = flow.diverging if leads_still else None, None
         if flow.damaged_times >= DAMAGED_TIMES:  # it is mended
             flow.damage, flow.damaged_times = None, 0
         flow.source_node, flow.source_epoch = found.source_leader

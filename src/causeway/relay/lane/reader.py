@@ -127,7 +127,7 @@ class SourceConnection:
             if most := allowance.ask(flow):
                 # A leader of another epoch refuses to answer: the broker's or ours is out of date.
                 self.session.read(
-                    Cursor(*key, flow.source_epoch, flow.position, flow.leader_epoch, most)
+                    Cursor(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
                 )
                 asked.append(key)
             else:
