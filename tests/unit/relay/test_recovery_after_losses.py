@@ -191,3 +191,20 @@ def test_what_somebody_else_wrote_after_a_loss_is_not_counted_as_ours() -> None:
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
     assert "somebody else" in refused(world, pairs, unsettled=True)
+
+
+@pytest.mark.parametrize("sent", [0, 4], ids=["all of ours", "the rest of ours was lost"])
+def test_records_before_the_claim_are_the_last_that_compaction_left(sent: int) -> None:
+    """Of ours, all up to `end` were tombstones."""
+    world = plain_world(50, 10)
+    log = world.targets[0]
+    log.batches, log.end = [], 0
+    _others(world, 12)
+    log.end = 12 + 10 - sent
+    world.compacted = True
+
+    (found,) = resumed(
+        world.recover({0: Pair(source=10, target=22, sequence=10)}, unsettled=True)
+    ).outlets
+
+    assert found.pair == Pair(source=10 - sent, target=log.end, sequence=10 - sent)

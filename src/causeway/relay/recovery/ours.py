@@ -240,9 +240,9 @@ def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None
         return None, None
     fields = HEADER.unpack_from(raw)
     if not _is_ours(fields, outlet):
-        if pair.target - end < pair.sequence:  # it does not lie before all of ours
+        if fields[0] + fields[6] >= pair.target - pair.sequence:  # not before all of ours
             raise not_as_sent(outlet, f"somebody else's batch lies at offset {fields[0]}")
-        return None, 0
+        return None, max(0, pair.sequence - (pair.target - end))  # compaction took what is missing
     last = _before(raw)
     if _shift(fields) != (pair.target - pair.sequence) % SEQUENCE_SPACE:
         _check_unbroken(outlet, fields, target)
