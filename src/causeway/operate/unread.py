@@ -50,6 +50,7 @@ class UnreadByProgress:
         for stands in places.values():
             for at, stand in stands.items():
                 ends[at] = max(ends.get(at, 0), stand.downstream)
+        self._records.take()
         deadline = time.monotonic() + wait_s
         while True:
             stretches = self._records.stretches(places, there, ends)

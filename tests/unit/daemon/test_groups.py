@@ -10,7 +10,8 @@ import pytest
 from causeway.config.control_settings import ControlSettings
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.mirrored import Feed
+from causeway.daemon.partitions.mirrored import Feed, Mirrored
+from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.places import Place, Translation
@@ -21,6 +22,7 @@ from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.wire.cluster import ClusterMetadata, Committed, GroupListing
 from causeway.wire.offsets import OffsetAt
+from tests.unit.daemon.test_unread import fed, outlet
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 HIDDEN = AuthorizationError("look up topic", "A.checkpoints.internal on B", "not allowed")
@@ -121,6 +123,7 @@ def groups_of(
     target: FakeCluster,
     *,
     term: Callable[[], int | None] = lambda: 1,
+    registry: Readings | None = None,
     **control: Any,
 ) -> Groups:
     a = ClientSettings(alias="A", bootstrap=(("a", 1),))
@@ -140,7 +143,7 @@ def groups_of(
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(Translator, AsItIs()), term)
+    return Groups(link, sides, cast(Translator, AsItIs()), term, registry)
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
@@ -261,3 +264,31 @@ def test_times_are_kept_of_so_many_checkpoints_only(monkeypatch: pytest.MonkeyPa
 
     assert [timing.group for timing in groups.timings()] == names[:3]
     assert groups.untimed == 4
+
+
+class Rows:
+    """Of a target partition that others write to. The next rounds have none of these rows."""
+
+    def __init__(self, *present: bool) -> None:
+        self.present = list(present)
+
+    def fed(self) -> list[Mirrored]:
+        return [fed(SOURCE, outlet(topic=TARGET.topic))] if self.present.pop(0) else []
+
+    def alone_until(self, feed: object, offset: int) -> int:
+        return 99
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_partition_that_is_let_go_of_amid_a_round_gets_no_commit(present: bool) -> None:
+    """Else nothing would tell of the records of others before the place."""
+    source, target = FakeCluster(billing="Stable"), FakeCluster()
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+    groups = groups_of(
+        source,
+        target,
+        registry=cast(Readings, Rows(True, present)),
+        emit_checkpoints_enabled=False,
+    )
+    groups.work()
+    assert target.committed == ({"billing": {TARGET: Committed(offset=7)}} if present else {})

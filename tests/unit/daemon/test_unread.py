@@ -64,7 +64,9 @@ def records(
     target: Target, *feeding: Mirrored, straight: Any = lambda _, offset: offset
 ) -> UnreadRecords:
     known = feeding or (fed(SOURCE, outlet()),)
-    return UnreadRecords(cast(Any, target), SHARED, lambda: known, straight)
+    found = UnreadRecords(cast(Any, target), SHARED, lambda: known, straight)
+    assert not found.take()
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -207,3 +209,14 @@ def test_only_shared_target_partitions_are_looked_at() -> None:
 
 def replace_exclusive(at: Outlet) -> Outlet:
     return at.replace(exclusive=True)
+
+
+def test_a_partition_that_is_taken_up_again_just_now_gets_no_commit() -> None:
+    """A restart lets go of it for the length of a look."""
+    known = [fed(SOURCE, outlet())]
+    found = UnreadRecords(cast(Any, Target()), SHARED, lambda: tuple(known), lambda _, at: at)
+    assert found.take() == set()
+    known.clear()
+    assert found.take() == {AT}
+    known.append(fed(SOURCE, outlet()))
+    assert found.take() == set()

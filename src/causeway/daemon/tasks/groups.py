@@ -103,6 +103,8 @@ class Groups:
         """What is due of both. Raises CausewayError."""
         control, now = self._link.control, time.monotonic() + _EARLY_S
         self._begun_in = self._term()
+        if self._unread is not None:
+            self._unread.take()
         chosen = groups.choose(self._source_groups(), self._link)
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
@@ -240,13 +242,15 @@ class Groups:
             some = {group: followed.commits[group] for group in names}
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
-            unread = self._look(some, translated, there, ends)
+            unknown = set() if self._unread is None else self._unread.take()
+            told = {at: end for at, end in ends.items() if at not in unknown}
+            unread = self._look(some, translated, there, told)
             planned = groups.commits(
                 replace(followed, commits=some),
                 translated,
                 listing,
                 there,
-                ends,
+                told,
                 self._link,
                 unread,
             )

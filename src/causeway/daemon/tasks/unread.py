@@ -88,19 +88,30 @@ class UnreadRecords:
         self._link = link
         self._fed = fed
         self._straight = straight
+        self._now: Collection[Mirrored] = ()
+        self._shared: set[TopicPartition] = set()  # by all looks
         self._known: dict[tuple[str, TopicPartition], _Known] = {}
         self._feeds: Mapping[TopicPartition, Collection[OtherFeed]] | None = None
         self._feeds_at = 0.0
         self._checkpoints: dict[str, Mapping[tuple[str, TopicPartition], int]] = {}
         self.unfinished = False
 
+    def take(self) -> set[TopicPartition]:
+        """Take the mirrored partitions as they are now, for `stretches` and `look`. The target
+        partitions that others may write to, and of which nothing is known now: a restart takes
+        their partitions up again. No commit may be made there."""
+        self._now = list(self._fed())
+        self._shared |= self.shared()
+        return self._shared - {each.target for each in self._now}
+
     def shared(self) -> set[TopicPartition]:
         """Target partitions that may hold records of others."""
-        return {each.target for each in self._fed() if not each.outlet.exclusive}
+        return {each.target for each in self._now if not each.outlet.exclusive}
 
     def forget(self) -> None:
         """Another driver may have led since."""
         self._known.clear()
+        self._shared.clear()
         self._feeds = None
 
     def stretches(
@@ -137,7 +148,7 @@ class UnreadRecords:
     ) -> dict[str, str]:
         """Why groups are held back, by group and partition of the source."""
         feeding: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
-        for each in self._fed():
+        for each in self._now:
             feeding[each.target].append(each.source)
         return {
             f"{group} on {source}": held_back(at, held)
@@ -220,7 +231,7 @@ class UnreadRecords:
 
     def _partitions(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, _Partition]:
         feeding: dict[TopicPartition, list[Mirrored]] = defaultdict(list)
-        for each in self._fed():
+        for each in self._now:
             if each.target in wanted:
                 feeding[each.target].append(each)
         return {
