@@ -103,7 +103,9 @@ class SimulatedDriver:
             if not one.assigned:
                 self.assign(one)
         self.until(lambda: all(map(self._is_relayed, self.mirrored)))
-        self.clock.now += 2 * LATE_S  # nothing can arrive any more
+        # Nothing can arrive any more, also behind a throttle.
+        late_by = max(flow.late_by for flow in self.lane.flows.values())
+        self.clock.now = max(self.clock.now + 2 * LATE_S, late_by)
         self.until(lambda: all(map(self._is_relayed, self.mirrored)))
         self.drain()
         self.until(lambda: self.lane.ended)
