@@ -13,7 +13,7 @@ import pytest
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.lane import places
-from causeway.relay.lane.arrivals import Doubt
+from causeway.relay.lane.arrivals import Doubt, account, take_in
 from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
@@ -23,7 +23,9 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request, TooEarlyError
+from causeway.wire.codes import INVALID_RECORD
 from causeway.wire.fetch import Fetched
+from causeway.wire.produce import Produced
 from tests.harness.raw_batches import Rec, raw_batch
 
 
@@ -306,6 +308,26 @@ def test_a_target_that_may_still_append_is_waited_for(
     assert not flow.recovering
     finding.find([], not_before)
     assert flow.recovering
+
+
+def test_what_the_target_refuses_as_damaged_is_not_passed_over() -> None:
+    """Nothing else of it is under way, as of an idle flow."""
+    raw = raw_batch([Rec(offset=at) for at in range(3)])
+    records = memoryview(bytearray(raw))
+    finding = Places(cast(Any, _Connections()), cast(Any, None), {}, lambda: None)
+    flow = _flow("t", None)
+    flow.state, flow.unsettled = State.RUNNING, False
+    take_in(flow, Fetched(b"t", 0, 0, 3, 3, 0, [], records, None))
+    (outlet,) = flow.outlets
+    sent = outlet.sent(outlet.take())
+    outlet.unanswered -= 1
+
+    with pytest.raises(Doubt) as doubt:
+        account(flow, outlet, sent, Produced(INVALID_RECORD, -1, -1, "it has no key"), 0)
+    finding.doubt(flow, doubt.value)
+
+    assert flow.damage == Damage(0, str(doubt.value), 3)
+    assert outlet.pair == Pair(0, 0, 0)
 
 
 def test_a_flow_stops_at_what_comes_damaged_again_and_again(

@@ -80,7 +80,8 @@ class Places:
         if flow.state in (State.STOPPED, State.DONE):
             return
         if doubt.damage is not None:
-            flow.settle()
+            if doubt.damage.to < 0:  # else a refused batch is not answered for: nothing is idle
+                flow.settle()
             same = flow.damage is not None and flow.damage.start == doubt.damage.start
             flow.damaged_times = flow.damaged_times + 1 if same else 1
             flow.damage = doubt.damage
