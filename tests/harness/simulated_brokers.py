@@ -23,6 +23,7 @@ from causeway.config.settings import ClientSettings
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire.client import Leader
+from causeway.wire.codes import INVALID_RECORD
 from causeway.wire.frames import Outbox
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
 
@@ -329,7 +330,7 @@ class TargetBrokerConnection(_BrokerConnection):
         log = self._brokers.targets[place]
         error, base, append_time = NOT_LEADER, -1, -1
         if log.node == self.node:
-            error = NOT_ENOUGH_REPLICAS
+            error = self._brokers.chance.choice((NOT_ENOUGH_REPLICAS, INVALID_RECORD))
             if not self._brokers.refuses(place, raw):
                 error, base, append_time = log.append(raw, late=self.dead)
         kind = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
