@@ -10,8 +10,8 @@ import pytest
 
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import losses
-from causeway.daemon.partitions.claims import decide
-from causeway.daemon.partitions.decisions import GoOn, PassOver, Stop
+from causeway.daemon.partitions.claims import claim, decide
+from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
 from causeway.model import Loss, Pair, State
 from causeway.relay.messages import Outlet
@@ -45,6 +45,7 @@ def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> 
     [
         (claimed(), True),
         (claimed(first_copy_end=100), True),  # nothing was relayed, however much is gone
+        (claimed(first_copy_end=89), False),  # by another version of a transform
         (claimed(first_copy_end=-1), False),  # of a claim that no first copy is known of
         (claimed(sequence=7), True),
         (claimed(sequence=7, first_copy_end=130), True),
@@ -80,6 +81,22 @@ def test_the_pairs_behind_a_loss_have_the_same_sequences() -> None:
     adopted = losses.passed(before, 130, adopted_end=300)
     assert (adopted.lost, adopted.acknowledged, adopted.first_copy_end) == (45, 45, 300)
     assert losses.passed(claimed(), 130).lost == 0, "a first copy begins later"
+
+
+def test_a_first_copy_that_was_passed_over_may_lose_more_before_it_begins() -> None:
+    after = losses.passed(claimed(first_copy_end=100), 130)
+    assert losses.passes(after.replace(loss=Loss(130, 150, "deleted")), "stop")
+
+
+@pytest.mark.parametrize(("first_copy_end", "acknowledged"), [(100, 2), (None, 7)])
+def test_a_claim_keeps_what_was_lost_before(first_copy_end: int | None, acknowledged: int) -> None:
+    """A person has chosen it, unless it goes on behind another version of a transform."""
+    begin = Begin(start=110, targets=(0,), first_copy_end=first_copy_end)
+    before = claimed(lost=7, acknowledged=2)
+
+    after = claim(TOPIC, 0, begin, BEGUN, {0: (9, 0)}, LINK, before=before)
+
+    assert (after.lost, after.acknowledged) == (7, acknowledged)
 
 
 def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:

@@ -324,6 +324,7 @@ def claim(
     `transform`: the identity of what its records go through; `before`: its progress so far;
     `taken_over`: what the target has is a copy of the source that another tool has made."""
     earlier = {} if before is None else {o.partition: o for o in routing.own(before)}
+    lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
     return Progress(
         topic=topic.source,
         partition=partition,
@@ -333,7 +334,9 @@ def claim(
         transform=transform,
         state=State.WAITING,
         begun=begin.by,
-        first_copy_end=offsets.end if begin.first_copy_end is None else begin.first_copy_end,
+        first_copy_end=max(offsets.end, begin.start) if goes_on is None else goes_on,
+        lost=lost,
+        acknowledged=lost if before is None or goes_on is None else before.acknowledged,
         outlets=tuple(
             _after(
                 Outlet(

@@ -27,11 +27,13 @@ OnDataLoss = Literal["stop", "continue"]
 def is_first_copy(progress: Progress) -> bool:
     """Whether what is lost lies in the first copy of a claim, which promises no record that was
     there before it."""
-    if progress.loss is None or progress.loss.cause != "deleted" or progress.first_copy_end < 0:
+    loss, end = progress.loss, progress.first_copy_end
+    if loss is None or loss.cause != "deleted" or end < 0:
         return False
-    # A sequence alone does not tell, as it wraps.
+    # A sequence alone does not tell, as it wraps. The claim of another version of a transform
+    # begins where the first copy has come to, or behind its end.
     nothing = progress.leader_epoch < 0 and not any(o.pair.sequence for o in progress.outlets)
-    return nothing or progress.loss.to <= progress.first_copy_end
+    return (nothing and loss.start <= end) or loss.to <= end
 
 
 def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
@@ -49,8 +51,8 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
     `adopted_end`: where the source ends, if a person has acknowledged the loss. If records were
     deleted, retention is at work, so the partition copies what is left as a first copy does.
     """
-    start = to if progress.loss is None else progress.loss.start
-    lost = 0 if is_first_copy(progress) else max(0, to - start)
+    start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
+    lost = 0 if is_first else max(0, to - start)
     after = progress.replace(
         position=max(progress.position, to),
         outlets=tuple(
@@ -61,6 +63,7 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
         reason=None,
         loss=None,
         lost=progress.lost + lost,
+        first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
     if adopted_end is None:
         return after
