@@ -120,7 +120,8 @@ class Directing:
         if self._intake.renew():
             looks.add(THE_LINK)
         with self._lock:
-            self._restarts -= looks & scopes
+            # What was acknowledged meanwhile has to be asked for again.
+            self._restarts -= (looks & scopes) - (self._adopts - adopts)
             self._adopts -= looks & adopts
             if self._chosen:
                 self._chosen = False

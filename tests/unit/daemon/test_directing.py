@@ -38,6 +38,7 @@ class Log:
         self.standing, self.topic_id, self.end, self.strange = Standing(), NO_TOPIC_ID, -1, 0
         self.topic = "__causeway.A.B.directives"
         self.coming: list[tuple[int, Directive]] = []
+        self.partitions = Partitions()  # of the driver that looks
         self.looks = 0
         self.refused: CausewayError | None = None
         self._looked = threading.Condition()
@@ -64,9 +65,12 @@ class Log:
         scope: Scope = Scope(),  # noqa: B008
         run: str = "",
         cluster: str = "",
+        adopt: bool = False,
     ) -> None:
         with self._looked:
-            wish = Directive(kind=kind, scope=scope, who="anna@ops", at=1, run=run, cluster=cluster)
+            wish = Directive(
+                kind=kind, scope=scope, who="anna@ops", at=1, run=run, cluster=cluster, adopt=adopt
+            )
             self.standing = self.standing.with_all([(wish.key, wish)])
             self.topic_id, self.end = TOPIC_ID, offset + 2
             self.coming.append((offset, wish))
@@ -103,6 +107,8 @@ class Partitions:
 
     def __init__(self) -> None:
         self.pauses = Pauses()
+        self.restarts: list[tuple[set[Scope], set[Scope]]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def resume(self) -> None:
         pass
@@ -110,7 +116,9 @@ class Partitions:
     def renew(self) -> bool | None:
         return None
 
-    def restart(self, _: object, __: object) -> bool:
+    def restart(self, scopes: set[Scope], adopts: set[Scope]) -> bool:
+        self.restarts.append((scopes, adopts))
+        self.meanwhile()
         return True
 
 
@@ -135,7 +143,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         nobody = cast(Cluster, Named())
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
-        intake = cast(Intake, cast(Any, Partitions()))
+        intake = cast(Intake, cast(Any, log.partitions))
         registry = Registry(LINK.name)
         found = Directing(LINK, sides, registry, intake, limits.append, before, SHARERS)
         begun.append(found)
@@ -193,6 +201,27 @@ def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: B
     log.await_looks(2)
     assert found.unheard is not None
     assert "TOPIC_AUTHORIZATION_FAILED" in found.unheard
+
+
+def test_a_loss_that_is_acknowledged_during_a_restart_is_acknowledged_after_it(
+    begin: Begin,
+) -> None:
+    found, log = begin(None)
+    partitions = log.partitions
+    orders = Scope("orders")
+    log.comes(0, Kind.RESTART, orders)
+    log.await_looks(2)
+
+    def acknowledge() -> None:
+        log.comes(1, Kind.RESTART, orders, adopt=True)
+        log.await_looks(2)
+
+    partitions.meanwhile = acknowledge
+    assert found.carry_out()
+    partitions.meanwhile = lambda: None
+    assert found.carry_out()
+    assert not found.carry_out()
+    assert partitions.restarts == [({orders}, set()), ({orders}, {orders})]
 
 
 def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin) -> None:
