@@ -49,11 +49,13 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
         return None
     for client in clients:
         if (counts := client.expect(wanted)) != wanted:
+            by_address = wanted != known  # the other flow has its id from its progress
             raise ConfigError(
                 "mirror",
                 link.name,
-                f"by its progress {client} is cluster {wanted}, and another flow of the file has"
-                f" {counts}",
-                remedy=moved(str(client), counts),
+                f"{'the addresses of' if by_address else 'by its progress'} {client}"
+                f" {'lead to' if by_address else 'is'} cluster {wanted}, and another flow of the"
+                f" file has {counts}",
+                remedy=moved(str(client), wanted if by_address else counts),
             )
     return wanted

@@ -1,0 +1,48 @@
+"""Which clusters a link is between, by their ids."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from causeway.config.settings import ClientSettings
+from causeway.daemon.partitions import identity
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import ConfigError
+from causeway.relay.progress import ClusterIds
+from causeway.wire.cluster import Cluster
+from tests.unit.daemon.test_claims import LINK
+
+
+class Client:
+    """`counts`: what another flow of the process expects already."""
+
+    def __init__(self, counts: str | None = None) -> None:
+        self.settings = ClientSettings(alias="A", bootstrap=(("a", 1),))
+        self.counts = counts
+
+    def __str__(self) -> str:
+        return self.settings.alias
+
+    def expect(self, cluster_id: str) -> str:
+        return self.counts or cluster_id
+
+
+@pytest.mark.parametrize(
+    ("known", "counts"),
+    [("old", "new"), (None, "old")],
+    ids=["the other flow knows it by its addresses", "the other flow knows it by its progress"],
+)
+def test_a_cluster_that_was_set_up_again_is_named_in_the_remedy(
+    known: str | None, counts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a failback: only the flow in one direction has progress, and either may be first."""
+    monkeypatch.setattr(identity, "one_cluster", lambda *_: "new")
+    moved, other = cast(Cluster, Client(counts)), cast(Cluster, Client())
+    sides = Sides(source=moved, source_admin=moved, target=other, target_admin=other)
+
+    with pytest.raises(ConfigError, match="is cluster|lead to cluster") as refused:
+        identity.settle(sides, LINK, ClusterIds(source=known))
+
+    assert "set A.causeway.cluster.id = new" in str(refused.value)
