@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions import losses
+from causeway.daemon.partitions import claims, losses
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
@@ -101,7 +101,9 @@ def test_a_claim_keeps_what_was_lost_before(first_copy_end: int | None, acknowle
 
 def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:
     before = claimed(sequence=7, first_copy_end=-1)
-    assert decide(TOPIC, 0, before, BEGUN, LINK, NOBODY) == Stop(reason=before.reason or "")
+    assert decide(TOPIC, 0, before, BEGUN, LINK, NOBODY) == Stop(
+        reason=before.reason or "", loss=LOSS
+    ), "another driver must still know what is lost"
     over = decide(TOPIC, 0, before, BEGUN, CONTINUE, NOBODY)
     assert isinstance(over, PassOver)
     assert (over.to, over.adopted) == (130, False)
@@ -110,6 +112,25 @@ def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:
     assert isinstance(over, PassOver)
     assert (over.to, over.adopted) == (180, True), "more is gone by now"
     assert not isinstance(decide(TOPIC, 0, before, BEGUN, CONTINUE, FROM), PassOver)
+
+
+@pytest.mark.parametrize(("source", "noticed"), [(90, True), (130, False)])
+def test_a_restart_alone_does_not_pass_over_a_loss(source: int, noticed: bool) -> None:
+    """The pairs of a transform's outlets may lie behind the loss: no lane would see it by these."""
+    before = claimed(sequence=7, first_copy_end=-1)
+    outlets = tuple(o.replace(pair=o.pair._replace(source=source)) for o in before.outlets)
+    again = before.replace(state=State.WAITING, reason=None, outlets=outlets)
+
+    found = decide(TOPIC, 0, again, BEGUN, LINK, NOBODY)
+
+    if noticed:
+        assert isinstance(found, GoOn)
+    else:
+        assert isinstance(found, Stop)
+        assert (found.loss, "offsets 90 to 129" in found.reason) == (LOSS, True)
+        assert isinstance(decide(TOPIC, 0, again, BEGUN, LINK, ADOPT), PassOver)
+    stopped = claims.stopped(TOPIC, 0, before, "as before", LOSS)
+    assert (stopped.loss, stopped.state) == (LOSS, State.STOPPED)
 
 
 def test_damage_stops_until_a_person_says_otherwise() -> None:

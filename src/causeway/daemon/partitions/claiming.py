@@ -182,8 +182,8 @@ class Claimer:
                     found.trouble(str(at), not_alone(at, "go by key", alone_in_s))
                 case GoByKey() as turn:
                     turns.append((topic, turn))
-                case Stop(reason=reason):
-                    after = claims.stopped(topic, partition, progress, reason)
+                case Stop(reason=reason, loss=loss):
+                    after = claims.stopped(topic, partition, progress, reason, loss)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
                     begins.append((topic, partition, turned.settled(begin, starts[at])))

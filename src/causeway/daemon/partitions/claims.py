@@ -50,7 +50,7 @@ from causeway.daemon.partitions.decisions import (
     Wish,
     is_new,
 )
-from causeway.model import NO_TOPIC_ID, Pair, State, same_topic
+from causeway.model import NO_TOPIC_ID, Loss, Pair, State, same_topic
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Progress
 
@@ -108,7 +108,7 @@ def decide(
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
     if not wish.adopt:
-        return Stop(reason=reason)
+        return Stop(reason=reason, loss=progress.loss)
     if not same_topic(progress.topic_id, topic.source_id):
         return Begin(start=offsets.log_start, targets=targets)
     start = _where_it_stopped(progress, offsets)
@@ -259,6 +259,8 @@ def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
         return reason
     if anew := made_anew(progress, topic):
         return anew.format(progress.position)
+    if (unnoticed := losses.unnoticed(progress)) is not None:
+        return unnoticed
     if routing.is_other(topic, progress) and not routing.keys_stay(topic):
         return f"{routing.why_keys_move(topic)} ({ACT})"
     return None
@@ -368,7 +370,11 @@ def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
 
 
 def stopped(
-    topic: MirroredTopic, partition: int, progress: Progress | None, reason: str
+    topic: MirroredTopic,
+    partition: int,
+    progress: Progress | None,
+    reason: str,
+    loss: Loss | None = None,
 ) -> Progress:
     """The progress of a partition that stops, with all that is known of it."""
     return Progress(
@@ -384,6 +390,7 @@ def stopped(
         first_copy_end=progress.first_copy_end if progress else -1,
         lost=progress.lost if progress else 0,
         acknowledged=progress.acknowledged if progress else 0,
+        loss=loss,
         state=State.STOPPED,
         reason=reason,
         source_end=progress.source_end if progress else -1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from causeway.model import Loss
 from causeway.relay.progress import Progress
 
 
@@ -55,7 +56,10 @@ class PassOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
+    """`loss`: what is lost still, for a person to acknowledge."""
+
     reason: str
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,18 @@ def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
     return on_data_loss == "continue" or is_first_copy(progress)
 
 
+def unnoticed(progress: Progress) -> str | None:
+    """Why a partition that was stopped by its loss stops again, if no lane would notice that loss
+    by its pairs; see Found.lost_from."""
+    loss = progress.loss
+    if loss is None or any(outlet.pair.source < loss.to for outlet in progress.outlets):
+        return None
+    return (
+        f"the source deleted offsets {loss.start} to {loss.to - 1} before they were mirrored "
+        "(`causeway restart --adopt` goes on without them)"
+    )
+
+
 def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Progress:
     """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
 
