@@ -20,10 +20,10 @@ from causeway.daemon.partitions.routing import among_others, is_other, led_to
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
-from causeway.model import Pair, State, TopicPartition
+from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import OffsetMapRecord, Progress
-from causeway.relay.recovery.recover import ResumedOutlet, Resumption
+from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request
 from causeway.wire import codes
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, EMPTY, FROM, LINK, NOBODY, TOPIC, progress
@@ -328,3 +328,24 @@ def test_the_earlier_series_is_recovered_as_what_it_was(monkeypatch: pytest.Monk
         answers = places_behind([(TOPIC, known)], sides, LINK)
         assert answers == {AT: Behind(start=93, ends={TopicPartition("A.orders", 0): 75})}
     assert seen == ["old", None]
+
+
+def test_a_claim_begins_at_what_is_lost_and_not_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a lane finds the loss, and it is passed over by a person's word, or the file's."""
+
+    def recover(requests: Sequence[Request], *_: object) -> dict[TopicPartition, CausewayError]:
+        return {
+            each.assignment.source_partition: LossError(
+                each.assignment, Loss(93, 120, "deleted"), resumed(120).outlets
+            )
+            for each in requests
+        }
+
+    monkeypatch.setattr("causeway.relay.recovery.recover.recover", recover)
+    both = cast(Any, None)
+    sides = Sides(source=both, target=both, source_admin=both, target_admin=both)
+
+    (behind,) = places_behind([(TOPIC, progress())], sides, LINK).values()
+
+    assert isinstance(behind, Behind)
+    assert behind.start == 93

@@ -71,6 +71,8 @@ def places_behind(
             places[at] = answer
         else:
             starts = {outlet.pair.source for outlet in answer.outlets}
+            if isinstance(answer, LossError) and len(starts) == 1:
+                starts = {answer.loss.start}  # a pair may begin behind what is lost
             ends = {
                 TopicPartition(before.topic, before.partition): after.end
                 for before, after in zip(known[at].outlets, answer.outlets, strict=True)
