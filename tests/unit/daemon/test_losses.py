@@ -143,6 +143,7 @@ def test_damage_stops_until_a_person_says_otherwise() -> None:
         after = losses.passed(before, over.to, adopted_end=300)
         assert (after.lost, after.acknowledged, after.first_copy_end) == (5, 5, 500)
         assert after.outlets[0].pair.source == 95
+        assert after.leader_epoch == -1, "the records before may be of an earlier leader epoch"
 
 
 def test_another_topic_is_not_passed_into() -> None:

@@ -77,6 +77,10 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
         lost=progress.lost + lost,
         first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
+    if progress.loss is not None and progress.loss.cause == "damaged":
+        # A later leader may have written what is passed over. To the epoch before, the source would
+        # answer with an end below `to`, as if it was truncated.
+        after = after.replace(leader_epoch=-1)
     if adopted_end is None:
         return after
     after = after.replace(acknowledged=after.lost)
