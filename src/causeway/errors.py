@@ -3,7 +3,7 @@
     CausewayError                 exit code
     ├── ConfigError               2   a file, key, option or value that cannot be used
     │   ├── OtherFormError        2   a file that says the same in a form that no command runs
-    │   ├── RefusedError          2   what is asked of a mirror cannot be while it stands as it does
+    │   ├── RefusedError          2   a request that a mirror cannot carry out in its state
     │   └── TooFewBrokersError    2   a cluster has fewer brokers than a topic needs replicas
     ├── UnreachableError          3   no broker answered in the stated time
     ├── AuthenticationError       4   TLS or SASL refused
@@ -75,7 +75,7 @@ class ConfigError(CausewayError):
 
 
 class OtherFormError(ConfigError):
-    """A file in a form that no command runs. `instead`: what says the same in a form that they
+    """A file in a form that no command runs. `instead`: the same settings in a form that commands
     run, without secrets."""
 
     exit_code = 2
@@ -90,7 +90,7 @@ class RefusedError(ConfigError):
 
 
 class TooFewBrokersError(ConfigError):
-    """A broker that restarts makes a cluster look so for a moment."""
+    """A cluster looks like this for a moment while a broker restarts."""
 
     exit_code = 2
 

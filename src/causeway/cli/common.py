@@ -38,7 +38,7 @@ ClustersOption = Annotated[
     typer.Option(
         "--clusters",
         metavar="ALIAS,…",
-        help="Only the flows and heartbeats into these clusters, as of MirrorMaker 2.",
+        help="Only the flows and heartbeats into these clusters, like MirrorMaker 2's --clusters.",
         show_default=False,
     ),
 ]
@@ -61,8 +61,8 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
 
 def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
-    """`settings` with only the flows and heartbeats into `clusters`; unchanged for None. A text of
-    `clusters` may hold several aliases, between commas.
+    """`settings` with only the flows and heartbeats into `clusters`; unchanged for None. One item
+    of `clusters` may hold several aliases, separated by commas.
 
     With `offset-syncs.topic.location = target`, such a run writes nothing to any other cluster.
     Raises ConfigError if no flow has such a target.

@@ -140,7 +140,7 @@ def restart(
         bool,
         typer.Option(
             "--adopt",
-            help="Acknowledge what is lost: go on without it, or with the data on the target.",
+            help="Acknowledge lost records: go on without them, or with the data on the target.",
         ),
     ] = False,
     reason: ReasonOption = None,
@@ -148,10 +148,10 @@ def restart(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Try what is stopped or failed again now.
+    """Try partitions that are stopped or failed again now.
 
-    Each is looked at as for the first time; what could lose or double records stops again, unless
-    --adopt acknowledges the loss.
+    The driver looks at each partition as if for the first time. A partition that could lose or
+    double records stops again, unless --adopt acknowledges the loss.
     """
     from causeway.operate import directives
 

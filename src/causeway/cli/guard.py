@@ -29,7 +29,7 @@ EXIT_CODES = (
     "10 somebody else gave directives at the same time · "
     "11 more lag than asked for (status --check --lag-above), or not there in time "
     "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
-    "--strict) · 130 interrupted · 141 the reader of the output has gone"
+    "--strict) · 130 interrupted · 141 the output was not read to its end"
 )
 
 
@@ -39,8 +39,8 @@ def debugging() -> bool:
 
 
 def guarded(action: Callable[[], int | None]) -> int:
-    """Run `action`; returns the exit code, having said on stderr what went wrong, in one line, and
-    the file to write instead if there is one."""
+    """Run `action` and return the exit code. Prints an error in one line on stderr, followed by the
+    file to write instead, if there is one."""
     streams.fit()
     try:
         code = action() or 0
@@ -49,7 +49,7 @@ def guarded(action: Callable[[], int | None]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _unread()
-    except SystemExit as error:  # so libraries end a process whose output is not read
+    except SystemExit as error:  # how libraries end a process whose output is not read
         if isinstance(error.__context__, BrokenPipeError):
             return _unread()
         raise

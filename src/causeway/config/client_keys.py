@@ -56,20 +56,20 @@ class ConsumerKeys(Keys):
     metadata_max_age_ms: MetadataAge = key(
         "metadata.max.age.ms",
         300_000,
-        "At the latest after this time another broker is asked who leads the partitions that are"
-        " read.",
+        "After this time at the latest, another broker is asked which brokers lead the partitions"
+        " that are read.",
     )
 
 
 class ProducerKeys(Keys):
-    """Of the writer of a flow: `A.producer.key`."""
+    """Keys of a flow's writer: `A.producer.key`."""
 
     max_request_size: Count | None = key(
         "max.request.size",
         None,
-        "Most bytes of a request that holds records. Larger batches are sent in parts; a single"
-        " record that is larger goes out all the same. Default: 4 MiB, and less once a broker"
-        " closes connections after large requests.",
+        "The most bytes of a request that holds records. Larger batches are sent in parts; a single"
+        " record that is larger is sent all the same. Default: 4 MiB, or less once a broker has"
+        " closed connections after large requests.",
     )
 
 
@@ -77,8 +77,8 @@ CLUSTER_ID = "causeway.cluster.id"
 # Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
 SECURITY = {
     "bootstrap.servers": "host:port of some brokers, comma-separated.",
-    CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: as the progress"
-    " topic has it.",
+    CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in the"
+    " progress topic.",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     "sasl.jaas.config": "Login module and its options, as for Java clients.",

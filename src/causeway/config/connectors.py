@@ -67,7 +67,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyText:
-    """`notes`: for people, what the connectors do not say, or what has no meaning here."""
+    """`notes`: for people, settings that the connectors lack, or that Causeway leaves out."""
 
     entries: Mapping[str, Entry]
     notes: tuple[str, ...]
@@ -85,14 +85,16 @@ class PropertyText:
 
 
 def read_connectors(path: Path) -> PropertyText | None:
-    """The property file that says the same as the connectors at `path`; None for a file that holds
-    none. Raises ConfigError for connectors that are not MirrorMaker 2's, or that are no flow."""
+    """The property file with the settings of the connectors at `path`; None for a file without
+    connectors. Raises ConfigError for connectors of other kinds, or without a source connector."""
     found = _connectors(path)
     if not found:
         return None
     for each in found:
         if each.kind not in _KINDS.values():
-            raise _refused(path, f"{each.kind} is no connector of MirrorMaker 2")
+            raise _refused(
+                path, f"{each.kind} is no connector of MirrorMaker 2", "leave it out of the file"
+            )
     sources = [each for each in found if each.kind == "source"]
     if not sources:
         raise _refused(
@@ -110,7 +112,7 @@ def refused(path: Path, found: PropertyText) -> OtherFormError:
     """Why no command but `convert` takes the file at `path`."""
     return OtherFormError(
         str(path),
-        "it holds connectors of Kafka Connect; the property file that says the same follows",
+        "it holds connectors of Kafka Connect; the property file to use instead follows",
         remedy=f"causeway convert {path} -o mm2.properties writes it, with its secrets",
         instead=found.shown,
     )
@@ -122,7 +124,7 @@ def _connectors(path: Path) -> list[Connector]:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return []  # others tell what is wrong with it
+        return []  # the reader of property files reports the error
     return list(_found(document, ""))
 
 
@@ -174,14 +176,18 @@ class _Writer:
         )
         for alias in aliases:
             if not is_legal_name(alias):
-                raise _refused(self._path, f"{alias!r} is no alias that topic names can hold")
+                raise _refused(
+                    self._path, f"the alias {alias!r} has characters that topic names cannot have"
+                )
         self._add("clusters", ", ".join(aliases))
         # Connect writes heartbeats by a connector, MirrorMaker 2 for every pair of clusters.
         self._add("emit.heartbeats.enabled", "false")
         for pair, sources in self._flows.items():
             self._flow(pair, sources)
         if self._left_out:
-            self._notes.append(f"Without meaning here, and left out: {', '.join(self._left_out)}")
+            self._notes.append(
+                f"Left out, as they have no effect in Causeway: {', '.join(self._left_out)}"
+            )
         return PropertyText(entries=self._entries, notes=tuple(self._notes))
 
     def _flow(self, pair: tuple[str, str], sources: Sequence[Connector]) -> None:
@@ -224,14 +230,14 @@ class _Writer:
             raise _refused(
                 self._path,
                 f"{names} are source connectors of {flow} with different settings",
-                "convert each in a file of its own, with aliases of its own",
+                "convert each from its own file, and give each its own aliases",
             )
         topics = [t for e in sources for t in filters.split_list(e.config.get("topics", ".*"))]
         tasks = {"tasks.max": "1"} if any("tasks.max" in e.config for e in sources) else {}
         return {**first, **tasks, "topics": ", ".join(dict.fromkeys(topics))}
 
     def _cluster(self, flow: str, side: str, alias: str, config: Mapping[str, str]) -> None:
-        """Of one cluster: `A.x` for all of its clients, unless one of them says otherwise."""
+        """The keys of one cluster: `A.x` for all of its clients, unless one client has its own."""
         start = f"{side}.cluster."
         names = {key.removeprefix(start) for key in config if key.startswith(start)} - {"alias"}
         roles = {

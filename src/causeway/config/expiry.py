@@ -15,8 +15,8 @@ SOON: Final = timedelta(days=14)
 
 class Expiry(NamedTuple):
     """`which`: the client's own certificate, or the trust store. `at`: in UTC. A chain expires with
-    its first certificate, a trust store with its last one: while an authority is replaced, a store
-    holds the old one and the new one."""
+    its first certificate. A trust store expires with its last one: while an authority is replaced,
+    the store holds the old certificate and the new one."""
 
     cluster: str
     which: Literal["client", "trusted"]

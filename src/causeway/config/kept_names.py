@@ -1,4 +1,4 @@
-"""What a file says of MirrorMaker 2's own books, and of mirrors that keep the topics' names.
+"""Where a file places MirrorMaker 2's positions, and how it keeps the names of topics.
 
 Connect's positions, as MirrorMaker 2 keeps them:
 
@@ -33,9 +33,9 @@ Entries = Mapping[str, Entry]
 def with_offsets(
     control: ControlSettings, entries: Entries, own: Entries, source: str, target: str
 ) -> ControlSettings:
-    """`control` with the place of MirrorMaker 2's positions, if that is not the usual one.
-    `entries`: all of the file; `own`: the flow's keys; `source` and `target`: its aliases in
-    `clusters`."""
+    """`control` with the topic and aliases of MirrorMaker 2's positions, unless they are the usual
+    ones. `entries`: all entries of the file; `own`: the flow's keys; `source` and `target`: the
+    flow's aliases in `clusters`."""
     topic = control.mm2_offsets_topic or offsets_topic(entries, source, target)
     alias = _said(own, ALIASES[0])
     if topic == usual_offsets_topic(source) and alias in (None, source):
@@ -57,8 +57,9 @@ def usual_offsets_topic(source: str) -> str:
 
 
 def aliases_in_offsets(said: str | None, alias: str) -> tuple[str, ...]:
-    """What the source may be called there, likeliest first. `said`: the flow's own alias; `alias`:
-    the one in `clusters`. Also the empty one, which the file may have had before."""
+    """The aliases that the source may have in the positions, likeliest first. `said`: the flow's
+    own alias; `alias`: the one in `clusters`. The empty alias is one of them: the file may have had
+    it before."""
     return tuple(dict.fromkeys((alias if said is None else said, alias, "")))
 
 
@@ -86,10 +87,10 @@ def is_recipe(own: Entries) -> bool:
 
 
 def note(flow: str) -> str:
-    """What a person should know of a flow that has the recipe."""
+    """The note for people about a flow that has the recipe."""
     return (
         f"{flow} keeps the names of topics, as with IdentityReplicationPolicy: its source alias and"
-        " its separator are empty. Causeway's own topics have the alias in clusters and a dot"
+        " its separator are empty. The names of Causeway's own topics have the alias in clusters"
     )
 
 

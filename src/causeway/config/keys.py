@@ -241,9 +241,9 @@ class FlowKeys(Keys):
     on_data_loss: Annotated[Literal["stop", "continue"], BeforeValidator(word)] = key(
         "causeway.on.data.loss",
         "stop",
-        "What a partition does if the source deleted records before they were mirrored: `stop`"
-        " until `causeway restart --adopt` acknowledges the loss, or `continue` and report how many"
-        " records are lost.",
+        "If the source deleted records before they were mirrored, a partition stops until"
+        " `causeway restart --adopt` acknowledges the loss (`stop`), or goes on and reports the"
+        " number of lost records (`continue`).",
     )
     sole_writer: Bool | None = key(
         "causeway.sole.writer",

@@ -99,8 +99,8 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
         problems.add("it is a resource of Kubernetes: its name must end in .yaml")
     elif not aliases and "connector.class" in entries:
         problems.add(
-            "it is a connector of Kafka Connect: write its config as JSON, of which"
-            " `causeway convert` makes a property file"
+            "it is a connector of Kafka Connect: write its config as JSON, and make a"
+            " property file with `causeway convert`"
         )
     elif not aliases and not (entry and entry.missing):
         problems.add("it names no clusters: set clusters = A, B")

@@ -32,7 +32,7 @@ class Names:
     """`rivals`: by target name, the source topics that would all have it; `used`: names that rules
     make, of topics that are there and have or had records; `itself`: source topics that would be
     mirrored onto themselves, as both aliases are one cluster's; `endless`: source topics whose
-    mirrors would be mirrored in turn, for the same reason."""
+    mirrors would be mirrored again, for the same reason."""
 
     rivals: Mapping[str, frozenset[str]] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class Names:
 
 
 def begun_by(partitions: Iterable[Progress]) -> dict[str, frozenset[str]]:
-    """As the progress topic has it. Where a transform leads records is another matter."""
+    """By source topic, its target topics in the progress topic, without those of transforms."""
     found: dict[str, frozenset[str]] = {}
     for progress in partitions:
         own = frozenset(outlet.topic for outlet in progress.outlets if outlet.routed is None)
@@ -120,7 +120,7 @@ def refusal(
             "mirror",
             f"{topic} of {link.source.alias}",
             f"{link.source.alias} and {alias} are one cluster by its id, so the mirror {target}"
-            " would be mirrored in turn, without end",
+            " would be mirrored again, without end",
             remedy=f"correct {alias}.bootstrap.servers, or leave {target} out of topics",
         )
     if target in begun.get(topic, ()):

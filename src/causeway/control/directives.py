@@ -90,8 +90,8 @@ class FenceAcl(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
     """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
-    though what the scope is part of is. `adopt` of a restart: what is lost is acknowledged, and
-    what stopped goes on as after `run --adopt`. `bytes_per_s` of a throttle; None: no limit.
+    though what the scope is part of is. `adopt` of a restart: it acknowledges lost records, and
+    stopped partitions go on as after `run --adopt`. `bytes_per_s` of a throttle; None: no limit.
     `until` (ms) of a fence and a cutover: then it is over; `acls`: what the fence has set, see
     control/fences.py; `run`: which process is at the cutover. Of an end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, the `groups`

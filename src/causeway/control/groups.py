@@ -30,7 +30,7 @@ Commits = Mapping[TopicPartition, Committed]
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
-HELD_BACK = "held back at"  # so begins the reason of a place before an unread record
+HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 
 class Stand(NamedTuple):
@@ -45,7 +45,8 @@ class Stand(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A record on the target that a group has not read, at `offset` or later; `by`: whose it is."""
+    """A record on the target that a group has not read, at `offset` or later. `by`: the record and
+    its writer, for people."""
 
     offset: int
     by: str
@@ -215,8 +216,8 @@ def checkpoints(
 
 
 def held_back(at: TopicPartition, unread: Unread) -> str:
-    """Why a group gets no place beyond `unread` in the target partition `at`."""
-    return f"{HELD_BACK} offset {unread.offset} of {at}: there lies {unread.by}"
+    """Why no offset beyond `unread` is committed for a group in the target partition `at`."""
+    return f"{HELD_BACK} offset {unread.offset} of {at}, before {unread.by}"
 
 
 def commits(

@@ -58,8 +58,8 @@ class _Entry(NamedTuple):
 
 
 class Unsure(Copied):
-    """By an entry under another alias of the source, or of another connector: it may be about
-    another cluster, or another target. The records themselves have to confirm it."""
+    """From an entry under another alias of the source, or of another connector. The entry may be
+    about another cluster, or another target, so the records have to confirm it."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class MirrorMakerOffsets:
         connector: str = "MirrorSourceConnector",
         others: Sequence[str] = (),
     ) -> None:
-        """`others`: what the source may be called in the entries as well."""
+        """`others`: further aliases that the source may have in the entries."""
         self._topic = topic
         self._source = source
         self._connector = connector
@@ -101,7 +101,7 @@ class MirrorMakerOffsets:
         return found
 
     def _likeliest(self, entries: Mapping[_Owner, Copied]) -> Copied | None:
-        """The entry of this connector, or else the only one there is; None if several connectors
+        """The entry of this connector, or else the only entry; None if several other connectors
         have one."""
         for alias in self._aliases:
             if (own := entries.get(_Owner(self._connector, alias))) is not None:
@@ -168,7 +168,7 @@ def _place(at: TopicPartition, source: str) -> dict[str, str | int]:
 
 
 def _place_of(key: bytes) -> _Entry | None:
-    """What `key` is about; None for what is no position of a source connector."""
+    """The owner and the partition in `key`; None if `key` is no position of a source connector."""
     try:
         connector, place = json.loads(key)
         at = TopicPartition(str(place["topic"]), int(place["partition"]))

@@ -1,7 +1,7 @@
-"""What a link needs of its brokers: APIs of Kafka in versions, why, and what is lost without each.
+"""Kafka's APIs that a link needs of its brokers, in which versions, why, and the loss without each.
 
-`causeway plan` and `causeway run` ask every broker for what it has; docs/brokers.md lists the same
-table for those who choose a broker.
+`causeway plan` and `causeway run` ask every broker which APIs it has. docs/brokers.md has the same
+table for people who choose a broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _always(_: LinkSettings) -> bool:
 
 
 def _by_command(_: LinkSettings) -> bool:
-    """The command that needs it says so itself."""
+    """Never checked beforehand: the command that needs the API reports its absence."""
     return False
 
 
@@ -58,8 +58,8 @@ def _writes_to_source(link: LinkSettings) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """`without`: what follows where a broker lacks one of the `apis`; nothing is mirrored then if
-    they are `required`. `when`: for which links."""
+    """`without`: the consequence if a broker lacks one of the `apis`; then nothing is mirrored if
+    they are `required`. `when`: whether a link needs them."""
 
     side: Side
     apis: tuple[Api, ...]
@@ -128,7 +128,7 @@ NEEDS: Final = (
     Need(
         side="source",
         apis=(apis.DESCRIBE_PRODUCERS,),
-        use="which producer holds a transaction open, and who still writes",
+        use="which producer holds a transaction open, and which producers still write",
         without="`status` and `cutover` do not name producers",
     ),
     Need(
@@ -142,7 +142,7 @@ NEEDS: Final = (
         side="source",
         apis=(apis.OFFSET_FOR_LEADER_EPOCH,),
         use="records that followers lack, for `cutover` and `promote`",
-        without="they ask for each partition by a fetch, and need READ",
+        without="`cutover` and `promote` ask for each partition by a fetch, and need READ",
         when=_by_command,
     ),
     Need(
@@ -183,7 +183,7 @@ NEEDS: Final = (
     Need(
         side="target",
         apis=(apis.INIT_PRODUCER_ID,),
-        use="producer ids, by whose sequences a broker refuses what would come twice",
+        use="producer ids, so that a broker refuses a batch that comes twice",
         without="records could come twice, so nothing is mirrored exactly once "
         "(causeway.delivery = at-least-once does without)",
         required=True,
@@ -215,24 +215,24 @@ NEEDS: Final = (
     Need(
         side="target",
         apis=(apis.CREATE_PARTITIONS,),
-        use="partitions that a source topic gets",
-        without="partitions that a source topic gets are not mirrored until somebody adds them to "
+        use="new partitions of source topics",
+        without="new partitions of a source topic are not mirrored until somebody adds them to "
         "the mirror",
     ),
     Need(
         side="target",
         apis=(apis.ALTER_CONFIGS,),
         use="configs of mirrors that exist",
-        without="the configs of mirrors that exist do not follow, nor are their limits widened: "
-        "what those do not take is refused",
+        without="the configs of mirrors that exist do not follow, and their limits are not "
+        "widened: the target refuses records beyond those limits",
     ),
     Need(
         side="target",
         apis=(apis.DESCRIBE_PRODUCERS,),
-        use="whether a log still takes what an earlier lane had sent",
+        use="whether a log may still append requests of an earlier lane",
         without="after a crash or a lost connection a partition waits for twice the request "
-        "timeout and 5 s longer before it goes on; `promote` and `failover` do not notice a lane "
-        "that writes though its lease is over",
+        "timeout and 5 s before it goes on; `promote` and `failover` do not notice a lane that "
+        "still writes after its lease has ended",
         when=_exactly_once,
     ),
     Need(
@@ -246,15 +246,15 @@ NEEDS: Final = (
         side="target",
         apis=(apis.DESCRIBE_TRANSACTIONS,),
         use="whether a link has run before, though its progress topic is lost",
-        without="an answer that is lost at the very first start can look like lost progress, and "
-        "then partitions with data stop",
+        without="if an answer is lost at the very first start, this can look like lost progress, "
+        "and then partitions with data stop",
         when=_exactly_once,
     ),
     Need(
         side="target",
         apis=(apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN),
         use="directives",
-        without="`pause`, `resume`, `promote` and the like cannot tell the driver",
+        without="`pause`, `resume`, `promote` and similar commands cannot reach the driver",
     ),
     Need(
         side="target",
@@ -274,14 +274,14 @@ NEEDS: Final = (
         side="target",
         apis=(apis.DELETE_ACLS,),
         use="ACLs that are no longer wanted",
-        without="ACLs are not taken away",
+        without="ACLs that are no longer wanted stay",
         when=_by_command,
     ),
     Need(
         side="target",
         apis=(apis.DESCRIBE_LOG_DIRS,),
-        use="free room on disks, for `cutover`",
-        without="`cutover` does not check the room",
+        use="free space on disks, for `cutover`",
+        without="`cutover` does not check the free space",
         when=_by_command,
     ),
 )
@@ -289,7 +289,7 @@ NEEDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """`cause`: which brokers lack the API, what they have instead, and what follows."""
+    """`cause`: which brokers lack the API, which versions they have, and the consequence."""
 
     need: Need
     cluster: str  # alias
@@ -313,8 +313,9 @@ class Lack:
 def lacking(
     link: LinkSettings, side: Side, cluster: Cluster, timeout_s: float | None = None
 ) -> tuple[Lack, ...]:
-    """What brokers of one side lack for `link`, what is required first. Brokers that do not answer
-    within `timeout_s` (the request timeout) are left out. Raises CausewayError where none does."""
+    """The APIs that brokers of one side lack for `link`, required ones first. Leaves out brokers
+    that do not answer within `timeout_s` (the request timeout). Raises CausewayError if none
+    answers."""
     brokers = apis.versions_of_brokers(cluster, timeout_s)
     lacks = [
         lack

@@ -319,7 +319,7 @@ _ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.
 
 
 def without_id(topic: str, alias: str) -> CausewayError:
-    """Nothing would tell it from a topic of its name that is made anew."""
+    """A topic of the same name that is created later could not be told from this one."""
     return BrokerError(
         "mirror",
         f"{topic} on {alias}",

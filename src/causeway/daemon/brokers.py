@@ -11,11 +11,11 @@ from causeway.errors import UnreachableError
 from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.link")
-_PATIENCE_S = 5.0  # so long a cluster that does not answer may hold up the start
+_PATIENCE_S = 5.0  # a cluster that does not answer holds up the start no longer
 
 
 class Brokers:
-    """Of one link; not thread-safe."""
+    """The check of one link's brokers. Not thread-safe."""
 
     def __init__(self, link: LinkSettings, sides: Sides) -> None:
         self._link = link
@@ -25,8 +25,8 @@ class Brokers:
         ]
 
     def ask(self) -> None:
-        """Warns once of what a cluster does not have. Raises BrokerError for what the link cannot
-        do without. A cluster that does not answer is asked at the next call."""
+        """Warns once of each API that a cluster lacks. Raises BrokerError for an API that the link
+        needs. A cluster that does not answer is asked again at the next call."""
         for side, cluster in tuple(self._left):
             try:
                 lacks = needs.lacking(self._link, side, cluster, _PATIENCE_S)

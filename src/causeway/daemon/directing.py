@@ -39,10 +39,12 @@ _SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
 _LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
 _FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
-_LOST = "the directives topic, or its newest records, are lost: what people asked for is not known"
+_LOST = (
+    "the directives topic, or its newest records, are lost: people's earlier requests are not known"
+)
 _END_LOST = (
-    "but the directive for that is lost with the directives topic: going on could mirror into what "
-    "is in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
+    "but the directive for that is lost with the directives topic: going on could mirror into a "
+    "topic in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
 )
 _KINDS = tuple(kind.value for kind in Kind)
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
@@ -81,7 +83,7 @@ class Directing:
         self.wanted = threading.Event()
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
-        self._adopts: set[Scope] = set()  # those of them that acknowledge what is lost
+        self._adopts: set[Scope] = set()  # those of them that acknowledge lost records
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
         self._chosen = False  # others than before: a look has to follow
         self._asked_at = 0.0  # the newest of them
@@ -91,7 +93,7 @@ class Directing:
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
         self._reason = None if before is None else before.reason
         self._lost: str | None = None
-        self._judged: Standing | None = None  # what stood when it was last looked for lost ends
+        self._judged: Standing | None = None  # the directives at the last look for lost ends
         self._unheard: str | None = None
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
@@ -289,8 +291,9 @@ class Directing:
             self._chosen = self.known.is_set()
 
     def _see_to_loss(self) -> None:
-        """What has ended must not go on because nothing says so any more. Before what stands is
-        known to others, who would take it for taken back."""
+        """Stops mirrors that have ended, if their directives are lost: they must not run again.
+        Call this before other threads see the directives in force: they would take a lost end for
+        one that was taken back."""
         if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
             self._lost = _LOST
         standing = self._log.standing

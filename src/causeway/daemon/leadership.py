@@ -81,7 +81,7 @@ class Leadership:
         self._alone_at = 0.0
         self._progress_lost: bool | None = None
         self._happened = Happened(link.name)
-        # Each lease has them. While we lead, set by whoever looks at the clusters.
+        # Each lease has them. While we lead, the thread that looks at the clusters sets them.
         self.clusters = ClusterIds()
 
     def acquire(
@@ -93,7 +93,9 @@ class Leadership:
         """
         self._happened.listen()
         if not self._topic.exists():
-            one_cluster(self._cluster.settings)  # else it could be created on a stranger
+            one_cluster(
+                self._cluster.settings
+            )  # else the topic could be created on another cluster
         self._topic.ensure()
         self._directives.mend()
         contents = self._topic.read()

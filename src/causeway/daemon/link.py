@@ -117,7 +117,7 @@ class Link:
         self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
-        self.failure: CausewayError | None = None  # no retry mends it: a person should hear of it
+        self.failure: CausewayError | None = None  # retries do not help: a person should see it
         fleet.attach(link.name, self.registry.hear, self.registry.wait)
 
     # -- from outside -----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Link:
         self._set_role(Role.ENDED, None)
 
     def _fail(self, error: Exception) -> CausewayError:
-        """`error` as one of ours. A run that has just begun, or is to end, hears of a final one."""
+        """`error` as a CausewayError. A run that has just begun, or is to end, keeps it."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
             self._surprises += 1

@@ -1,7 +1,7 @@
-"""Errors of a first start that pass by themselves once the brokers that are away are back.
+"""Errors of a first start that may pass by themselves once restarting brokers are back.
 
-A broker that restarts takes its part in a topic with N replicas away for a moment: to create one is
-then refused as in a cluster that has fewer than N brokers, and only time tells the two apart.
+While a broker restarts, a cluster refuses to create a topic with N replicas, just like a cluster
+that has fewer than N brokers. Only time tells the two apart.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from causeway.errors import BrokerError, CausewayError, TooFewBrokersError
 from causeway.wire.codes import INVALID_REPLICATION_FACTOR
 
 _log = logging.getLogger("causeway.link")
-PATIENCE_S = 60.0  # a broker restarts within less
+PATIENCE_S = 60.0  # a restart of a broker takes less
 
 
 class Patience:
-    """Of one link, which `link` names in logs. Not thread-safe."""
+    """The waiting of one link. `link`: its name, for logs. Not thread-safe."""
 
     def __init__(self, link: str) -> None:
         self._link = link
         self._since: float | None = None
 
     def may_pass(self, error: CausewayError) -> bool:
-        """Whether to try again what failed with `error` can help by now."""
+        """Whether another try after `error` may still help."""
         if error.retriable:
             return True
         refused = isinstance(error, BrokerError) and error.code == INVALID_REPLICATION_FACTOR
@@ -38,12 +38,12 @@ class Patience:
         return time.monotonic() - self._since < PATIENCE_S
 
     def lasting(self, errors: Sequence[CausewayError]) -> list[CausewayError]:
-        """Those of a look's that cannot pass by themselves."""
+        """Those of a look's `errors` that cannot pass by themselves."""
         if not errors:
             self._since = None
         return [each for each in errors if not self.may_pass(each)]
 
     @property
     def waits(self) -> bool:
-        """Whether something has failed that may still pass, or has not passed in time."""
+        """Whether an error has come that may still pass, or that has not passed in time."""
         return self._since is not None

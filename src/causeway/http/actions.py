@@ -62,8 +62,8 @@ class Limit(Wish):
 class Retry(Wish):
     adopt: bool = Field(
         False,
-        description="Acknowledges what is lost: what stopped goes on without it, or with the data "
-        "that is on the target.",
+        description="Acknowledges lost records: stopped partitions go on without them, or with the "
+        "data that is on the target.",
     )
 
 
@@ -187,7 +187,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
 
     add("pause", "Mirrors nothing more of it until it is resumed.")
     add("resume", "Takes a pause back.")
-    add("restart", "Tries what is stopped or failed again now.", _Retry)
+    add("restart", "Tries stopped and failed partitions again now.", _Retry)
 
     @api.post("/step-down", response_model=Asked)
     async def step_down(request: Request, link: str, wish: Body_ = None) -> Response:

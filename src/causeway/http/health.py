@@ -32,8 +32,8 @@ def router(views: Paced[View], heard_at: Callable[[], float]) -> APIRouter:
 
     @health.get("/readyz")
     async def readyz() -> Response:
-        """200 where each link is led by this process or another one, and no cluster has refused
-        this process for 2 minutes; 503 with the reason else."""
+        """200 if each link is led by this process or another one, and no cluster has refused this
+        process for 2 minutes; otherwise 503 with the reason."""
         reason = _not_ready((await views.newest()).snapshot)
         if reason is not None:
             return AnyJSONResponse({"status": "not ready", "reason": reason}, 503)
@@ -49,7 +49,7 @@ def _not_ready(snapshot: Snapshot) -> str | None:
         if link.role is Role.LEADING and not link.planned:
             return f"{link.name} looks for its topics"
         if link.name in snapshot.refused:
-            return f"{link.name} has been refused by a cluster for minutes: see the log"
+            return f"{link.name}: a cluster has refused new connections for minutes, see the log"
         if link.role not in (Role.LEADING, Role.STANDBY):
             return f"{link.name} is {link.role}"
     leads = any(link.role is Role.LEADING and link.partitions for link in snapshot.links)

@@ -115,10 +115,10 @@ def restart(
     wait_s: float | None = WAIT_S,
 ) -> tuple[Outcome, ...]:
     """Has what is stopped or failed tried again now, with all the checks of a first try: what could
-    lose or double records stops again. What runs is left alone. Otherwise as `pause`.
+    lose or double records stops again. Running partitions are left alone. Otherwise as `pause`.
 
-    `adopt`: what stopped goes on as after `run --adopt`, without what is lost, and what was lost
-    before is acknowledged."""
+    `adopt`: stopped partitions go on as after `run --adopt`, without their lost records, and
+    earlier losses are acknowledged."""
     wish = replace(wish_of(Kind.RESTART, reason, who), adopt=adopt)
     return _ask("restart", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 

@@ -1,8 +1,8 @@
-"""Flows of other files that bring to a link's source what the link would mirror back.
+"""Flows of other files that mirror topics to a link's source which the link would mirror back.
 
-A file's own flows are checked when it is read (config/circles.py). What flows of other files do
-shows in their progress topics, on their targets: whose records they bring, and under which names.
-Longer ways, over a third cluster, do not show there.
+A file's own flows are checked when it is read (config/circles.py). Flows of other files show in
+their progress topics on their targets: with their sources, and the names of their mirrors.
+Longer loops, over a third cluster, do not show there.
 """
 
 from __future__ import annotations

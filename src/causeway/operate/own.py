@@ -15,8 +15,8 @@ from causeway.relay.topic_log import TopicLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTopic:
-    """`there`: whether it exists by now; None if its cluster did not say, and `error` why.
-    `change`: what a run changes of it. `problem`: why a run cannot use it."""
+    """`there`: whether the topic exists; None if its cluster did not answer, with the reason in
+    `error`. `change`: what a run changes. `problem`: why a run cannot use the topic."""
 
     cluster: str  # alias
     topic: str

@@ -61,7 +61,7 @@ class LinkPlan:
     configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
-    loops: tuple[str, ...] = ()  # what flows of other files bring back
+    loops: tuple[str, ...] = ()  # topics that flows of other files mirror back
     lacks: tuple[Lack, ...] = ()  # APIs that brokers do not have; nothing else where one must be
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)

@@ -55,8 +55,8 @@ class Progress(Value):
 
     `first_copy_end`, `loss`, `lost`, `acknowledged`: see daemon/partitions/losses.py. The first is
     where the source ended when the claim was made. `loss` says why a partition stopped. `lost`
-    counts the source offsets that were passed over because they were lost; a person has
-    acknowledged so many of them."""
+    counts the source offsets that were passed over because they were lost; `acknowledged`: how
+    many of them a person has acknowledged."""
 
     topic: str
     partition: int
@@ -88,7 +88,7 @@ class LeaseRecord(Value):
     `released`. `owner` names the driver for people; `process` tells whether it is one of this
     machine that has ended, `progress_lost` (None in one that only announces who is about to lead)
     whether the topic was lost before: both see daemon.leadership. `reached`: the offset that the
-    topic had come to; a lease that lies before it is in one that was made anew. `source_cluster`,
+    topic had come to; a lease before it is in a topic that was created again. `source_cluster`,
     `target_cluster`: the ids of the link's clusters, None while they are unknown."""
 
     link: str

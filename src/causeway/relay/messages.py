@@ -48,9 +48,9 @@ class Outlet(_Message):
     exclusive: bool = True  # every answer so far had the expected base offset: no foreign writer
     # What a transform calls the topic, as on the source; None where it is the mirror's own.
     routed: str | None = None
-    # The target's end when it was claimed: no record of this producer lies before. -1: not known.
+    # The target's end at the claim: all records of this producer lie behind it. -1: not known.
     claimed_at: int = -1
-    # Below this target offset, what is there is a copy of the source that another tool has made.
+    # Records below this target offset are a copy of the source that another tool has made.
     copied_to: int = 0
     # Producer ids of earlier claims of the same partition here, newest last.
     earlier: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class Assignment(_Message):
     outlets: tuple[Outlet, ...]
     keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
     settled: bool = False  # its last lane had no batch unanswered when it let go
-    throttled_s: float = 0.0  # so long requests of that lane may wait at the target, for a quota
+    throttled_s: float = 0.0  # that lane's requests may wait at the target this long, by a quota
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
@@ -78,7 +78,7 @@ class Assignment(_Message):
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
     max_partition_bytes: int | None = None  # None: as many as the round trip wants
-    metadata_max_age_ms: int = 300_000  # so long its leader counts without another broker's word
+    metadata_max_age_ms: int = 300_000  # another broker confirms the leader within this time
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
     source_cluster: str | None = None  # the clusters' ids: brokers of others are refused
@@ -273,10 +273,10 @@ class PartitionReport(_Message):
     traces: tuple[Trace, ...] = ()  # one for each outlet, where there are several
     wants: tuple[Want, ...] = ()  # it waits for these outlets
     transformed: Transformed | None = None
-    loss: Loss | None = None  # why it stopped, where source offsets are lost
+    loss: Loss | None = None  # why it stopped, if source offsets are lost
     final: bool = False
     settled: bool = False  # with `final`: nothing of ours is on its way any more
-    throttled_s: float = 0.0  # so long what was sent may wait at the target, for a quota
+    throttled_s: float = 0.0  # requests may wait at the target this long, by a quota
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -99,7 +99,7 @@ class Contents:
 
     @property
     def clusters(self) -> ClusterIds:
-        """As the newest lease has them that knows."""
+        """The ids in the newest lease that has them."""
         sources = (lease.source_cluster for lease in reversed(self.leases))
         targets = (lease.target_cluster for lease in reversed(self.leases))
         return ClusterIds(next(filter(None, sources), None), next(filter(None, targets), None))

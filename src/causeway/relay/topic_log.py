@@ -94,8 +94,8 @@ class TopicLog:
         return {log_format.TOPIC_CONFIG: log_format.KNOWN_TO_ALL}
 
     def mend(self, partitions: int | None = 1) -> None:
-        """Makes sure that the topic, if it is there, keeps what is written to it: sets its
-        cleanup.policy to compact. `partitions`: how many it must have; None: any number.
+        """Makes sure that the topic, if it exists, keeps its records: sets cleanup.policy to
+        compact. `partitions`: how many it must have; None: any number.
 
         Raises ConfigError for a topic that cannot be used.
         """

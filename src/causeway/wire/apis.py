@@ -1,8 +1,8 @@
 """The APIs of Kafka that Causeway calls, each with the versions that it can speak.
 
-A broker need not be Apache Kafka, so no release number says which of them it has: its answer to
-ApiVersions does. Requests take their lowest version from here, and so does the check of the brokers
-of a link (control/needs.py). Names, keys and versions are those of Kafka's message definitions.
+A broker need not be Apache Kafka, so its release number does not say which APIs it has: its answer
+to ApiVersions does. Requests take their lowest version from here, and so does the check of a link's
+brokers (control/needs.py). Names, keys and versions are those of Kafka's message definitions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 ASKED_AT_ONCE = 16  # brokers
 
 Versions = Mapping[int, tuple[int, int]]
-"""Of a broker: by API key, the lowest and the highest version that it has."""
+"""A broker's versions: by API key, the lowest and the highest one."""
 Brokers = Mapping[int | None, Versions]
 """By node id; None for a broker whose id is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """`since`: what no version before `lowest` has, and Causeway needs."""
+    """`since`: the feature of version `lowest` that Causeway needs, and earlier versions lack."""
 
     key: int
     name: str
@@ -46,7 +46,7 @@ class Api:
         return max(lowest, self.lowest) <= min(highest, self.highest)
 
     def lacking(self, versions: Versions) -> str:
-        """Why it is not in `versions`, for people."""
+        """The words after "the broker has", for people, if `versions` lack it."""
         lowest, highest = versions.get(self.key, (0, -1))
         if highest < 0:
             return f"no {self.name} (API {self.key})"
@@ -127,7 +127,7 @@ REMEDY: Final = f"upgrade the broker; {BROKERS_PAGE} lists the APIs that Causewa
 def unsupported(
     broker: str, key: int, lowest: int, highest: int, versions: Versions
 ) -> BrokerError:
-    """For a call of an API in versions `lowest` to `highest`, of which `broker` has none."""
+    """The error for a call of an API of which `broker` has no version `lowest` to `highest`."""
     name = _NAMES.get(key, f"API {key}")
     known = _BY_NEED.get((key, lowest))
     since = known.since if known else ""
@@ -148,8 +148,9 @@ def is_unsupported(error: object) -> bool:
 
 
 def versions_of_brokers(cluster: Client, timeout_s: float | None = None) -> Brokers:
-    """Of each broker that answers within `timeout_s` (the request timeout); of one alone where its
-    Metadata does not do to name the others. Raises CausewayError where no broker answers."""
+    """The versions of each broker that answers within `timeout_s` (the request timeout). Only of
+    one broker if its Metadata is too old to name the others. Raises CausewayError if none
+    answers."""
     limit_s = timeout_s or cluster.timeout_s
     with cluster.lease(None, Deadline(limit_s)) as connection:
         versions = connection.versions

@@ -36,7 +36,7 @@ from causeway.wire.quotas import QuotaWaits
 # is unknown for good. So long is long enough to tell.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
-SUSPECT_S = 10.0  # so long a broker that failed us is asked only if no other answers
+SUSPECT_S = 10.0  # a broker that failed is asked last for this long
 
 GROUP, TRANSACTION = 0, 1
 
@@ -88,16 +88,16 @@ class Client:
 
     @property
     def cluster_id(self) -> str | None:
-        """The id of the only cluster that is talked to; None while it is unknown."""
+        """The id of the only cluster whose brokers are accepted; None while it is unknown."""
         return self._identity.cluster_id
 
     def expect(self, cluster_id: str) -> str:
-        """Has brokers of other clusters refused from now on, with an UnreachableError. Returns the
-        id that counts: that of the settings, or of an earlier call, wins."""
+        """Refuse brokers of other clusters from now on, with an UnreachableError. Returns the id in
+        force: the id of the settings, or of an earlier call, wins."""
         known = self._identity.cluster_id
         counts = self._identity.expect(cluster_id)
         if known not in (None, counts):
-            # All that we know was learned from another cluster.
+            # All metadata so far came from another cluster.
             self._pool.clear()
             with self._lock:
                 self._brokers, self._controller, self._topics = {}, -1, {}
@@ -161,7 +161,7 @@ class Client:
     def _metadata_once(
         self, request: Any, deadline: Deadline, beside: int | None
     ) -> tuple[ClusterMetadata, bool, Address]:
-        """What one broker says, whether any of that is out of date, and the broker's address."""
+        """One broker's metadata, whether any of it is out of date, and the broker's address."""
         with self.lease(None, deadline, beside=beside) as connection:
             response = connection.call(request, _patience_s(deadline))
             address = connection.host, connection.port
@@ -292,7 +292,7 @@ class Client:
         return answer
 
     def heed_quota(self, node_id: int, api_key: int, deadline: Deadline) -> None:
-        """Wait for as long as a broker throttles such requests, by which `deadline` moves."""
+        """Wait while a broker throttles such requests; `deadline` moves by that time."""
         if wait_s := self.quotas.wait_s(node_id, api_key, deadline):
             self._closed.wait(wait_s)
 

@@ -75,8 +75,8 @@ class Connection:
         # Monotonic time from which to use another connection, or `reauthenticate` this one: nine
         # tenths of the session's life as the broker states it (KIP-368). None: no limit.
         self.session_expires_at: float | None = None
-        self.cluster_id: str | None = None  # the broker's own, once it was asked; None: unknown
-        self.muted_until = 0.0  # monotonic: before, the broker reads nothing of it, for a quota
+        self.cluster_id: str | None = None  # of the broker's answer; None: unknown
+        self.muted_until = 0.0  # monotonic: until then the broker reads nothing, by a quota
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._outbox = Outbox(sock)
@@ -257,7 +257,7 @@ class Connection:
         wait(self.socket, write=self.wants_write, timeout_s=deadline.left())
 
     def bear(self, seconds: float) -> None:
-        """The broker reads nothing of it for so long, for a quota: the kernel keeps it open."""
+        """By a quota the broker reads nothing for so long: have the kernel keep the connection."""
         option = getattr(socket, "TCP_USER_TIMEOUT", None)
         if option is not None:
             user_timeout_s = seconds + user_timeout_of(self.settings.request_timeout_ms / 1000)
@@ -338,7 +338,7 @@ class Connection:
 
 
 def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
-    """The error for a name of which no address let us in; by address."""
+    """The error if no address of a name accepted us. `failures`: by address."""
     last = list(failures.values())[-1]
     if len(failures) > 1 and isinstance(last, UnreachableError):
         last.cause = "; ".join(f"{ip}: {error.cause}" for ip, error in failures.items())

@@ -20,7 +20,7 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def move(self, seconds: float) -> None:
-        """So much later, for a wait that counts as none."""
+        """Move the deadline by a wait that does not count."""
         self.moved_s += seconds
         self._at += seconds
 

@@ -1,8 +1,8 @@
-"""Which cluster a client talks to, by the id that each broker tells.
+"""Checks that a client talks to one cluster only, by the id that each broker gives.
 
 An address may lead to another cluster: a wrong entry in bootstrap.servers, a DNS name that moved, a
-cluster that was set up again. So each connection asks for the id before anything else, and one to
-another cluster is refused. Brokers that tell no id are not refused.
+cluster that was set up again. So each connection first asks for the id, and is refused if it leads
+to another cluster. Brokers that give no id are accepted.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline
 from causeway.wire.metadata import metadata_request
 
-_ANSWER_S: Final = 3.0  # so long each address is waited for
+_ANSWER_S: Final = 3.0  # the wait for each address
 
 
 class Identity:
-    """Thread-safe. `cluster_id`: of the settings, else as expected, else of the first broker that
-    told one."""
+    """Thread-safe. `cluster_id`: the one in the settings, else the expected one, else that of the
+    first broker that gave one."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -69,8 +69,8 @@ class Identity:
 
 
 def seen_at(settings: ClientSettings, timeout_s: float) -> dict[tuple[str, int], str]:
-    """The cluster id that each bootstrap address leads to. Those that do not answer in that time,
-    or tell no id, are left out."""
+    """The cluster id that each bootstrap address leads to. Leaves out addresses that do not answer
+    in that time, or give no id."""
     found = {}
     for address in settings.bootstrap:
         try:
@@ -85,8 +85,8 @@ def seen_at(settings: ClientSettings, timeout_s: float) -> dict[tuple[str, int],
 
 def one_cluster(*clients: ClientSettings) -> str | None:
     """The id of the only cluster that the bootstrap addresses lead to, as far as they answer soon;
-    None if none of them tells an id. Raises UnreachableError if they lead to several clusters and
-    the settings do not say which one is meant."""
+    None if none of them gives an id. Raises UnreachableError if they lead to several clusters and
+    the settings do not name one."""
     alias = clients[0].alias
     for client in clients:
         if client.cluster_id is not None:
@@ -106,7 +106,7 @@ def one_cluster(*clients: ClientSettings) -> str | None:
 
 
 def moved(alias: str, cluster_id: str) -> str:
-    """What to do if `alias` stands for another cluster than before."""
+    """The remedy if `alias` leads to another cluster than before."""
     return (
         f"check bootstrap.servers and the name's addresses; if {alias} was replaced by that cluster"
         f" for good, set {alias}.{CLUSTER_ID} = {cluster_id} and start again"
@@ -114,7 +114,7 @@ def moved(alias: str, cluster_id: str) -> str:
 
 
 def ask_id(connection: Connection, deadline: Deadline) -> str | None:
-    """The id of the broker's cluster, None if it tells none. Raises UnreachableError."""
+    """The id of the broker's cluster, None if it gives none. Raises UnreachableError."""
     try:
         answer = connection.call(metadata_request([]), deadline.left())
     except BrokerError:

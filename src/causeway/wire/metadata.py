@@ -51,16 +51,16 @@ class ClusterMetadata:
 
 
 class LeaderEpochs:
-    """The newest leader epoch that is known of each partition. A broker that names an older one has
-    not heard of the latest election, as one that was frozen or cut off; the leader that it names
-    may have lost its lead, and what that one says of its log may be false. As Kafka's own clients
-    do (`Metadata` of Apache Kafka, KIP-320). Not thread-safe."""
+    """The newest known leader epoch of each partition. A broker that names an older epoch has not
+    heard of the latest election: it was frozen, or is cut off. The leader that it names may no
+    longer lead, and that leader's log may be wrong. Kafka's own clients check this too (`Metadata`
+    of Apache Kafka, KIP-320). Not thread-safe."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], int] = {}
 
     def note(self, topic_id: str, partition: int, epoch: int) -> None:
-        if topic_id != NO_TOPIC_ID:  # else one that was deleted and created again has the same name
+        if topic_id != NO_TOPIC_ID:  # without ids, a topic that is created again has the same key
             key = topic_id, partition
             self._newest[key] = max(epoch, self._newest.get(key, -1))
 
@@ -88,8 +88,8 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
         UNKNOWN_LEADER_EPOCH,
         "find the leader of",
         where,
-        f"a broker names broker {one.leader} with leader epoch {one.leader_epoch}, older than "
-        f"{newest}, which is known: its metadata is out of date",
+        f"a broker names broker {one.leader} with leader epoch {one.leader_epoch}, but epoch "
+        f"{newest} is known: the metadata is out of date",
     )
     return replace(one, leader=-1, error=error)
 

@@ -92,9 +92,10 @@ def log_ends(
 ) -> dict[TopicPartition, int | CausewayError]:
     """Where each log ends on its leader, what its followers lack (and no reader sees) included.
 
-    A leader says so when it is asked for the end of its own epoch; that wants DESCRIBE only. Where
-    a broker does not have that API, a partition whose followers lack records gets an end that is
-    one record behind what readers see, wherever its log ends; that wants READ.
+    A leader answers this for the end of its own epoch (OffsetForLeaderEpoch); that needs only
+    DESCRIBE. If a broker does not have that API, fetches ask instead, which need READ. Then a
+    partition whose followers lack records gets an end one record behind the high watermark: its
+    log ends there or later.
     """
     found = at_leaders(
         cluster,
@@ -108,8 +109,8 @@ def log_ends(
 def _probed_ends(
     cluster: Client, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, int | CausewayError]:
-    """A leader answers OFFSET_OUT_OF_RANGE to a fetch behind its log's end only: to one between
-    that and the high watermark it answers without records (Kafka's `LocalLog.read`)."""
+    """A leader answers OFFSET_OUT_OF_RANGE only to a fetch behind its log's end. To a fetch between
+    the high watermark and that end it answers without records (Kafka's `LocalLog.read`)."""
     ends: dict[TopicPartition, int | CausewayError] = {}
     for tp, shown in list_offsets(cluster, tps, LATEST).items():
         if isinstance(shown, CausewayError):

@@ -50,7 +50,7 @@ class Pool:
         while True:
             with self._lock:
                 idle, now = self._idle[address], time.monotonic()
-                # Over one that is muted for a quota nothing would be answered in time.
+                # A connection that is muted by a quota would not answer in time.
                 usable = (at for at in range(len(idle)) if idle[at][1].muted_until <= now)
                 newest = max(usable, default=-1)
                 since, connection = idle.pop(newest) if newest >= 0 else (0.0, None)

@@ -1,7 +1,8 @@
-"""For how long brokers throttle which kind of request, by a client's quota.
+"""How long brokers throttle each kind of request, by a client's quota.
 
-A broker since Kafka 2.0 answers at once, says `throttle_time_ms`, and reads nothing more from that
-connection for so long. A request over another connection is carried out, and throttled in turn.
+Since Kafka 2.0, a broker that throttles answers at once, with `throttle_time_ms`, and then reads
+nothing from that connection for that time. It carries out a request over another connection, and
+throttles that one too.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from causeway.errors import CausewayError
 from causeway.wire.codes import THROTTLING_QUOTA_EXCEEDED, broker_error
 from causeway.wire.deadline import Deadline
 
-MOST_WAIT_S: Final = 120.0  # so long a call waits in all because of a quota
+MOST_WAIT_S: Final = 120.0  # the most that one call waits because of quotas
 
 
 def throttle_s(answer: Any) -> float:
-    """What an answer says, in seconds; 0: nothing."""
+    """The throttle time of an answer in seconds; 0: none."""
     return (getattr(answer, "throttle_time_ms", 0) or 0) / 1000
 
 
 def words(seconds: float) -> str:
-    """For people."""
+    """The reason, for people."""
     return f"throttled by quota for {max(1, round(seconds))} s"
 
 
 class QuotaWaits:
-    """Of one client. Thread-safe."""
+    """The throttles that one client knows. Thread-safe."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[int, int], float] = {}  # by broker and API key, monotonic
 
     def note(self, node_id: int, api_key: int, answer: Any) -> None:
-        """The broker has answered such a request."""
+        """Note the throttle time of the broker's `answer` to such a request."""
         if seconds := throttle_s(answer):
             self._until[node_id, api_key] = time.monotonic() + seconds
 
@@ -47,8 +48,8 @@ class QuotaWaits:
         return max(0.0, max(until, default=0.0) - time.monotonic())
 
     def wait_s(self, node_id: int, api_key: int, deadline: Deadline) -> float:
-        """How long to wait before such a request, by which `deadline` moves. Raises BrokerError
-        where that would take too long."""
+        """How long to wait before such a request; `deadline` moves by that time. Raises BrokerError
+        if that would take too long."""
         left = self.left_s(api_key, node_id)
         if deadline.moved_s + left > MOST_WAIT_S:
             raise _throttled(node_id, left)

@@ -107,8 +107,8 @@ def connect(
 
 
 def user_timeout_of(request_timeout_s: float) -> float:
-    """TCP_USER_TIMEOUT of a connection: so long the kernel goes on sending what was queued on it,
-    also for a process that stands still, while the peer takes nothing."""
+    """TCP_USER_TIMEOUT of a connection: how long the kernel goes on sending queued bytes while the
+    peer takes nothing, also for a process that was stopped."""
     return request_timeout_s + 5
 
 

@@ -115,7 +115,7 @@ def _row(need: Need, api: apis.Api) -> str:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_the_page_lists_the_table(side: needs.Side) -> None:
-    heading = f"## Of the {side}"
+    heading = f"## APIs of the {side}"
     _, _, rest = PAGE.read_text().partition(heading)
     section = rest.partition("\n## ")[0]
     found = [line for line in section.splitlines() if line.startswith("| ")][1:]

@@ -24,7 +24,7 @@ def test_lanes_that_end_before_they_come_end_the_run(clock: list[float]) -> None
     clock[0] += 59
     lane.look(launched=2, connected=0, trouble="lane 1 ended: ImportError")
     clock[0] += 2
-    with pytest.raises(PrerequisiteError, match="none came in 61 s: lane 1 ended: ImportError"):
+    with pytest.raises(PrerequisiteError, match="none connected in 61 s: lane 1 ended"):
         lane.look(launched=2, connected=0, trouble="lane 1 ended: ImportError")
 
 

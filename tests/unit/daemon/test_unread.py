@@ -124,7 +124,7 @@ def test_another_link_s_records_are_read_up_to_the_group_s_checkpoint_there(
     theirs = OtherFeed(source="C", topic_id="c" * 32, outlet=outlet(THEIRS, earlier=(7,)))
     others["feeds"] = {AT: [theirs]}
     found = records(target)
-    held = Unread(3, "a record from C that it has not read there")
+    held = Unread(3, "a record from C that the group has not read there")
     assert look(found, 0, 14) == {AT: held}
     others["C"] = {("g", AT): 5}
     assert look(found, 0, 14) == {AT: held._replace(offset=5)}
@@ -152,7 +152,7 @@ def test_records_of_a_topic_on_which_it_has_committed_nothing_are_unread() -> No
         target.append(producer_id, count)
     both = fed(SOURCE, outlet()), fed(MORE, outlet(ALSO))
     held = look(records(target, *both), 0, 8)[AT]
-    assert held == Unread(3, "a record of more, on which it has committed nothing")
+    assert held == Unread(3, "a record of more, on which the group has committed nothing")
     reads_both = {"g": {SOURCE: Committed(offset=9), MORE: Committed(offset=9)}}
     assert look(records(target, *both), 0, 8, reads_both) == {}
     assert look(records(target, *both), 0, 8, None) == {}

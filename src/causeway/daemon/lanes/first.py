@@ -1,4 +1,4 @@
-"""The first lane of a bounded run: it comes, or the run ends."""
+"""The first lane of a bounded run: if it does not connect in time, the run ends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 from causeway.errors import PrerequisiteError
 
-_FAILING_S = 60.0  # with lanes that end before they come
-_SILENT_S = 600.0  # with no word of any: a cluster may have no free core for a while
+_FAILING_S = 60.0  # if lanes end before they connect
+_SILENT_S = 600.0  # if no lane starts: a cluster may have no free core for a while
 
 
 class FirstLane:
@@ -16,8 +16,8 @@ class FirstLane:
         self._came = False
 
     def look(self, *, launched: int, connected: int, trouble: str | None) -> None:
-        """To be called while the run lasts. `trouble`: why the newest lane ended. Raises
-        PrerequisiteError where no lane has come for too long since one was launched."""
+        """Call this repeatedly while the run lasts. `trouble`: why the newest lane ended. Raises
+        PrerequisiteError if lanes were launched and none has connected for too long."""
         self._came = self._came or connected > 0
         if self._came or not launched:
             return
@@ -27,6 +27,6 @@ class FirstLane:
         if waited_s > (_FAILING_S if trouble else _SILENT_S):
             raise PrerequisiteError(
                 "start lanes",
-                cause=f"none came in {waited_s:.0f} s: {trouble or 'Spark started no task'}",
+                cause=f"none connected in {waited_s:.0f} s: {trouble or 'Spark started no task'}",
                 remedy="see the log, with --debug also Spark's",
             )

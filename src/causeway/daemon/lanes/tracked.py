@@ -63,7 +63,7 @@ class Lane:
         self.crowded = frozenset(brokers)
 
     def note_small_requests(self, brokers: Collection[str]) -> None:
-        """Which close connections after larger requests, each with what is the most now."""
+        """`brokers`: those that close connections after large requests, each with its limit now."""
         for broker in sorted(set(brokers) - self.small_requests):
             _log.warning(
                 "broker closes connections after large requests: sends it smaller ones "

@@ -37,9 +37,9 @@ def places_behind(
     *,
     late_by: float = 0.0,
 ) -> dict[TopicPartition, Behind | CausewayError | None]:
-    """By source partition; None where it is not one place. Nobody may be sending any more for the
-    earlier claims; `late_by` (monotonic): until then a broker may read what they had sent. An error
-    can be tried again."""
+    """By source partition; None if there is not one place. No lane may still send for the earlier
+    claims. `late_by` (monotonic): until then a broker may read their requests. An error can be
+    tried again."""
     from causeway.relay.recovery.recover import LossError, recover
     from causeway.relay.recovery.survey import Request
     from causeway.relay.series import as_relayed, gone
@@ -64,7 +64,7 @@ def places_behind(
     known = {progress.source: progress for _, progress in changed}
     places: dict[TopicPartition, Behind | CausewayError | None] = {}
     for at, answer in recover(requests, sides.source, sides.target).items():
-        # What is lost behind it is for the new claim to pass over, or to stop at.
+        # The new claim passes over a loss behind it, or stops there.
         if isinstance(answer, DivergedError) and not isinstance(answer, LossError):
             places[at] = None
         elif isinstance(answer, CausewayError) and not isinstance(answer, LossError):

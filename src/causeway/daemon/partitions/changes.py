@@ -1,4 +1,4 @@
-"""Which of the partitions that are mirrored are no longer what they were. Pure."""
+"""Which mirrored partitions have changed: their topics or their routing. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from causeway.daemon.partitions.rows import Row
 
 
 def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
-    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason;
-    `{}` in it stands for the offset before which all is mirrored. `gone`: topics of the source."""
+    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason. In
+    a reason `{}` is the place of the offset before which all is mirrored. `gone`: source topics."""
     reasons = []
     for row in rows:
         name = row.progress.topic
@@ -22,8 +22,8 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
             reason = claims.target_deleted(row.progress, row.topic)
         elif now is None:
             continue
-        elif anew := claims.made_anew(row.progress, now):
-            reason = anew
+        elif recreated := claims.made_anew(row.progress, now):
+            reason = recreated
         elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
             reason = f"{routing.why_keys_move(now)} ({claims.ACT})"
         else:

@@ -78,14 +78,14 @@ class Claimer:
 
     def wish_of(self, at: TopicPartition) -> Wish:
         """What a person asked for at the start, where it still stands: for what was there at the
-        first look, once. Nobody asked for it ever after. Or what a directive asks for."""
+        first look, and only then: it does not count for later looks. Or a directive's wish."""
         if at in self._adopted:
             return Wish(adopt=True)
         stands = self._was_there(at) and at not in self._decided
         return self._wish if stands else Wish()
 
     def adopt(self, places: Collection[TopicPartition]) -> None:
-        """At the next look, as if the process had been started with --adopt for these alone."""
+        """The next look acts as if the process had been started with --adopt for these alone."""
         self._adopted.update(places)
 
     def begin(self) -> None:

@@ -121,7 +121,7 @@ def decide(
 def _pass_over(
     topic: MirroredTopic, progress: Progress, offsets: Offsets, link: LinkSettings, wish: Wish
 ) -> PassOver | None:
-    """None where nothing is lost, or the topics are no longer those of which it is."""
+    """None if nothing is lost, or if the loss is of an earlier topic of that name."""
     loss = progress.loss
     if loss is None or wish.start_from is not None:
         return None
@@ -231,7 +231,7 @@ def _decide_new(
 
 
 def _asks(topic: MirroredTopic) -> str:
-    """What a person is asked if the name of a topic does not tell who wrote to it."""
+    """The question to a person if the name of a topic does not tell which tool wrote to it."""
     return (
         f"start with --adopt if another tool has copied {topic.source} there: the mirror goes on "
         "after the record that the topic ends with; start with --from TIMESTAMP, or set "

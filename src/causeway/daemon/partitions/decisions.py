@@ -1,4 +1,4 @@
-"""What may become of a partition that a leader finds, as values; `claims` decides."""
+"""The possible decisions about a partition that a leader finds; `claims` decides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Begin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
     """Begin after the source record that `target` ends with, but not before `floor`, if there is
-    one; where it can't be found, at `start`, or stop with `reason` where that is None."""
+    one. If that record can't be found: at `start`, or stop with `reason` if `start` is None."""
 
     start: int | None
     target: int
@@ -47,7 +47,7 @@ class GoByKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOver:
-    """Go on at source offset `to`, behind what is lost. `adopted`: a person has acknowledged it."""
+    """Go on at source offset `to`, behind a loss. `adopted`: a person has acknowledged the loss."""
 
     progress: Progress
     to: int
@@ -64,8 +64,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginBehind:
-    """Begin right behind what was mirrored by `progress`, which another transform has made; where
-    the target does not tell one place for all of its outlets, `otherwise`."""
+    """Begin right behind the records that were mirrored by `progress`, which another transform has
+    made. `otherwise`: if the target does not show one place for all of its outlets."""
 
     progress: Progress
     otherwise: Begin | Stop
@@ -87,7 +87,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a person said on the command line."""
+    """The wish of a person on the command line."""
 
     start_from: int | None = None  # ms since 1970
     adopt: bool = False

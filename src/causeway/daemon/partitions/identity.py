@@ -1,8 +1,8 @@
-"""Which clusters a link is between, by their ids.
+"""Checks that a link is between the same two clusters as before, by their ids.
 
-first look          the ids are taken as they are; each lease in the progress topic keeps them
-each look after     the same clusters, or the reason why nothing is decided by what is seen there
-causeway.cluster.id in the file: a person says which cluster it is, also another one than before
+first look           accepts the ids as they are; each lease in the progress topic keeps them
+later looks          raise an error for other clusters: their topics decide nothing
+causeway.cluster.id  in the file names the cluster, also if it is another one than before
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
             raise ConfigError(
                 "mirror",
                 link.name,
-                f"{'the addresses of' if by_address else 'by its progress'} {client}"
+                f"{'the addresses of' if by_address else 'the progress topic says that'} {client}"
                 f" {'lead to' if by_address else 'is'} cluster {wanted}, and another flow of the"
-                f" file has {counts}",
+                f" file says {counts}",
                 remedy=moved(str(client), wanted if by_address else counts),
             )
     return wanted

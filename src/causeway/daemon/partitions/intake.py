@@ -177,9 +177,9 @@ class Intake:
         self._claimer.begin()
 
     def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
-        """Lets go of what is stopped or failed there, for the next look to take up as at a start;
-        False where a lane has not let go of it yet. In the scopes of `adopt`, what stopped is taken
-        up as with --adopt, and what is lost is acknowledged."""
+        """Lets go of stopped and failed partitions there. The next look takes them up as at a
+        start. False if a lane still holds one of them. In the scopes of `adopt`, stopped partitions
+        are taken up as with --adopt, and losses are acknowledged."""
         rows = troubled(self._registry, scopes)
         if not self._free(rows):
             return False
@@ -191,15 +191,15 @@ class Intake:
         self._claimer.adopt([row.progress.source for row in adopted])
         self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
         with self._writing:
-            self._let_go(adopted)  # still stopped, and for what
+            self._let_go(adopted)  # still stopped, and why
             self._let_go([row for row in rows if row not in adopted], anew=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
         return True
 
     def pass_over(self) -> bool | None:
-        """Lets go of what may go on behind a loss, for the next look to take up there; None where
-        there is nothing, False where a lane has not let go of all of it yet."""
+        """Lets go of partitions that may pass over a loss. The next look takes them up behind it.
+        None if there are none, False if a lane still holds one of them."""
         rows = self._registry.rows(lambda row: row.passing)
         if not rows:
             return None

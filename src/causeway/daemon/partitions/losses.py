@@ -25,8 +25,8 @@ OnDataLoss = Literal["stop", "continue"]
 
 
 def is_first_copy(progress: Progress) -> bool:
-    """Whether what is lost lies in the first copy of a claim, which promises no record that was
-    there before it."""
+    """Whether the loss lies in the first copy of a claim, which promises no record from before the
+    claim."""
     loss, end = progress.loss, progress.first_copy_end
     if loss is None or loss.cause != "deleted" or end < 0:
         return False
@@ -37,7 +37,7 @@ def is_first_copy(progress: Progress) -> bool:
 
 
 def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
-    """Whether it goes on behind its loss without a person's word."""
+    """Whether the partition passes over its loss without an acknowledgement."""
     if progress.loss is None:
         return False
     if progress.loss.cause == "damaged":
@@ -61,7 +61,7 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
     """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
 
     `adopted_end`: where the source ends, if a person has acknowledged the loss. If records were
-    deleted, retention is at work, so the partition copies what is left as a first copy does.
+    deleted, retention is at work, so the partition copies the remaining records as a first copy.
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
     lost = 0 if is_first else max(0, to - start)
@@ -95,7 +95,7 @@ def unacknowledged(progress: Progress) -> int:
 
 
 def note(progress: Progress) -> str | None:
-    """What the status says of them; None where there are none."""
+    """The text about them in the status; None if there are none."""
     if not (lost := unacknowledged(progress)):
         return None
     return (
@@ -105,7 +105,7 @@ def note(progress: Progress) -> str | None:
 
 
 def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
-    """What the event of `passed` says."""
+    """The fields of the event about `passed`."""
     start = to if before.loss is None else before.loss.start
     if adopted:
         why = "a person acknowledged the loss with --adopt"

@@ -1,8 +1,8 @@
 """Other links of Causeway that write to the same target topics, by their progress topics there.
 
-    __causeway.<any source>.<any target>.progress     on the target: one of each link
+    __causeway.<any source>.<any target>.progress     on the target: one for each link
 
-They may run in other drivers, from other files. Their producer ids tell whose a record is.
+They may run in other drivers, from other files. Their producer ids tell who wrote a record.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class OtherFeed:
 
     @property
     def producers(self) -> tuple[int, ...]:
-        """The ids that its records have on the target."""
+        """The producer ids of its records on the target."""
         return (*self.outlet.earlier, self.outlet.producer_id)
 
 
 def feeds(target: Cluster, own: str) -> dict[TopicPartition, list[OtherFeed]]:
-    """By target partition, what other links write there. `own`: the progress topic of the link
+    """By target partition, the other links' feeds. `own`: the progress topic of the link
     that asks. A link whose progress cannot be read is left out. Raises CausewayError."""
     found: dict[TopicPartition, list[OtherFeed]] = {}
     for name in sorted(target.metadata().topics):
@@ -66,8 +66,8 @@ def _of(contents: Contents, slug: str) -> Iterator[tuple[TopicPartition, OtherFe
 
 
 def _known(outlet: Outlet) -> Outlet:
-    """Claims of older versions lack their place; one that has yet to send, or has sent all that the
-    topic holds, tells it all the same."""
+    """`outlet` with its place at the claim, if that can be derived: claims of older versions lack
+    it. It is 0 if the link has sent all that the topic holds, or nothing to an empty topic."""
     pair = outlet.pair
     if outlet.claimed_at < 0 and pair.target == pair.sequence:
         return outlet.replace(claimed_at=0)
@@ -84,9 +84,9 @@ class OthersHere:
         self._feeds: dict[TopicPartition, list[OtherFeed]] | None = None
 
     def brought(self, topic: MirroredTopic, partition: int, ends: Mapping[int, int]) -> bool:
-        """Whether other links have brought all that the target partition of `partition` has, where
-        that decides how the mirror begins. `ends`: of the target partitions that it may feed.
-        Raises CausewayError."""
+        """Whether other links wrote all records of `partition`'s target partition. False if that
+        does not matter for the mirror's beginning. `ends`: the ends of the target partitions that
+        it may feed. Raises CausewayError."""
         if not (self._link.stops_on_data and any(ends.values())):
             return False
         if self._feeds is None:
@@ -96,7 +96,7 @@ class OthersHere:
 
 
 def _brought_all(feeding: Collection[OtherFeed], topic: MirroredTopic) -> bool:
-    """Whether all that a partition of `topic` has on the target came since other links began
+    """Whether all records of a partition of `topic` on the target came after other links began
     there, and none of these links has the same source topic under another alias."""
     here = [
         each

@@ -128,14 +128,14 @@ class Registry(Readings):
         return entries
 
     def forget(self, places: Collection[TopicPartition]) -> None:
-        """They have no rows any more, and nobody has progress of them."""
+        """They have no rows any more, and their progress is dropped."""
         with self._lock:
             for at in places:
                 self._left.partitions.pop(at, None)
 
     def stop_ended(self, ended: Callable[[TopicPartition], bool], reason: str) -> int:
-        """Stops those whose progress says that their mirror has ended, though nothing else says so
-        (`ended`). How many they are. `reason` follows what their progress says."""
+        """Stops partitions whose mirror has ended by their progress, but not by the directives
+        (`ended`). Returns how many. `reason` follows the state in the new reason."""
 
         def stopped(progress: Progress) -> Progress | None:
             if progress.state not in ENDED or ended(progress.source):
@@ -176,7 +176,7 @@ class Registry(Readings):
                     self._log_state(row)
 
     def acknowledge(self, wanted: Callable[[Row], bool]) -> None:
-        """What those that are `wanted` have lost is known to a person."""
+        """A person acknowledges the losses of the rows that are `wanted`."""
         with self._lock:
             for row in self._rows.values():
                 if wanted(row) and row.progress.acknowledged < row.progress.lost:

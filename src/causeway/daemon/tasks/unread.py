@@ -1,15 +1,15 @@
-"""Records on the target that a group has not read, before its place there.
+"""Records on the target that a group has not read, before its translated offset there.
 
     target  [local][ours 0…9][C's][ours 10…19]│        the group has read 15 records of ours: by the
              ▲                ▲         ▲              mirror alone it goes on at 15, and would skip
              1                2         place          1 and 2, which others wrote
 
 A commit must not pass such a record. The group has read all before its own commit on the target,
-our records up to its place, and another link's records up to its checkpoint by that link. All else
-is unread: what programs wrote, what a link brought from a source on which the group has committed
+our records up to its place, and another link's records up to its checkpoint by that link. All other
+records are unread: records of programs, records of a source on which the group has committed
 nothing, and our records of topics on which it has committed nothing.
 
-Where the offset map tells that each offset is one of our records, the log is not read. Other
+If the offset map shows that each offset is one of our records, the log is not read. Other
 stretches are read once for all groups, and each group goes on from the end of its last look.
 """
 
@@ -34,14 +34,14 @@ from causeway.wire.batches import CONTROL, HEADER, MAGIC, MAGIC_AT
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, OffsetAt
 
-_LOOK_S = 10.0  # so long a round reads; the rest comes with the next one
-_FEEDS_S = 30.0  # so long other links' claims are taken as they were
+_LOOK_S = 10.0  # a round reads for this long; the next round reads the rest
+_FEEDS_S = 30.0  # other links' claims are read again after this time
 
 Straight = Callable[[Feed, int], int]  # see OffsetMap.alone_until
 
 
 class Stretch(NamedTuple):
-    """Of the target: from a group's commit, or the start of the log, to its place by the mirror."""
+    """Target offsets from a group's commit, or the log start, to its place by the mirror."""
 
     start: int
     place: int
@@ -56,8 +56,8 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """Of one group and target partition: from `start` to `position` all is read; what stopped the
-    look."""
+    """What one group has read of a target partition: all from `start` to `position`. `blocked`: the
+    batch that stopped the look."""
 
     start: int
     position: int
@@ -75,7 +75,8 @@ class _Partition:
 
 
 class UnreadRecords:
-    """Of one link. Not thread-safe. `unfinished`: of the last look, more is known soon."""
+    """The unread records of one link's groups. Not thread-safe. `unfinished`: the last look ran out
+    of time, and the next one finds more."""
 
     def __init__(
         self,
@@ -97,9 +98,9 @@ class UnreadRecords:
         self.unfinished = False
 
     def take(self) -> set[TopicPartition]:
-        """Take the mirrored partitions as they are now, for `stretches` and `look`. The target
-        partitions that others may write to, and of which nothing is known now: a restart takes
-        their partitions up again. No commit may be made there."""
+        """Take the mirrored partitions as they are now, for `stretches` and `look`. Returns the
+        target partitions that others may write to, and whose source partitions a restart is
+        just taking up again. No commit may be made there."""
         self._now = list(self._fed())
         self._shared |= self.shared()
         return self._shared - {each.target for each in self._now}
@@ -120,8 +121,8 @@ class UnreadRecords:
         there: Mapping[str, Commits | CausewayError],
         ends: Mapping[TopicPartition, int],
     ) -> dict[str, dict[TopicPartition, Stretch]]:
-        """Where a look has to be taken. `there`: the groups' commits on the target; `ends`: of its
-        logs. Raises CausewayError."""
+        """The stretches to look at. `there`: the groups' commits on the target; `ends`: the ends of
+        the target's logs. Raises CausewayError."""
         shared = self.shared() & ends.keys()
         asked = {at for stands in places.values() for at in stands} & shared
         found = self._target.list_offsets(sorted(asked), EARLIEST) if asked else {}
@@ -198,7 +199,7 @@ class UnreadRecords:
         return walk.raw_batches(self._target, at, start, end, every_format=True)
 
     def other_of(self, partition: _Partition, producer_id: int) -> str | None:
-        """The alias of the source from which another link brought what has this id."""
+        """The alias of another link's source, if that link writes with this producer id."""
         if self._feeds is None:
             self._feeds = feeds(self._target, self._link.progress_topic)
             self._feeds_at = time.monotonic()
@@ -208,18 +209,18 @@ class UnreadRecords:
         return None
 
     def checkpoint(self, source: str, group: str, at: TopicPartition) -> int | None:
-        """Before which place the group has read what came from `source`."""
+        """The target offset up to which the group has read the records from `source`."""
         if source not in self._checkpoints:
             topic = TopicLog(self._target, self._link.policy.checkpoints_topic(source))
             try:
                 self._checkpoints[source] = _places(topic)
             except CausewayError:
-                self._checkpoints[source] = {}  # then what came from there counts as unread
+                self._checkpoints[source] = {}  # then records from there count as unread
         return self._checkpoints[source].get((group, at))
 
     def straight(self, partition: _Partition, offset: int) -> int:
-        """From `offset` up to there each offset is a record of the one source partition that feeds
-        `partition`."""
+        """The end of a run of offsets from `offset` on, each a record of the only source partition
+        that feeds `partition`; `offset` if that is not known."""
         if len(partition.feeds) != 1:
             return offset
         (feed,) = partition.feeds
@@ -281,12 +282,12 @@ class _Look:
                 self._take(group, batch, why)
             if known.blocked is None:
                 going.add(group)
-        slow, reason = going, "what is being looked through"
+        slow, reason = going, "records that are still to be checked"
         try:
             slow = self._go(going, why, until)
             self._records.unfinished |= bool(slow)
-        except CausewayError as error:  # of one partition, on which the others do not wait
-            reason = f"what cannot be read now: {error}"
+        except CausewayError as error:  # an error of one partition does not hold up the others
+            reason = f"records that cannot be checked now: {error}"
             self._records.unfinished |= error.retriable
         found = {}
         for group, known in self._known.items():
@@ -373,14 +374,17 @@ class _Look:
             commits = self._read.get(group)
             if commits is None or any(at.topic == source.topic for at in commits):
                 return all_of_it, ""
-            return batch.base, f"a record of {source.topic}, on which it has committed nothing"
+            return (
+                batch.base,
+                f"a record of {source.topic}, on which the group has committed nothing",
+            )
         other = self._records.other_of(self._partition, batch.producer_id)
         if other is None:
             return batch.base, f"a record that did not come from {self._records.source}"
         place = self._records.checkpoint(other, group, self._partition.at)
         return (
             (batch.base if place is None else place),
-            f"a record from {other} that it has not read there",
+            f"a record from {other} that the group has not read there",
         )
 
 

@@ -37,7 +37,7 @@ _CHECKPOINTS = "emit.checkpoints.enabled"
 _SYNC = "sync.group.offsets.enabled"
 _MOST_LINES: Final = 20  # of partitions
 _READ_THEM: Final = (
-    "nothing: it reads from there on after a move; or let it read what others wrote, or commit "
+    "nothing: it reads from there on after a move; or let it read the others' records, or commit "
     "beyond that for it on the target"
 )
 

@@ -140,8 +140,8 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     if error:
         spec = outlet.spec
         if error == codes.CORRUPT_MESSAGE:
-            # The broker says no more than that. The first batch of a new try is read, so what its
-            # source has damaged is told of there.
+            # The broker says no more than that. The first batch of a new try is read, so damage
+            # at the source is reported then.
             damaged = f"the batch at source offset {first} came damaged, by its CRC or its form"
             message = f"{damaged} ({message})" if message else damaged
         refusal = codes.broker_error(
@@ -160,7 +160,7 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
             raise Doubt(smaller, unsettled=True, failure=False)
         damage = None
         if error in (codes.CORRUPT_MESSAGE, codes.INVALID_RECORD):
-            # All before it is acknowledged, or was dropped.
+            # All records before this batch are acknowledged, or were dropped.
             damage = Damage(outlet.pair.source, str(refusal), sent.next)
         raise Doubt(str(refusal), unsettled=True, damage=damage)
     if outlet.idempotent:
@@ -172,8 +172,8 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
             )
         if base_offset < outlet.pair.target:
             raise Doubt(
-                f"the target gave offset {base_offset}, below {outlet.pair.target}, where what it "
-                "had acknowledged ends: it has lost records",
+                f"the target gave offset {base_offset}, but had acknowledged records up to "
+                f"{outlet.pair.target}: it has lost records",
                 unsettled=True,
             )
         if append_time != -1 and not outlet.append_times:

@@ -139,14 +139,14 @@ class Connections:
 
     @property
     def small_requests(self) -> tuple[str, ...]:
-        """The target brokers that get smaller requests than they might, with the most bytes."""
+        """The target brokers whose limit of requests was lowered, each with that limit."""
         return self._limits.lowered
 
     def cluster(self, key: str) -> Cluster:
         return self._clusters[key]
 
     def expect(self, assignment: Assignment) -> None:
-        """Has brokers of other clusters than the assignment's refused."""
+        """Refuse brokers of other clusters than the assignment names."""
         for key, cluster_id in (
             (assignment.source, assignment.source_cluster),
             (assignment.target, assignment.target_cluster),

@@ -301,11 +301,11 @@ class Flow:
     state: State = State.RECOVERING
     reason: str | None = None
     diverging: Diverging | None = None  # since its place was found
-    lacks: Diverging | None = None  # what the source's leader said before that, if it still leads
-    damage: Damage | None = None  # what was met last that cannot be mirrored
-    damaged_times: int = 0  # how often, one after the other
-    loss: Loss | None = None  # why it stopped, where the source has lost what comes next
-    source_node: int = UNKNOWN  # which leads the source partition, with the leader epoch:
+    lacks: Diverging | None = None  # the source leader's answer before that, if it still leads
+    damage: Damage | None = None  # the last batch that could not be mirrored
+    damaged_times: int = 0  # how often in a row
+    loss: Loss | None = None  # why it stopped, if the source lost the next records
+    source_node: int = UNKNOWN  # the leader of the source partition, with its epoch:
     source_epoch: int = UNKNOWN
     led_at: float = 0.0  # when that was last confirmed, monotonic
     answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
@@ -326,8 +326,8 @@ class Flow:
     retry_at: float = 0.0
     # Until then (monotonic) a request may still arrive whose connection is gone; see late.py.
     late_by: float = 0.0
-    throttled_until: float = 0.0  # monotonic: so long requests of its may wait for a quota
-    unsettled: bool = True  # batches may have reached the target that nobody told us of
+    throttled_until: float = 0.0  # monotonic: until then its requests may wait for a quota
+    unsettled: bool = True  # batches without an answer may have reached the target
     recovering: bool = False  # a recovery job has it
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True

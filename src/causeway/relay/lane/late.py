@@ -23,8 +23,8 @@ def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
     waits until `late_by`, and looks at the target's log again before it sends. Where there is no
     producer for the broker to forget, waiting is of no use.
 
-    Those that may arrive can be cut in other ways, so the first record of a batch counts as well as
-    the newest: alone in a late batch, an old one would have the broker forget the producer."""
+    Late batches can be cut in other ways, so the first record of a batch counts as well as the
+    newest: alone in a late batch, an old record would make the broker forget the producer."""
     return (
         now < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)

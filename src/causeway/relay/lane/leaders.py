@@ -1,8 +1,8 @@
-"""Whether the source brokers that a lane reads from lead still.
+"""Checks that the source brokers that a lane reads from are still the leaders.
 
-A broker that was frozen, or is cut off from its cluster, answers a fetch as a leader does, and has
-nothing new. Its own metadata may name itself. So another broker is asked, once in half of
-`metadata.max.age.ms`.
+A broker that was frozen, or is cut off from its cluster, answers a fetch like a leader, without new
+records. Its own metadata may still name it as the leader. So a lane asks another broker, each half
+of `metadata.max.age.ms`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.wire.client import Leader
 from causeway.wire.cluster import Cluster
 
-NO_FLOW_S = 1.0  # how often flows are looked for if there are none
-LEAST_S = 0.5  # no broker is asked more often
+NO_FLOW_S = 1.0  # how often to look for flows if there are none
+LEAST_S = 0.5  # the least time between two questions
 
 _Key = tuple[str, int]  # of a cluster, and a broker's node
 
 
 class Leaders:
-    """Not thread-safe; belongs to one lane's loop. `doubt`: the flow is read elsewhere."""
+    """Not thread-safe; belongs to one lane's loop. `doubt`: called if another broker leads."""
 
     def __init__(self, helpers: Helpers, doubt: Callable[[Flow, Doubt], None]) -> None:
         self._helpers = helpers
@@ -33,8 +33,8 @@ class Leaders:
         self._look_at = 0.0
 
     def look(self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float) -> None:
-        """Have the leaders asked for whose last confirmation is half as old as it may be.
-        `cluster`: by its key in an assignment."""
+        """Asks which brokers lead, for flows whose last confirmation is half as old as it may be.
+        `cluster`: gives a cluster by its key in an assignment."""
         if now < self._look_at:
             return
         least_s: float | None = None
@@ -68,7 +68,7 @@ class Leaders:
             if isinstance(found, CausewayError) or flow.recoveries != mark:
                 continue
             if flow.state is State.RUNNING and not flow.leaving and _moved(flow, found):
-                reason = f"broker {found.node_id} leads its source partition by now"
+                reason = f"broker {found.node_id} now leads its source partition"
                 self._doubt(flow, Doubt(reason, failure=False))
 
 

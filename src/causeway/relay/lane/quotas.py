@@ -1,6 +1,6 @@
-"""Flows that wait because a broker throttles this client by a quota: their reasons say so.
+"""Reasons of flows that wait because a broker throttles this client by a quota.
 
-A flow that is throttled runs on: nothing of it failed.
+A throttled flow stays running: nothing failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from causeway.wire.quotas import words
 
 LEAST_S: Final = 1.0  # at a quota's edge brokers throttle for milliseconds all the time
 LOOK_S: Final = 0.5
-SHOWN_S: Final = 2.0  # beyond its end: then the next answer has told whether it goes on
+SHOWN_S: Final = 2.0  # after the throttle ends: the next answer tells whether it goes on
 
 
 class _Shown(NamedTuple):
@@ -34,7 +34,7 @@ class Quotas:
         self._look_at = 0.0
 
     def look(self, connections: Iterable[SourceConnection | TargetConnection], now: float) -> None:
-        """Once LOOK_S: the flows that `connections` hold up say so, the others no more."""
+        """Each LOOK_S: sets the reason of flows that `connections` hold up, and clears old ones."""
         if now < self._look_at:
             return
         self._look_at = now + LOOK_S

@@ -46,7 +46,7 @@ class SourceConnection:
     round_trip_s: float = 0.0
     flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
-    throttled_until: float = 0.0  # monotonic: before, the broker reads no request, for a quota
+    throttled_until: float = 0.0  # monotonic: until then the broker reads no request, by a quota
     _correlation_id: int | None = None
     _news: dict[Place, None] = field(default_factory=dict)  # to be looked at by the next request
     _by_turns: bool = False  # the last request was
@@ -125,7 +125,7 @@ class SourceConnection:
             if flow.assignment.max_partition_bytes is None:
                 flow.answer_bytes = most_bytes
             if most := allowance.ask(flow):
-                # A leader of another epoch refuses to answer: the broker's or ours is out of date.
+                # A leader of another epoch refuses the fetch: its epoch or ours is out of date.
                 self.session.read(
                     Cursor(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
                 )

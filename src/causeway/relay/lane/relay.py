@@ -144,7 +144,7 @@ class Relay:
 
     @property
     def small_requests(self) -> tuple[str, ...]:
-        """Brokers that get smaller requests, as they closed connections after larger ones."""
+        """Brokers that get smaller requests because they closed connections after larger ones."""
         return self._connections.small_requests
 
     def take_over(self, flow: Flow) -> None:

@@ -1,8 +1,9 @@
-"""How large a request to a target broker may be: as a person says, or as the broker shows.
+"""The size limit of requests to a target broker: as configured, or as learned from the broker.
 
-A broker closes the connection without an answer when a request is larger than its
-`socket.request.max.bytes`. So does one that is killed. A limit is therefore assumed only if it
-happens twice, each time with a request that is larger than any that the broker has answered.
+A broker closes the connection without an answer if a request is larger than its
+`socket.request.max.bytes`. The connection of a broker that is killed closes in the same way. So a
+limit is assumed only after two such losses, each with a request that is larger than any that the
+broker has answered.
 """
 
 from __future__ import annotations
@@ -16,29 +17,30 @@ from causeway.config.settings import ClientSettings
 
 LEAST_BYTES: Final = 64 * 1024  # no request is made smaller because connections are lost
 LOSSES: Final = 2
-# Of a request besides its batches: for its header, and for each batch (a topic's name and more).
+# Bytes of a request besides its batches: its header, and for each batch a topic's name and more.
 HEADER_BYTES: Final = 1024
 PART_BYTES: Final = 300
 
 
 @dataclass(slots=True, eq=False)
 class RequestLimit:
-    """Of one broker, for all connections of a lane to it. `most_bytes`: of a whole request, unless
-    one record takes more. `answered_bytes`: the largest that the broker has answered."""
+    """The limit of one broker, for all connections of a lane to it. `most_bytes`: of a whole
+    request, unless one record takes more. `answered_bytes`: the largest request that was
+    answered."""
 
     most_bytes: int = sys.maxsize
     answered_bytes: int = 0
-    lowered: bool = False  # by what the broker showed
+    lowered: bool = False  # because the broker closed connections
     _losses: int = 0  # in a row
 
     @property
     def batches_bytes(self) -> int:
-        """What the batches of a request may have, each with PART_BYTES."""
+        """The most bytes of a request's batches, with PART_BYTES for each."""
         return self.most_bytes - HEADER_BYTES
 
     @property
     def batch_bytes(self) -> int:
-        """What one batch may have, if it can be cut."""
+        """The most bytes of one batch, if it can be cut."""
         return max(1, self.batches_bytes - PART_BYTES)
 
     def answered(self, size: int) -> None:
@@ -47,8 +49,8 @@ class RequestLimit:
         self._losses = 0
 
     def lost(self, size: int) -> str:
-        """The broker has closed a connection; of the unanswered requests the largest had `size`
-        bytes. The end of a sentence about it, for people."""
+        """Call this when the broker has closed a connection. `size`: bytes of the largest
+        unanswered request. Returns the end of a sentence about the loss, for people."""
         if size <= max(self.answered_bytes, LEAST_BYTES):
             return ""
         self._losses += 1
@@ -64,7 +66,7 @@ class RequestLimit:
 
 
 class RequestLimits:
-    """Of the brokers of some clusters, by their keys in assignments."""
+    """The limits of the brokers of some clusters. Clusters go by their keys in assignments."""
 
     def __init__(self, clusters: Mapping[str, ClientSettings]) -> None:
         self._clusters = clusters
@@ -80,7 +82,7 @@ class RequestLimits:
 
     @property
     def lowered(self) -> tuple[str, ...]:
-        """The brokers that get smaller requests than they might, with the most bytes of one."""
+        """The brokers whose limit was lowered, each with the most bytes of a request."""
         return tuple(
             f"{self._clusters[cluster].alias} {node}: {limit.most_bytes}"
             for (cluster, node), limit in sorted(self._limits.items(), key=lambda item: item[0])

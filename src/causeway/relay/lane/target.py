@@ -5,7 +5,7 @@ outlet that has one, several requests are in flight, and small neighbours are me
 
 A broker that does not know a producer id takes any first sequence: if it refuses the first of
 several batches in flight (its timestamps, its size), it appends the next one in that place. So an
-outlet has one batch in flight until the broker has answered one, and is known to remember.
+outlet has one batch in flight until the broker has answered one: then it knows our producer.
 
 A broker expires a producer by the newest time in the *last batch that it appended*. So where others
 write, this holds at each instant (`remembered_until`):
@@ -87,7 +87,7 @@ class TargetConnection:
     _bytes_per_s: float = 0.0  # as the broker took them lately
     _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
-    throttled_until: float = 0.0  # monotonic: before, the broker reads no request, for a quota
+    throttled_until: float = 0.0  # monotonic: until then the broker reads no request, by a quota
     _throttled: bool = False  # the last answer said so
 
     def offer(self, flow: Flow, outlet: OutletState) -> None:
@@ -235,7 +235,7 @@ class TargetConnection:
         return True
 
     def _put_back(self, outlet: OutletState, flow: Flow) -> None:
-        """It is the first to send something in the next request."""
+        """The outlet is the first one in the next request."""
         self._ready[outlet] = flow
         self._ready.move_to_end(outlet, last=False)
 
@@ -285,8 +285,8 @@ class TargetConnection:
 
     @property
     def read_by(self) -> float:
-        """When the broker has surely read all that is unanswered, as far as a quota matters: it may
-        be throttled for each request before it reads the next (monotonic)."""
+        """Until when (monotonic) a quota may keep the broker from reading unanswered requests: it
+        may throttle for each request before it reads the next one."""
         return self.throttled_until + self._throttle_s * len(self._requests)
 
     def held_up(self) -> set[Flow]:
@@ -295,7 +295,7 @@ class TargetConnection:
         return {*sent, *self._ready.values()}
 
     def closed_by_broker(self) -> str:
-        """Accounts for the size of the requests that are unanswered: what to say of them."""
+        """Accounts for the size of unanswered requests. Returns a text about them for a reason."""
         return self.limit.lost(max((request.framed for request in self._requests), default=0))
 
     def abandon(self) -> set[Flow]:
@@ -304,7 +304,7 @@ class TargetConnection:
         self.connection.close()
         doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
-        # The broker may be throttled for each request before it reads the next.
+        # The broker may throttle for each request before it reads the next one.
         throttled_s = self._throttle_s * len(self._requests)
         late_by = time.monotonic() + self.timeout_ms / 1000 + throttled_s
         for request in self._requests:

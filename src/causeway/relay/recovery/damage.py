@@ -18,13 +18,13 @@ from causeway.wire.codes import CORRUPT_MESSAGE
 from causeway.wire.offsets import LATEST
 from causeway.wire.records import records_of
 
-# So many offsets are tried one by one if the broker itself cannot read a batch.
+# The number of offsets that are tried one by one if the broker itself cannot read a batch.
 MOST_SINGLE_STEPS = 4096
 
 
 class Damage(NamedTuple):
-    """What a lane met again and again at the offset `start`. `to`: where it ends, as the target
-    refuses what lies before; -1: the source's log tells. `why`: the last error."""
+    """Damage that a lane met again and again at offset `start`. `to`: its end, if the target
+    refused the batch; -1: the source's log shows the end. `why`: the last error."""
 
     start: int
     why: str
@@ -32,8 +32,8 @@ class Damage(NamedTuple):
 
 
 def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int) -> Loss | None:
-    """What is lost if a flow at `position` passes over `damage`; None if the damage is mended, or
-    if records before it are still to be mirrored. Raises CausewayError."""
+    """The loss if a flow at `position` passes over `damage`. None if the damage is repaired, or if
+    records before it are still to be mirrored. Raises CausewayError."""
     if position != damage.start:
         return None
     to = damage.to if damage.to >= 0 else readable_from(cluster, at, damage.start)
@@ -41,7 +41,7 @@ def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int)
 
 
 def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
-    """The first offset from `start` on at which the log can be read, or where it ends.
+    """The first offset from `start` on at which the log can be read, or else the log's end.
 
     Trusts no field of a damaged batch: the broker itself says which offsets it finds in that batch.
     Raises CausewayError.

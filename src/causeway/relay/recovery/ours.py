@@ -1,4 +1,4 @@
-"""What of ours a target's log holds: the last record after a pair, and how far back it may be lost.
+"""Our records in a target's log: the last one after a pair, and how far back records may be lost.
 
 target  ──T────────[ours]──[others']──[ours]──end►      T, q: the pair
           │ sequence q                     ▲
@@ -6,14 +6,14 @@ target  ──T────────[ours]──[others']──[ours]──en
             records that were acknowledged are lost
 
 Our batches in a log must follow one another by their sequences. A target that lost acknowledged
-records may have lost all that it knew of our producer as well. Then it takes the next batch that
-arrives, whatever its sequence, and the records between are missing in the midst of the log:
+records may have lost all its knowledge of our producer as well. Then it takes the next batch that
+arrives, with any sequence, and the records between are missing in the middle of the log:
 
     ──[ours, to q0 − 1] ┊ lost: q0 to q − 1      ──[ours, to q0 − 1]──[ours, q …]──
 
-They cannot be put there any more, so a partition with such a hole stops. Compaction leaves gaps in
-the sequences, too. Where nobody else writes, offsets tell: all our batches in a log have the same
-difference of offset and sequence.
+These records cannot be put there any more, so a partition with such a hole stops. Compaction leaves
+gaps in the sequences, too. If we are the only writer, offsets show the difference: all our batches
+in a log have the same difference of offset and sequence.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def moved_since(outlet: Outlet, remembered: int | None, target: Cluster) -> int 
 
 
 def _check_follows(outlet: Outlet, base: int, sequence: int, target: Cluster) -> None:
-    """That the batch of ours with `sequence`, at offset `base`, follows the one before it. Raises
-    DivergedError where the log shows that it does not."""
+    """Check that our batch with `sequence`, at offset `base`, follows our batch before it. Raises
+    DivergedError if the log shows that it does not."""
     before, whole = last_before(outlet, base, target, most_bytes=LOOKED_BACK_BYTES)
     if before is None:
         counted = outlet.pair.sequence <= outlet.pair.target  # from 0 on: sequences did not wrap
@@ -201,8 +201,8 @@ def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
     """`outlet` with its pair lowered to the record with its sequence, in a log that ends at `end`;
     None where that record does not lie below the pair.
 
-    The target lost others' newest records up to the pair. What was sent since lies where those had
-    been, and who sent it died before telling:
+    The target lost others' newest records up to the pair. Our later records took their offsets, and
+    the lane that sent them died before it could report that:
 
         ──[ours, to q − 1]──[others' ┊ lost]──T      ──[ours, to q − 1]──[others']──[ours, q …]──T
 
@@ -229,10 +229,10 @@ def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
 
 
 def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None, int | None]:
-    """Where nobody else writes, and the target's log ends at `end`, at the pair or below it: its
-    last batch, if that is ours; and the sequence that comes next, None where nothing tells.
+    """For a target with no other writer, whose log ends at `end`, at the pair or below it: the last
+    batch, if it is ours, and the next sequence, None if the log does not show it.
 
-    Raises DivergedError where the log has a hole, or holds what somebody else wrote.
+    Raises DivergedError if the log has a hole, or holds a batch of another writer.
     """
     pair = outlet.pair
     raw = _last_batch(outlet, end, target)
@@ -250,7 +250,7 @@ def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None
 
 
 def is_at_pair(outlet: Outlet, remembered: int | None, target: Cluster) -> bool:
-    """Whether the record before the pair is the last one of ours, where nobody else writes and the
+    """Whether the record before the pair is our last one. For a target with no other writer, whose
     log ends at the pair. `remembered`: as in `moved_since`. Raises DivergedError as `last_alone`.
     """
     sequence = outlet.pair.sequence
@@ -261,7 +261,7 @@ def is_at_pair(outlet: Outlet, remembered: int | None, target: Cluster) -> bool:
 
 
 def _last_batch(outlet: Outlet, end: int, target: Cluster) -> memoryview | None:
-    """The last batch below target offset `end`, whoever wrote it."""
+    """The last batch below target offset `end`, of any producer."""
     stop, window = end, 1
     while True:
         start, last = max(0, end - window), None
@@ -273,9 +273,9 @@ def _last_batch(outlet: Outlet, end: int, target: Cluster) -> memoryview | None:
 
 
 def _check_unbroken(outlet: Outlet, newest: tuple[int, ...], target: Cluster) -> None:
-    """That all batches of ours up to the one with the header fields `newest` lie where its offset
-    has them. So it is where the target lost all of ours, and of what others wrote before. Then
-    those that were sent again lie below the pair."""
+    """Check that all our batches up to the one with the header fields `newest` have its difference
+    of offset and sequence. That holds if the target lost all our records, and records of others
+    before them: then the records that were sent again lie below the pair."""
     shift, stop, window = _shift(newest), newest[0], 1
     begun = not newest[11]
     while stop > 0 and not begun:

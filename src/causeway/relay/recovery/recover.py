@@ -57,7 +57,7 @@ _MEND = (
 
 
 class LossError(DivergedError):
-    """The source has lost what comes next. `outlets` say where the flow stands."""
+    """The source has lost the next records. `outlets`: the flow's positions."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LossError(DivergedError):
         outlets: tuple[ResumedOutlet, ...],
         damage: str | None = None,
     ) -> None:
-        """`damage`: the error at what is damaged."""
+        """`damage`: the error at the damaged batch."""
         self.loss = loss
         self.outlets = outlets
         super().__init__(
@@ -171,7 +171,7 @@ def _find_place(
     target: Cluster,
     remembered: int | None,
 ) -> Found:
-    """`remembered`: our last sequence by the broker's memory; None where it was not asked."""
+    """`remembered`: our last sequence by the broker's memory; None if the broker was not asked."""
     try:
         return _count_on(request, outlet, source, end, target, remembered)
     except ours.PairTooHighError as doubt:

@@ -33,10 +33,10 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A flow to recover: its assignment with the newest outlets, whether batches may have reached
-    the target that nobody told us of, and what its records become. `diverging`: the source's log
-    has no entry for the assignment's leader epoch. `damage`: what it met often enough. `late_by`
-    (monotonic): until then a broker may read what the kernel had sent when its sender ended; 0
-    where nothing is."""
+    the target without an answer, and what its records become. `diverging`: the source's log
+    has no entry for the assignment's leader epoch. `damage`: damage that it met often enough.
+    `late_by` (monotonic): until then a broker may read requests of a sender that has ended; 0 if
+    there are none."""
 
     assignment: Assignment
     unsettled: bool
@@ -47,7 +47,7 @@ class Request:
 
 
 class TooEarlyError(CausewayError):
-    """Until `not_before` (monotonic) the target may append what was sent before."""
+    """Until `not_before` (monotonic) the target may still append earlier requests."""
 
     def __init__(self, place: TopicPartition, not_before: float) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class TooEarlyError(CausewayError):
 
 
 class Led(NamedTuple):
-    """Which broker leads a partition, and with which leader epoch (-1 if it is not told)."""
+    """The broker that leads a partition, and its leader epoch (-1 if unknown)."""
 
     node: int
     epoch: int
@@ -77,7 +77,7 @@ class Survey:
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
     # The last sequence of each producer that the leader remembers, where others may write or
-    # batches may have arrived that nobody told us of.
+    # batches without an answer may have arrived.
     remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
 
     @classmethod

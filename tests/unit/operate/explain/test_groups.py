@@ -194,5 +194,5 @@ def test_a_group_that_others_records_hold_back(tmp_path: Path) -> None:
     one = explain(tmp_path, replace(FACTS, task=task))
 
     assert (one.code, one.done) == ("held-back", False)
-    assert "held back at offset 40 of A.orders-0: there lies a record of others" in one.answer
+    assert "held back at offset 40 of A.orders-0, before a record of others" in one.answer
     assert one.to_do
