@@ -68,7 +68,7 @@ class Leaders:
             if isinstance(found, CausewayError) or flow.recoveries != mark:
                 continue
             if flow.state is State.RUNNING and not flow.leaving and _moved(flow, found):
-                reason = f"broker {found.node_id} now leads its source partition"
+                reason = f"broker {found.node_id} leads its source partition now"
                 self._doubt(flow, Doubt(reason, failure=False))
 
 
