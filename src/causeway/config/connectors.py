@@ -279,8 +279,8 @@ class _Writer:
             return
         self._add(f"{target}.{OFFSETS_TOPIC}", _CONNECTS_TOPIC)
         self._notes.append(
-            f"{target}.{OFFSETS_TOPIC}: set it to {OFFSETS_TOPIC} of the Connect workers, if that is not"
-            f" {_CONNECTS_TOPIC}. The mirror goes on from the positions in that topic"
+            f"{target}.{OFFSETS_TOPIC}: set it to {OFFSETS_TOPIC} of the Connect workers, if that is"
+            f" not {_CONNECTS_TOPIC}. The mirror goes on from the positions in that topic"
         )
 
     def _add(self, key: str, value: str) -> None:
