@@ -279,7 +279,7 @@ class _Writer:
             return
         self._add(f"{target}.{OFFSETS_TOPIC}", _CONNECTS_TOPIC)
         self._notes.append(
-            f"{target}.{OFFSETS_TOPIC}: set it to {OFFSETS_TOPIC} of the Connect workers, if that is"
+            f"{target}.{OFFSETS_TOPIC}: set it to {OFFSETS_TOPIC} of the Connect workers, if it is"
             f" not {_CONNECTS_TOPIC}. The mirror goes on from the positions in that topic"
         )
 

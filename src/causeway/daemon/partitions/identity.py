@@ -55,7 +55,7 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
                 link.name,
                 f"{'the addresses of' if by_address else 'the progress topic says that'} {client}"
                 f" {'lead to' if by_address else 'is'} cluster {wanted}, and another flow of the"
-                f" file says {counts}",
+                f" file has {counts}",
                 remedy=moved(str(client), wanted if by_address else counts),
             )
     return wanted
