@@ -594,6 +594,7 @@ def test_a_broker_that_throttles_gets_nothing_meanwhile_and_then_one_request_at_
     assert len(bench.send()) == 1
     bench.wire.answer(bench.wire.requests[5])
     bench.receive()
+    assert bench.wire.borne_s == 0, "what it may send once its lease is over has a bound"
     assert len(bench.send()) == 5
 
 

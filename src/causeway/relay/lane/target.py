@@ -252,6 +252,7 @@ class TargetConnection:
                 self._throttle(throttle_ms / 1000, now)
             elif self._throttled:
                 self._throttled = False
+                self.connection.bear(0.0)  # else a lane that stands still could send for longer
             _, size, framed, parts = requests[0]
             if framed > self.limit.answered_bytes:
                 self.limit.answered(framed)
