@@ -73,7 +73,7 @@ def guarded(action: Callable[[], int | None]) -> int:
 
 
 def _unread() -> int:
-    """Discard the rest of the output: its reader has gone (`| head`). Returns the exit code."""
+    """Discard the rest of the output: its reader has ended (`| head`). Returns the exit code."""
     streams.silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return UNREAD
 

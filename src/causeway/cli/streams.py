@@ -1,4 +1,4 @@
-"""Make stdout and stderr accept every character, and survive a reader that goes early."""
+"""Make stdout and stderr accept every character, and survive a reader that stops early."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fit() -> None:
     """Make stdout and stderr accept every character in any encoding."""
     codecs.register_error(_HANDLER, _spell)
     for stream in (sys.stdout, sys.stderr):
-        # Tests put other streams here.
+        # Tests replace these streams.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and not is_unicode(stream.encoding):
             reconfigure(errors=_HANDLER)
@@ -43,7 +43,7 @@ def is_unicode(encoding: str | None) -> bool:
 
 
 def silence(descriptor: int) -> None:
-    """Send what is written to `descriptor` nowhere, so that no write fails."""
+    """Discard everything that is written to `descriptor`, so that no write fails."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

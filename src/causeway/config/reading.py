@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from causeway.config.settings import Settings
 
-# Of a file: when it changed, in ns, its size and its inode. None: it cannot be had.
+# Of a file: its time of change in ns, its size and its inode. None: the file cannot be read.
 Stamp = tuple[int, int, int] | None
 _noted: ContextVar[dict[Path, Stamp] | None] = ContextVar("noted", default=None)
 

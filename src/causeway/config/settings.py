@@ -243,7 +243,7 @@ class LinkSettings:
     partitioning: Literal["same", "by-key"] = "same"
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
-    # Whether a partition goes on without what the source has lost before it was mirrored.
+    # Whether a partition goes on without records that the source lost before they were mirrored.
     on_data_loss: Literal["stop", "continue"] = "stop"
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # No record is copied, whatever directives say: the file wants it so.

@@ -130,8 +130,9 @@ def apply(
 def undone(
     answers: Mapping[SyncConfigs, Mapping[str, CausewayError]], alias: str
 ) -> tuple[dict[str, str], bool]:
-    """By topic, what `apply` left undone on cluster `alias`, for people; and whether another try
-    may help. A config of tiered storage that the target refuses stays left out for good."""
+    """By topic, the configs that `apply` did not set on cluster `alias`, for people; and whether
+    another try may help. It does not help for a config of tiered storage that the target refuses.
+    """
     items: dict[str, str] = {}
     again = False
     for change, errors in answers.items():

@@ -1,7 +1,7 @@
-"""Configs that a target refuses: the mirror does without them, and a person reads which.
+"""Configs that a target refuses: the mirror is kept without them, and a note names them.
 
 A broker refuses a whole topic for one config (INVALID_CONFIG): a name that it does not know, a
-value outside of its bounds, or `remote.storage.enable` if the cluster has no tiered storage.
+value outside its bounds, or `remote.storage.enable` if the cluster has no tiered storage.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _taken(topics: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopi
 
 
 def _is_taken(error: CausewayError | None) -> bool:
-    """A topic that was created meanwhile is taken: the creation will find it."""
+    """Treat a topic that was created meanwhile as accepted: the creation will find it."""
     return error is None or (isinstance(error, BrokerError) and error.code == TOPIC_ALREADY_EXISTS)
 
 

@@ -1,4 +1,4 @@
-"""The changes of a topic plan: what the target would refuse, and how they are carried out."""
+"""The changes of a topic plan: checks which the target would refuse, and carries them out."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> Topic
 
 
 def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
-    """Carry out `changes` in bulk; the result names each with its error, or None where it is done.
+    """Carry out `changes` in bulk; the result names each with its error, or None if it is done.
 
     Idempotent: a topic that another driver created meanwhile counts as done. Leaves out the
     configs of a new topic that the target refuses. One item's error never keeps the others from
-    being tried, also where a whole request fails.
+    being tried, also if a whole request fails.
     """
     changes = list(changes)
     creates = [change for change in changes if isinstance(change, CreateTopic)]

@@ -57,7 +57,7 @@ class Certificate:
             raise _unusable("causeway.http.tls.certificate", self._certificate, error) from None
         if self._client_ca:
             try:
-                # Beside those that it has: one that is replaced is trusted until a new start.
+                # This adds to the earlier ones: a replaced authority is trusted until a new start.
                 self.context.load_verify_locations(cafile=self._client_ca)
             except (OSError, ssl.SSLError) as error:
                 raise _unusable("causeway.http.tls.client.ca", self._client_ca, error) from None

@@ -139,9 +139,9 @@ FAILURES: Final = Metric(
 )
 LOST: Final = Metric(
     name="causeway_partition_lost_records_total",
-    help="Source offsets that the source deleted before they were mirrored, or that are damaged, "
-    "and that the partition passed over, since it was claimed; those deleted during its first copy "
-    "do not count.",
+    help="Lost source offsets that the partition has passed over since it was claimed: the source "
+    "deleted them before they were mirrored, or they are damaged. Offsets that were deleted during "
+    "the first copy do not count.",
     labels=_PARTITION,
 )
 OFFSET_MAP_POINTS: Final = Metric(
@@ -259,8 +259,8 @@ STARTED: Final = Metric(
 )
 CERTIFICATE_EXPIRY: Final = Metric(
     name="causeway_certificate_expiry_seconds",
-    help="When the client's own certificate (`client`), or the last one that it trusts (`trusted`),"
-    " expires, in seconds since 1970.",
+    help="When a certificate expires, in seconds since 1970: the client's own certificate "
+    "(`client`), or the last one of its trust store (`trusted`).",
     labels=("cluster", "certificate"),
 )
 DRAINING: Final = Metric(name="causeway_draining", help="1 while the run is coming to its end.")

@@ -15,10 +15,10 @@ _HEAD = """# Metrics
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's
   metrics the topic is the target's.
-- What is unknown has no sample: a lag before the source has told its end, times of a partition
-  that has moved nothing yet, or whose records' times tell no age: before 1973, or more than a day
-  ahead, as where producers write seconds or nanoseconds. Minimum, maximum and average
-  are of about the last minute; where nothing moved in it, they have none.
+- An unknown value has no sample: a lag before the source's end is known, and times of a partition
+  that has moved nothing yet. Times of records before 1973, or more than a day ahead, give no age
+  (some producers write seconds or nanoseconds). Minimum, maximum and average are of about the last
+  minute; if nothing moved in it, they have no sample.
 - Counters begin at 0 with each run, and where a process leads a link anew. A process on standby has
   no partitions to tell of.
 - A page is made when it is asked for, and a scrape holds up no lane. It has some 23 samples a

@@ -31,7 +31,7 @@ class Connect:
 
 
 def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Contents:
-    """`contents`, once all clients of the link refuse other clusters than those that it names."""
+    """Make all clients of the link accept only the clusters in `contents`, which is returned."""
     known = contents.clusters
     for cluster_id, clients in (
         (known.source, (link.source, link.source_admin)),

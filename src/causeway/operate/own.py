@@ -28,8 +28,8 @@ class OwnTopic:
 
 
 class _Wanted(NamedTuple):
-    """`made`: a run creates it; else only one that is there matters. `compacted`: it has to be, and
-    to have so many `partitions` (None: any number)."""
+    """`made`: a run creates the topic; otherwise it is checked only if it exists. `compacted`: it
+    must be compacted, and have so many `partitions` (None: any number)."""
 
     client: ClientSettings
     topic: str

@@ -198,7 +198,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
 
 
 def _nothing(link: LinkSettings, lacks: tuple[Lack, ...]) -> LinkPlan:
-    """Of a link whose brokers lack what it needs: it would not begin."""
+    """The plan of a link whose brokers lack a required API: it would not begin."""
     return LinkPlan(
         link=link,
         topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
@@ -232,7 +232,7 @@ def _plan_acls(
     except BrokerError as error:
         if not is_unsupported(error):
             raise
-        return AclPlan()  # `lacks` tells of it
+        return AclPlan()  # see `lacks`
 
 
 def _lost(

@@ -1,5 +1,5 @@
-"""Records on the target that groups have not read, by what the progress topic tells: no driver has
-to run. See daemon/tasks/unread.py."""
+"""Records on the target that groups have not read, found by the progress topic alone, without a
+running driver. See daemon/tasks/unread.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from causeway.wire.cluster import Cluster
 
 
 class UnreadByProgress:
-    """Of one link. What a look has found is remembered for the next one. Not thread-safe."""
+    """The unread records of one link's groups. Not thread-safe; a look reuses earlier results."""
 
     def __init__(self, link: LinkSettings, target: Cluster) -> None:
         self._shared: list[Progress] = []
@@ -36,8 +36,8 @@ class UnreadByProgress:
         wait_s: float,
     ) -> Mapping[str, Mapping[TopicPartition, Unread]]:
         """The first unread record before each place, by group. `maps`: of the progress topic;
-        `there`: the groups' commits on the target; `commits`: see UnreadRecords.look. What is not
-        known after `wait_s` counts as unread. Raises CausewayError."""
+        `there`: the groups' commits on the target; `commits`: see UnreadRecords.look. Records that
+        are not checked after `wait_s` count as unread. Raises CausewayError."""
         self._shared = [
             each for each in progress if any(not outlet.exclusive for outlet in each.outlets)
         ]

@@ -116,9 +116,9 @@ class Client:
     def metadata(
         self, topics: Collection[str] | None = None, *, beside: int | None = None
     ) -> ClusterMetadata:
-        """Of all topics, or of those named. Topics that are missing or hidden carry their error, as
-        do partitions whose leader is out of date (see LeaderEpochs). `beside`: a broker that is
-        asked only if no other answers."""
+        """The metadata of all topics, or of `topics`. Topics that are missing or hidden have an
+        error. So do partitions whose leader is out of date (see LeaderEpochs). `beside`: a broker
+        that is asked only if no other answers."""
         deadline = Deadline(self.timeout_s)
         if topics is None:
             return self._ask_metadata(None, deadline)

@@ -17,7 +17,7 @@ from causeway.wire.frames import wait
 MAX_IDLE = 4  # a broker
 # Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
 MAX_IDLE_S = 240.0
-REFUSED_S = 120.0  # refusals that last longer are no passing trouble
+REFUSED_S = 120.0  # longer refusals do not pass by themselves
 STALE_S = 600.0  # an older refusal says nothing about now
 
 Address = tuple[str, int]
@@ -30,7 +30,7 @@ class _Refused(NamedTuple):
 
 
 class Pool:
-    """Thread-safe. A connection is given out to one user at a time. `vet` refuses a peer: see
+    """Thread-safe. A connection has one user at a time. `vet` may refuse a peer: see
     Connection.open."""
 
     def __init__(

@@ -276,8 +276,8 @@ def produce_batch(
 ) -> int:
     """Appends one record batch as it is, acks=all; returns its base offset.
 
-    Where the broker throttles us by a quota, waits until that is over; or, without `heed_quota`,
-    sends at once, which the broker carries out all the same: for small batches that cannot wait.
+    While the broker throttles us by a quota, waits. Without `heed_quota` it sends at once, for
+    small batches that cannot wait: a broker also appends batches of clients that it throttles.
 
     Sent again only while the broker says that it appended nothing. Where that is in doubt (a lost
     connection, a time-out) it raises, and the caller looks at the log: UnreachableError, or

@@ -77,8 +77,8 @@ class Claimer:
         self._copied: Mapping[TopicPartition, Copied] | None = None  # by MirrorMaker 2's book
 
     def wish_of(self, at: TopicPartition) -> Wish:
-        """What a person asked for at the start, where it still stands: for what was there at the
-        first look, and only then: it does not count for later looks. Or a directive's wish."""
+        """What a person asked for at the start, for a partition that was there at the first look
+        and is not decided yet. Or a directive's wish."""
         if at in self._adopted:
             return Wish(adopt=True)
         stands = self._was_there(at) and at not in self._decided
@@ -89,7 +89,7 @@ class Claimer:
         self._adopted.update(places)
 
     def begin(self) -> None:
-        """A time of leading: what was asked for before it is read again."""
+        """A time of leading begins: earlier directives are read again."""
         self._adopted.clear()
 
     def _was_there(self, at: TopicPartition) -> bool:
@@ -345,8 +345,8 @@ class Claimer:
         left: Mapping[TopicPartition, Progress],
         taken_over: Collection[TopicPartition],
     ) -> list[Row]:
-        """`never_fed`: of these nothing has been mirrored before; `left`: their progress so far;
-        `taken_over`: of these the target has what another tool has copied."""
+        """`never_fed`: partitions of which nothing was mirrored before; `left`: the progress so
+        far; `taken_over`: partitions whose target has records that another tool has copied."""
         if not begins:
             return []
         producers = self._producers(sum(len(begin.targets) for _, _, begin in begins))

@@ -6,10 +6,9 @@
                                                        with, as it may have copied more; stop where
                                                        that can't be found
     no progress, target has data                       stop: what of the source it holds is unknown;
-                                                       begin where the file says that others write
-                                                       to it as well, or another link has brought
-                                                       it, unless there has been progress that was
-                                                       lost
+                                                       begin if the file says that others write to
+                                                       it as well, or if another link wrote it,
+                                                       unless earlier progress was lost
     progress, both topics are still the same           go on; a lane's recovery finds what is amiss
     the same, but the source outgrew the target, and   go on, by key from the source's end on
     keys decide                                        (see routing.py)
@@ -20,8 +19,8 @@
     progress, and another transform than it was for    begin right behind what was mirrored, if that
     (or none)                                          is one place for all outlets; else stop
     stopped by a loss that may be passed over, or      go on behind it, with the same producer ids
-that a person acknowledges (see losses.py)
-stopped, and a person says --from TIMESTAMP        begin again there
+    that a person acknowledges (see losses.py)
+    stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
                                                        with; if it can't be found, where it stopped
 
@@ -323,8 +322,8 @@ def claim(
     taken_over: bool = False,
 ) -> Progress:
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
-    `transform`: the identity of what its records go through; `before`: its progress so far;
-    `taken_over`: what the target has is a copy of the source that another tool has made."""
+    `transform`: the identity of its transform; `before`: its progress so far; `taken_over`: the
+    target's records are a copy of the source that another tool has made."""
     earlier = {} if before is None else {o.partition: o for o in routing.own(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
     return Progress(
@@ -360,7 +359,7 @@ def claim(
 
 
 def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
-    """`outlet` with what is known of the claim `before` it."""
+    """`outlet` with the knowledge of the claim `before` it."""
     if before is None or not same_topic(before.topic_id, outlet.topic_id):
         return outlet
     ids = (*before.earlier, *([before.producer_id] if before.producer_id >= 0 else []))

@@ -101,5 +101,5 @@ Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop
 
 
 def is_new(progress: Progress | None) -> bool:
-    """Whether nothing of a partition was ever claimed."""
+    """Whether a partition was never claimed."""
     return progress is None or not progress.outlets

@@ -31,7 +31,7 @@ class Registry(Readings):
         self._left_dirty = False
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
-        self.passing = threading.Event()  # a partition is to go on behind a loss
+        self.passing = threading.Event()  # a partition may pass over a loss
 
     # -- its life ---------------------------------------------------------------------------------
 

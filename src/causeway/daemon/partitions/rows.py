@@ -59,7 +59,7 @@ class Row:
     transformed: Transformed | None = None
     wants: tuple[Want, ...] = ()  # outlets that its transform waits for
     lack: str | None = None  # why it can't have them yet
-    passing: bool = False  # it is to be taken up again, behind what is lost
+    passing: bool = False  # the next look takes it up again, behind its loss
     begun: bool = False  # claimed just now: nothing of it can be on its way
     lane: int | None = None
     placed: bool = False  # a lane has found its place since we lead: its topics are what they were
@@ -203,7 +203,7 @@ class Row:
         return max(report.position, self.progress.position)
 
     def pass_over(self) -> None:
-        """It goes on behind its loss by itself."""
+        """The partition passes over its loss without an acknowledgement."""
         self.passing = True
         self.progress = self.progress.replace(state=State.RECOVERING)
 

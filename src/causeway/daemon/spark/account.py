@@ -27,13 +27,13 @@ class Account:
         return f'"-Duser.home={self.home}" "-Duser.name={self.name}"'
 
     def set_environment(self) -> None:
-        """For this process, and for those that it starts."""
+        """Sets the variables of this process and of the processes that it starts."""
         os.environ["HOME"] = self.home
         for variable in _VARIABLES:
             os.environ.setdefault(variable, self.name)
 
     def log_in(self, jvm: Any) -> None:
-        """Hadoop's own login asks the system for the user's name, whatever the variables say."""
+        """Hadoop's own login asks the system for the user's name, and ignores the variables."""
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(self.name))
 

@@ -1,4 +1,4 @@
-"""The variables that Spark's processes get: those of a local master are all ours."""
+"""The environment variables of Spark's processes. With a local master Causeway sets them all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from causeway.relay.control import SECRET_VARIABLE
 
 _log = logging.getLogger("causeway.spark")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
-# By these a machine's other Spark or Hadoop installation takes the place of the PySpark that is
-# installed with Causeway, or changes its settings, its classes, its mode or its Python.
+# With these another Spark or Hadoop installation would replace the PySpark that is installed with
+# Causeway, or change its settings, its classes, its mode or its Python.
 _FOREIGN = (
     "SPARK_HOME",
     "SPARK_CONF_DIR",
@@ -35,13 +35,13 @@ _FOREIGN = (
 
 
 def prepare_local(secret: str) -> None:
-    """Of this process, whose children Spark's JVM and its Python workers are."""
+    """Sets the variables of this process; its children are Spark's JVM and Python workers."""
     ours = {
         SECRET_VARIABLE: secret,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # Else Python workers import what lies in the working directory before all else.
+        # Else Python workers import modules in the working directory first.
         "PYTHONSAFEPATH": "1",
     }
     foreign = [name for name in _FOREIGN if os.environ.get(name, ours.get(name)) != ours.get(name)]
@@ -52,7 +52,7 @@ def prepare_local(secret: str) -> None:
     os.environ.update(ours)
     import causeway
 
-    # Where the package was found by the driver the workers find it too.
+    # So that workers find the package at the same place as the driver.
     root = os.path.dirname(os.path.dirname(os.path.abspath(causeway.__file__)))
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in paths and "site-packages" not in root:
@@ -61,7 +61,7 @@ def prepare_local(secret: str) -> None:
 
 @contextlib.contextmanager
 def submit_args(options: str) -> Iterator[None]:
-    """Has PySpark give `options` to spark-submit, before those of the user's own."""
+    """Makes PySpark pass `options` to spark-submit, before the user's own options."""
     own = os.environ.get(_SUBMIT_ARGS)
     # Without the second one, a file replaces spark-defaults.conf.
     ours = f"{options} --load-spark-defaults"

@@ -58,7 +58,7 @@ class Groups:
         registry: Readings | None = None,
     ) -> None:
         """`term`: see Leadership.term; `registry`: knows the target partitions to which others may
-        write; None: nobody does."""
+        write; None: there are none."""
         self._link = link
         self._unread = (
             None

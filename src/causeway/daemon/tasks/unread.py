@@ -252,7 +252,7 @@ class UnreadRecords:
 
 
 class _Look:
-    """Through one target partition, for all groups that have a place there."""
+    """A look through one target partition, for all groups that have a place there."""
 
     def __init__(
         self,
@@ -296,8 +296,8 @@ class _Look:
         return found
 
     def _go(self, going: set[str], why: dict[str, str], until: float) -> set[str]:
-        """Reads on for those that are not blocked; those for whom the time was not enough. Raises
-        CausewayError."""
+        """Reads on for groups that are not blocked. Returns the groups for which the time was not
+        enough. Raises CausewayError."""
         while going := {g for g in going if self._known[g].blocked is None and self._left(g)}:
             start = min(self._known[group].position for group in going)
             straight = self._records.straight(self._partition, start)
@@ -314,7 +314,7 @@ class _Look:
         return self._known[group].position < self._stretches[group].place
 
     def _pass(self, going: Collection[str], start: int, end: int, why: dict[str, str]) -> None:
-        """Takes a stretch of ours for those that stand in it."""
+        """Passes over a stretch of our records for the groups whose look is in it."""
         (feed,) = self._partition.feeds
         number = next(n for n, source in self._partition.ours.items() if source == feed.source)
         for group in going:
@@ -327,7 +327,7 @@ class _Look:
         reached = start
         for batch in self._batches(start, end):
             if batch.base > reached and self._records.straight(self._partition, reached) > reached:
-                return  # the map tells of what follows
+                return  # the map knows the records that follow
             for group in going:
                 known = self._known[group]
                 if known.blocked is None and known.position <= batch.last:
@@ -355,7 +355,7 @@ class _Look:
                 yield _Batch(fields[0], fields[0] + fields[6], fields[9], control)
 
     def _take(self, group: str, batch: _Batch, why: dict[str, str]) -> None:
-        """Passes over `batch`, as far as the group has read it."""
+        """Passes over `batch` as far as the group has read it."""
         known = self._known[group]
         read_to, owner = self._read_to(group, batch)
         known.position = max(known.position, min(read_to, batch.last + 1))
@@ -365,7 +365,7 @@ class _Look:
             why[group] = owner
 
     def _read_to(self, group: str, batch: _Batch) -> tuple[int, str]:
-        """Up to where the group has read of `batch`, and whose the rest is."""
+        """The offset up to which the group has read `batch`, and a text about the rest."""
         all_of_it = batch.last + 1
         if batch.control:
             return all_of_it, ""

@@ -30,7 +30,7 @@ from causeway.wire.offsets import LATEST, OffsetAt
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _IDLE = ("Empty", "Dead")
 _GROUPS_S = 1.0  # so often groups are asked for
-_LOOK_S = 10.0  # so long a look waits for what others wrote to be looked through
+_LOOK_S = 10.0  # the time of a look through the records of others
 
 
 class Eyes:
@@ -279,8 +279,8 @@ class Eyes:
         stands: Mapping[str, tuple[Commits, str | None]],
         committed: Mapping[str, Commits | CausewayError],
     ) -> dict[str, dict[TopicPartition, Committed]]:
-        """In place of places on the target, those of records before them that others wrote and the
-        group has not read."""
+        """The offsets of unread records of others that lie before the groups' places on the target.
+        They replace those places."""
         places = {
             group: {at: Stand(0, each.offset, each.metadata) for at, each in wanted.items()}
             for group, (wanted, _) in stands.items()

@@ -31,7 +31,7 @@ from causeway.wire.cluster import Cluster, Committed
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
 _PAUSE_S = 0.5
-_LOOK_S = 120.0  # so long a failover looks for records that groups have not read
+_LOOK_S = 120.0  # the time of a failover's look for records that groups have not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

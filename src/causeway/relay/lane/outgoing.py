@@ -18,15 +18,15 @@ from causeway.wire.records import (
     unpacked_size,
 )
 
-LEAST_BATCH_BYTES: Final = 1024  # no batch is made smaller because the target refuses it
+LEAST_BATCH_BYTES: Final = 1024  # refusals by the target make no batch smaller than this
 
 
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
-    """The outlet's next batch. No larger than `max_message_bytes`, and without compression no
-    larger than `outlet.most_unpacked`, if it can be cut into smaller ones.
+    """The outlet's next batch. If it can be cut, it is no larger than `max_message_bytes`, and
+    without compression no larger than `outlet.most_unpacked`.
 
-    A single record that is too large goes out as it is: the broker's refusal names the reason. So
-    does a batch that cannot be unpacked: the broker judges it.
+    A single record that is too large is sent as it is: the broker's refusal names the reason. A
+    batch that cannot be unpacked is sent as it is, too.
     """
     batch = outlet.take()
     if parts := _parts(outlet, batch, max_message_bytes):
@@ -39,12 +39,12 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
 
 
 def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> bool:
-    """The target refused a batch as too large: from now on `outlet` sends smaller ones. False if it
-    cannot.
+    """The target refused a batch as too large: make `outlet` send smaller ones from now on. False
+    if batches cannot be smaller.
 
     Either the target compresses batches again, and this one grew beyond `max_message_bytes`; or the
-    target's limit is lower than that. So without compression a batch may have `max_message_bytes`,
-    and half of that after each further refusal.
+    target's limit is lower than that. So the limit without compression becomes `max_message_bytes`.
+    Each further refusal halves it.
     """
     if refused.first == refused.last:
         return False
@@ -62,7 +62,7 @@ def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> 
 
 
 def _parts(outlet: OutletState, batch: Batch, max_message_bytes: int) -> list[Batch]:
-    """The parts that `batch` must be sent in; none if it goes as it is."""
+    """The parts in which `batch` must be sent; none if it is sent as it is."""
     if batch.records < 2:
         return []
     count = -(-batch.size // max_message_bytes)

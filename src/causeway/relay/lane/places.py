@@ -29,8 +29,8 @@ from causeway.wire.cluster import Cluster
 RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-# So often the same batch must come damaged before the partition stops, within about 15 seconds.
-# Damage on the way is gone with the second try.
+# After so many tries that find the same batch damaged, the partition stops: about 15 seconds.
+# Damage from the network is gone with the second try.
 DAMAGED_TIMES = 7
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
 
@@ -222,7 +222,7 @@ class Places:
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         leads_still = found.source_leader == (flow.source_node, flow.source_epoch)
         flow.lacks, flow.diverging = flow.diverging if leads_still else None, None
-        if flow.damaged_times >= DAMAGED_TIMES:  # it is mended
+        if flow.damaged_times >= DAMAGED_TIMES:  # the damage is repaired
             flow.damage, flow.damaged_times = None, 0
         flow.source_node, flow.source_epoch = found.source_leader
         flow.led_at = time.monotonic()

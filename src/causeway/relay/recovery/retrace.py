@@ -44,7 +44,7 @@ class SourceLog(NamedTuple):
 
 class Found(NamedTuple):
     """The pair after the last record of ours, that record's leader epoch in the source, whether
-    nobody else writes, whether the target sets the times. `lost_from`: the pair begins where the
+    we are the only writer, whether the target sets the times. `lost_from`: the pair begins where the
     source's log does now, and the copy ended at this offset or later; None: it ended at the pair.
     """
 
@@ -155,8 +155,8 @@ def walk_remains(
     source: SourceLog,
     target: Cluster,
 ) -> tuple[int, int, int | None]:
-    """As walk, where the source has deleted its log past the pair: nothing is left to count from,
-    so the last record found is looked for in what remains. And `Found.lost_from`."""
+    """Like walk, for a source that has deleted its log past the pair. No record is left to count
+    from, so the last record found is looked for in the rest of the log. Also `Found.lost_from`."""
     pair = outlet.pair
     if last.content is None:
         raise _nothing_to_compare(assignment, pair)
@@ -307,8 +307,8 @@ def check_epoch(assignment: Assignment, source: SourceLog) -> None:
         if found < epoch or (found > epoch and assignment.transform is None):
             raise _diverged(
                 assignment,
-                f"the source's record at offset {position - 1} has leader epoch {found}, and the "
-                f"one that was mirrored from there had {epoch}: the source was truncated, and "
+                f"the source's record at offset {position - 1} has leader epoch {found}, but the "
+                f"record that was mirrored from there had {epoch}: the source was truncated, and "
                 "written to since",
             )
 
