@@ -44,8 +44,8 @@ class SourceLog(NamedTuple):
 
 class Found(NamedTuple):
     """The pair after the last record of ours, that record's leader epoch in the source, whether
-    we are the only writer, whether the target sets the times. `lost_from`: the pair begins where the
-    source's log does now, and the copy ended at this offset or later; None: it ended at the pair.
+    we are the only writer, whether the target sets the times. `lost_from`: the pair begins at the
+    source's log start, and the copy ended at this offset or later; None: it ended at the pair.
     """
 
     pair: Pair
