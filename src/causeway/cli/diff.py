@@ -79,7 +79,7 @@ def _show(out: Output, found: Comparison, *, every: bool) -> None:
         out.print(table)
     out.print()
     out.print(
-        f"what brokers need that are not Apache Kafka: {BROKERS_PAGE}; `causeway plan` asks yours"
+        f"for brokers that are not Apache Kafka see {BROKERS_PAGE}; `causeway plan` checks yours"
     )
 
 

@@ -55,7 +55,7 @@ _OF_CLIENTS: Final = ("consumer.", "producer.", "admin.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
-    """`name`: empty if the JSON does not tell it."""
+    """`name`: empty if the JSON has none."""
 
     name: str
     kind: str
@@ -271,7 +271,7 @@ class _Writer:
     def _positions(
         self, flow: str, target: str, sources: Sequence[Connector], config: Mapping[str, str]
     ) -> None:
-        """Where Connect keeps how far the connectors have come."""
+        """Adds the topic of Connect's positions of the connectors."""
         if len(sources) == 1 and sources[0].name:
             self._add(f"{flow}.causeway.mirror.maker.connector", sources[0].name)
         if own := config.get("offsets.storage.topic"):

@@ -38,5 +38,5 @@ class ControlSettings:
     mm2_offsets: bool = True  # go on from MirrorMaker 2's positions, and keep them written
     mm2_offsets_topic: str | None = None  # None: mm2-offsets.<source alias>.internal
     mm2_connector: str = "MirrorSourceConnector"
-    # What the source may be called there, likeliest first. Empty: by its alias, or by none.
+    # Aliases of the source in that topic, likeliest first. Empty: its alias, or the empty one.
     mm2_aliases: tuple[str, ...] = ()

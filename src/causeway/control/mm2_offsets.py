@@ -83,8 +83,8 @@ class MirrorMakerOffsets:
         self._mended = False
 
     def read(self) -> dict[TopicPartition, Copied]:
-        """Each partition's entry; empty where MirrorMaker 2 never ran. A connector of another name
-        is taken for ours if its entry is the only one of a partition. Raises CausewayError."""
+        """Each partition's entry; empty if MirrorMaker 2 never ran. An entry of another connector
+        counts if it is the only one of a partition. Raises CausewayError."""
         found: dict[TopicPartition, Copied] = {}
         unsure: dict[TopicPartition, dict[_Owner, Copied]] = {}
         for key, value in self._topic.newest().items():

@@ -54,7 +54,7 @@ def fitted(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
 
 
 def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> TopicPlan:
-    """The plan with what cannot be carried out turned into problems."""
+    """The plan, with a problem for each change that cannot be carried out."""
     failed = {change.topic: error for change, error in errors.items()}
     return TopicPlan(
         mirrored=tuple(topic for topic in planned.mirrored if topic.target not in failed),

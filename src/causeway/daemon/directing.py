@@ -83,7 +83,7 @@ class Directing:
         self.wanted = threading.Event()
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # asked for
-        self._adopts: set[Scope] = set()  # those of them that acknowledge lost records
+        self._adopts: set[Scope] = set()  # scopes of restarts that acknowledge lost records
         self._looking: set[Scope] = set()  # let go of, the next look takes them up
         self._chosen = False  # others than before: a look has to follow
         self._asked_at = 0.0  # the newest of them

@@ -168,7 +168,7 @@ class Leadership:
 
     @property
     def throttled_s(self) -> float:
-        """For how long the target throttles what we write, by a quota."""
+        """For how long the target throttles our writes, by a quota."""
         return self._cluster.quotas.left_s(PRODUCE)
 
     @property

@@ -115,8 +115,8 @@ class Remembered:
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """`CAUSEWAY_GEO_CONFIG`, else `geo.json` where people's settings are. Raises ConfigError for a
-    user without a home."""
+    """`CAUSEWAY_GEO_CONFIG`, else `geo.json` in the user's folder of settings. Raises ConfigError
+    for a user without a home."""
     if named := environment.get(VARIABLE):
         return Path(named)
     base = environment.get("XDG_CONFIG_HOME", "")

@@ -62,7 +62,9 @@ class LinkPlan:
     acls: AclPlan
     new_progress_topic: str | None  # None: it exists, the link has run before
     loops: tuple[str, ...] = ()  # topics that flows of other files mirror back
-    lacks: tuple[Lack, ...] = ()  # APIs that brokers do not have; nothing else where one must be
+    lacks: tuple[
+        Lack, ...
+    ] = ()  # APIs that brokers lack; if one is required, the plan has nothing else
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
     # Partitions whose records were treated in another way so far, and what that means to them.

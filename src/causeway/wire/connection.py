@@ -160,7 +160,7 @@ class Connection:
 
     @property
     def versions(self) -> Versions:
-        """What the broker has said that it can."""
+        """The versions of APIs that the broker has."""
         return self._versions
 
     def fileno(self) -> int:

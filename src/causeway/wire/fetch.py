@@ -89,7 +89,9 @@ class FetchSession:
     min_bytes: int
     max_bytes: int
     read_committed: bool
-    throttle_ms: int = 0  # as the last answer says: nothing more is read for so long, for a quota
+    throttle_ms: int = (
+        0  # of the last answer: the broker reads no request for this long, by a quota
+    )
     _id: int = 0
     _epoch: int = 0
     _cursors: dict[Place, Cursor] = field(default_factory=dict)

@@ -18,7 +18,7 @@ MAX_IDLE = 4  # a broker
 # Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
 MAX_IDLE_S = 240.0
 REFUSED_S = 120.0  # longer refusals do not pass by themselves
-STALE_S = 600.0  # an older refusal says nothing about now
+STALE_S = 600.0  # an older refusal proves nothing about now
 
 Address = tuple[str, int]
 

@@ -219,7 +219,7 @@ class _Writer:
                 connectors[mirrors.CONNECTORS[0]]["tasksMax"] = int(text)
             elif not (name == _PAUSED and _tell_states(connectors, text)):
                 self._key(connectors, flow, name, text)
-        # Else what a resource has by default would count.
+        # Without it, the default of a resource would count.
         config = _config(connectors[mirrors.CONNECTORS[0]])
         config.setdefault(f"{_BOOK}offsets.topic", self._offsets_topic(source, flow))
         config.setdefault(f"{_BOOK}connector", "MirrorSourceConnector")
@@ -251,7 +251,7 @@ class _Writer:
             _config(connectors[acts])[name] = bare(text)
 
     def _offsets_topic(self, source: str, flow: str) -> str:
-        """The topic of positions that Connect's keys name; empty where none does."""
+        """The topic of positions that Connect's keys name; empty if they name none."""
         target = flow.removeprefix(f"{source}->")
         entries = {key: Entry(key=key, value=text, line=0) for key, text in self.texts.items()}
         named = kept_names.offsets_topic(entries, source, target)

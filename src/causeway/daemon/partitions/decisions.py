@@ -56,7 +56,7 @@ class PassOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """`loss`: what is lost still, for a person to acknowledge."""
+    """`loss`: a loss that a person has yet to acknowledge."""
 
     reason: str
     loss: Loss | None = None
@@ -73,10 +73,10 @@ class BeginBehind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """What both clusters said of one partition. `end` is for readers as we are one: with
-    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for where
-    MirrorMaker 2 has been, and is `end` elsewhere. `start` is where a beginning would be: by the
-    time that a person named, else by the consumer's `auto.offset.reset`."""
+    """The offsets of one partition on both clusters. `end` is the end for readers like us: with
+    read_committed the last stable offset. `high_watermark` may lie beyond; it is asked for if
+    MirrorMaker 2 has mirrored the partition, and else is `end`. `start` is the beginning of a new
+    mirror: by the time that a person named, else by the consumer's `auto.offset.reset`."""
 
     log_start: int
     end: int

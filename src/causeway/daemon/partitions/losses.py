@@ -78,7 +78,7 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
         first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
     if progress.loss is not None and progress.loss.cause == "damaged":
-        # A later leader may have written what is passed over. To the epoch before, the source would
+        # A later leader may have written the damaged batch. To the earlier epoch, the source would
         # answer with an end below `to`, as if it was truncated.
         after = after.replace(leader_epoch=-1)
     if adopted_end is None:
@@ -100,7 +100,7 @@ def note(progress: Progress) -> str | None:
         return None
     return (
         f"up to {lost} records are lost: the source deleted them before they were mirrored, "
-        "or they were damaged (`causeway restart --adopt` acknowledges it)"
+        "or they were damaged (`causeway restart --adopt` acknowledges the loss)"
     )
 
 

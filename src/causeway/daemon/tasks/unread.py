@@ -189,7 +189,7 @@ class UnreadRecords:
         return found
 
     def known(self, group: str, at: TopicPartition, start: int) -> _Known:
-        """What is known of the group from `start` on."""
+        """The earlier result for the group, if it holds from `start` on; else a new one."""
         known = self._known.get((group, at))
         if known is None or not known.start <= start <= known.position:
             known = self._known[group, at] = _Known(start, start)

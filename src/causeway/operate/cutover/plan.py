@@ -262,7 +262,7 @@ def _name(each: Producer, now_ms: int) -> str:
     if each.transactional_id is not None:
         who += f", transactional id {each.transactional_id}"
     ago = age_ms(each.last_ms, now_ms)
-    dated = "with a time that cannot be" if ago is None else f"dated {time(ago / 1000)} ago"
+    dated = "with an impossible time" if ago is None else f"dated {time(ago / 1000)} ago"
     return f"{where}: {who}, newest record {dated}"
 
 

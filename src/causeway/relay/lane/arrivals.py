@@ -23,7 +23,7 @@ class Doubt(Exception):  # noqa: N818 - it is no error, but a turn that a flow t
 
     `unsettled`: a batch may have reached the target that nobody told us of. `failure`: it counts as
     one, so that tries that follow each other wait longer and longer. `not_before` (monotonic): it
-    is looked for then at the earliest. `damage`: what cannot be mirrored, if it stays like that.
+    is looked for then at the earliest. `damage`: a batch that cannot be mirrored while it stays so.
     """
 
     def __init__(

@@ -158,7 +158,7 @@ class TargetConnection:
 
     def _may_have_more(self) -> bool:
         count, size = len(self._requests), self._unanswered_bytes
-        if self._throttled:  # what is sent now waits for each request before it to be paid
+        if self._throttled:  # a request now waits until the quota allows each one before it
             return not count
         if count >= self.max_requests:
             return count < self.most_small_requests and size < SMALL_BYTES

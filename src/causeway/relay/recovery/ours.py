@@ -47,7 +47,7 @@ LOOKED_BACK_BYTES = 64 * 1024 * 1024
 class LastOfOurs:
     """The last record of ours that the target still has after the pair. `count`: how many of our
     records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
-    is; None where compaction left no record of ours, or one too large to unpack. `following`: the
+    is; None if compaction left no record of ours, or one too large to unpack. `following`: the
     sequence after the last batch of ours from the pair's target offset on, where `count` is 0 and
     there is one: records that the target had lost were sent again, up to the pair or less far."""
 
@@ -242,11 +242,11 @@ def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None
     if not _is_ours(fields, outlet):
         if fields[0] + fields[6] >= pair.target - pair.sequence:  # not before all of ours
             raise not_as_sent(outlet, f"somebody else's batch lies at offset {fields[0]}")
-        return None, max(0, pair.sequence - (pair.target - end))  # compaction took what is missing
+        return None, max(0, pair.sequence - (pair.target - end))  # compaction removed the rest
     last = _before(raw)
     if _shift(fields) != (pair.target - pair.sequence) % SEQUENCE_SPACE:
         _check_unbroken(outlet, fields, target)
-    return last, advance(last.following, end - last.end)  # compaction took what is missing
+    return last, advance(last.following, end - last.end)  # compaction removed the rest
 
 
 def is_at_pair(outlet: Outlet, remembered: int | None, target: Cluster) -> bool:

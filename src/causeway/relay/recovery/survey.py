@@ -200,8 +200,8 @@ def _settled_ends(
 def _remembered(
     target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, Mapping[int, int] | CausewayError]:
-    """The last sequences by the leaders' memory; none where a leader cannot be asked for them: then
-    the log tells, as it does when the leader has forgotten."""
+    """The last sequences by the leaders' memory. None for a leader that cannot be asked, or has
+    forgotten them: then the log shows them."""
     return {
         place: {} if is_unsupported(answer) else answer
         for place, answer in target.last_sequences(places).items()
