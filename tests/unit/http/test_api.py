@@ -416,7 +416,7 @@ def test_probes_tell_how_it_is(api: TestClient) -> None:
         (full(replace(link(), role=Role.STARTING)), "A->B is starting"),
         (full(replace(link(), planned=False)), "A->B looks for its topics"),
         (replace(run(), lanes=()), "no lane is connected"),
-        (replace(run(), refused={"A->B": "SCRAM refused"}), "A->B has been refused"),
+        (replace(run(), refused={"A->B": "SCRAM refused"}), "A->B: a cluster has refused"),
     ):
         with client(lambda s=snapshot: s) as other:  # type: ignore[misc]
             answer = other.get("/readyz")

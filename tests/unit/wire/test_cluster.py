@@ -298,7 +298,7 @@ def test_a_leader_that_all_brokers_know_late_is_waited_for(script: Script) -> No
         cluster.note_leader_epoch(uuid.UUID(int=5).hex, 0, 8)
         found = cluster.metadata(["t"]).topics["t"].partitions[0]
         assert found.leader == -1
-        assert "leader epoch 7, older than 8" in str(found.error)
+        assert "leader epoch 7, but epoch 8" in str(found.error)
         assert found.error is not None
         assert found.error.retriable
         script.epoch = 8
