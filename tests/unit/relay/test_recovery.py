@@ -249,7 +249,7 @@ def test_a_source_leader_that_is_out_of_date_is_no_truncated_source(
     answer = world.recover({0: Pair(source=9, target=9, sequence=9)})
     assert isinstance(answer, BrokerError)
     assert answer.retriable
-    assert "leader epoch 0, older than 3" in str(answer)
+    assert "leader epoch 0, but epoch 3" in str(answer)
 
 
 @pytest.mark.parametrize(
