@@ -90,6 +90,16 @@ def link(
     return LinkSettings(**{**fields, **(more or {})})
 
 
+def link_apart(source: str, target: str, prefix: str, **more: Any) -> LinkSettings:
+    """`link` for the topics of one test, with a source alias that no other test has. The progress
+    topic and the directives outlive a test, and the progress topic keeps the source's cluster id.
+    """
+    alias = prefix.partition("-")[0]
+    a = client(alias, source)
+    own = {"source": a, "source_admin": a, "policy": ReplicationPolicy(source_alias=alias)}
+    return link(source, target, prefix + ".*", more={**own, **more})
+
+
 class RunningDaemon:
     """`run` in a thread, from `with` to its end; `result` is its exit code or its error."""
 

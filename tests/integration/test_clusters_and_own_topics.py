@@ -14,7 +14,7 @@ from causeway.dev.cluster import LocalCluster
 from causeway.model import State
 from causeway.wire.cluster import Cluster
 from tests.harness.command import causeway
-from tests.harness.daemon import RunningDaemon, link
+from tests.harness.daemon import RunningDaemon, link, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import assert_same, await_copied, mm2_file
 from tests.harness.waiting import await_until
@@ -97,49 +97,51 @@ def test_another_cluster_at_the_address_is_not_mirrored(
 ) -> None:
     topic, strange = f"{prefix}ours", f"{prefix}theirs"
     others = KafkaTools(stranger.bootstrap)
+
+    def flow(*clusters: LocalCluster, **more: Any) -> LinkSettings:
+        bootstrap = ",".join(cluster.bootstrap for cluster in clusters)
+        made = link_apart(bootstrap, target.bootstrap, prefix)
+        changed = replace(made.source, request_timeout_ms=4_000, **more)
+        return replace(made, source=changed, source_admin=changed)
+
+    alias = flow(source_cluster).source.alias
     source.create_topic(topic)
     others.create_topic(strange)
     fill(source, topic, "ours")
     fill(others, strange, "theirs")
-    names = f"{prefix}.*"
-
-    def flow(*clusters: LocalCluster, **more: Any) -> LinkSettings:
-        bootstrap = ",".join(cluster.bootstrap for cluster in clusters)
-        made = link(bootstrap, target.bootstrap, names)
-        changed = replace(made.source, request_timeout_ms=4_000, **more)
-        return replace(made, source=changed, source_admin=changed)
-
     with RunningDaemon(monkeypatch, flow(stranger, source_cluster)) as run:
         await_until(lambda: "lead to several clusters" in told(run), 120, "it is told")
-    assert target.topics().isdisjoint({f"A.{topic}", f"A.{strange}"}), "nobody knows which is A"
+    assert target.topics().isdisjoint({f"{alias}.{topic}", f"{alias}.{strange}"}), (
+        "nobody knows which is A"
+    )
 
     with RunningDaemon(monkeypatch, flow(source_cluster)):
-        await_copied(source, topic, target, f"A.{topic}")
+        await_copied(source, topic, target, f"{alias}.{topic}")
 
     with RunningDaemon(monkeypatch, flow(stranger, source_cluster)) as run:
         fill(source, topic, "more of ours")
-        await_copied(source, topic, target, f"A.{topic}")
+        await_copied(source, topic, target, f"{alias}.{topic}")
         run.await_state(topic, State.RUNNING)
 
     with RunningDaemon(monkeypatch, flow(stranger)) as run:
         await_until(lambda: "belongs to cluster" in told(run), 120, "it is told")
-        assert "A.causeway.cluster.id = " in told(run)
+        assert f"{alias}.causeway.cluster.id = " in told(run)
         assert not [p for p in run.partitions().values() if p.state is State.STOPPED]
-    assert f"A.{strange}" not in target.topics()
+    assert f"{alias}.{strange}" not in target.topics()
 
     with RunningDaemon(monkeypatch, flow(source_cluster)) as run:
         fill(source, topic, "the rest of ours")
-        await_copied(source, topic, target, f"A.{topic}")
-    assert_same(source, topic, target, f"A.{topic}")
+        await_copied(source, topic, target, f"{alias}.{topic}")
+    assert_same(source, topic, target, f"{alias}.{topic}")
 
     moved = Cluster(flow(stranger).source)
     with moved:
         cluster_id = moved.bootstrap_check().cluster_id
     with RunningDaemon(monkeypatch, flow(stranger, cluster_id=cluster_id)):
-        await_copied(others, strange, target, f"A.{strange}")
+        await_copied(others, strange, target, f"{alias}.{strange}")
     with RunningDaemon(monkeypatch, flow(stranger)):
         fill(others, strange, "more of theirs")
-        await_copied(others, strange, target, f"A.{strange}")
+        await_copied(others, strange, target, f"{alias}.{strange}")
 
 
 def told(run: RunningDaemon) -> str:

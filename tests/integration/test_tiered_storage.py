@@ -16,7 +16,7 @@ from causeway.operate.status import LinkStatus, contents_of, status_of
 from causeway.relay.progress import TaskRecord
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import OffsetAt
-from tests.harness.daemon import RunningDaemon, link
+from tests.harness.daemon import RunningDaemon, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror
@@ -146,30 +146,28 @@ def test_a_target_without_tiered_storage_takes_the_topic_and_its_other_configs(
     kafka.create_topic(tiered, config={**TIERED, "max.message.bytes": "2000000"})
     kafka.create_topic(later)
     kafka.produce(tiered, [b"1", b"2"])
-    settings = link(
-        cluster.bootstrap,
-        target_cluster.bootstrap,
-        prefix + ".*",
-        more={"sync_topic_configs_interval_s": 1.0},
+    settings = link_apart(
+        cluster.bootstrap, target_cluster.bootstrap, prefix, sync_topic_configs_interval_s=1.0
     )
+    alias = settings.source.alias
 
     with RunningDaemon(monkeypatch, settings) as run:
         run.await_state(tiered, State.RUNNING)
         run.await_state(later, State.RUNNING)
-        await_until(lambda: len(target.read(f"A.{tiered}")[0]) == 2, what="both records")
+        await_until(lambda: len(target.read(f"{alias}.{tiered}")[0]) == 2, what="both records")
         assert run.link().troubles == ()
-        own = target.topic_config(f"A.{tiered}")
+        own = target.topic_config(f"{alias}.{tiered}")
         assert (own["retention.ms"], own["segment.bytes"]) == ("-1", "1048576")
         assert (own["remote.storage.enable"], own["local.retention.bytes"]) == ("false", "-2")
 
-        with Cluster(client("A", cluster.bootstrap)) as admin:
+        with Cluster(client(alias, cluster.bootstrap)) as admin:
             changes = {"remote.storage.enable": "true", "retention.ms": "7200000"}
             assert admin.alter_configs({later: changes}) == {later: None}
         await_until(
-            lambda: target.topic_config(f"A.{later}")["retention.ms"] == "7200000",
+            lambda: target.topic_config(f"{alias}.{later}")["retention.ms"] == "7200000",
             what="the other config",
         )
-        mirror = f"A.{later}"
+        mirror = f"{alias}.{later}"
         record = await_until(
             lambda: next((t for t in tasks(target_cluster, settings) if mirror in t.items), None),
             what="the task says what is left out",
@@ -178,7 +176,7 @@ def test_a_target_without_tiered_storage_takes_the_topic_and_its_other_configs(
         assert record.reason is None
         assert "remote.storage.enable=true" in record.items[mirror]
     seen = status_of_link(settings)
-    assert [note for name, note in seen.notes if name == f"A.{later}"] == [
+    assert [note for name, note in seen.notes if name == f"{alias}.{later}"] == [
         "remote.storage.enable=true of the source is left out: B keeps the whole log on its brokers"
     ]
 
