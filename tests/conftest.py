@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("integration") is None)
 
 
+@pytest.fixture(autouse=True)
+def _modules_are_found() -> Iterator[None]:
+    """A driver that runs in this process sets PYTHONSAFEPATH for Spark's workers. The next test may
+    start `python -m bench…`, which is found in the working directory."""
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
+
+
 @pytest.fixture(scope="session")
 def _clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
     pair = (LocalCluster("A", properties=_UNHURRIED), LocalCluster("B", properties=_UNHURRIED))
