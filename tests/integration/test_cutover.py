@@ -40,7 +40,7 @@ from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, W
 from causeway.operate.moves.ending import wish
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.command import causeway
-from tests.harness.daemon import RunningDaemon, link
+from tests.harness.daemon import RunningDaemon, link, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.members import Member
@@ -384,10 +384,7 @@ def test_where_a_fence_cannot_be_it_is_said_before_anything_is_changed(
     topic = prefix + "orders"
     source.create_topic(topic, 1)
     source.produce(topic, [b"1", b"2"])
-    alias = prefix.partition("-")[0]
-    a = client(alias, source.bootstrap)
-    own = {"source": a, "source_admin": a, "policy": ReplicationPolicy(source_alias=alias)}
-    mirror = link(source.bootstrap, target.bootstrap, prefix + ".*", more=own)
+    mirror = link_apart(source.bootstrap, target.bootstrap, prefix)
     settings = settings_of(mirror)
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.RUNNING)

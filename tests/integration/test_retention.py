@@ -18,9 +18,8 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
-from tests.harness.daemon import RunningDaemon, SubprocessEngine, link
+from tests.harness.daemon import RunningDaemon, SubprocessEngine, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.lanes import client
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -42,11 +41,7 @@ def forgetful() -> Iterator[LocalCluster]:
 
 
 def mirror_of(source: KafkaTools, target: KafkaTools, prefix: str, **more: Any) -> LinkSettings:
-    """A link of this test's own: what is asked of one stands for whoever leads it next."""
-    alias = prefix.partition("-")[0]
-    a = client(alias, source.bootstrap)
-    own = {"source": a, "source_admin": a, "policy": ReplicationPolicy(source_alias=alias)}
-    return link(source.bootstrap, target.bootstrap, prefix + ".*", more={**own, **more})
+    return link_apart(source.bootstrap, target.bootstrap, prefix, **more)
 
 
 def settings_of(mirror: LinkSettings) -> Settings:
