@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ from causeway.model import State, TopicPartition
 from causeway.relay.progress import LeadershipLostError, ProgressTopic
 from causeway.wire.cluster import Cluster
 from tests.harness.control import checkpoints
-from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, unreachable
+from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, link_apart, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.running import PATIENCE_S
@@ -40,9 +41,13 @@ def fill(kafka: KafkaTools, topic: str, count: int, *, partitions: int = 1, firs
     )
 
 
-def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
+def await_same(
+    source: KafkaTools, target: KafkaTools, topic: str, mirror: str | None = None
+) -> None:
     await_until(
-        lambda: source.digests(topic) == target.digests(f"A.{topic}"), 240, f"{topic} mirrored"
+        lambda: source.digests(topic) == target.digests(mirror or f"A.{topic}"),
+        240,
+        f"{topic} mirrored",
     )
 
 
@@ -271,19 +276,20 @@ def test_data_without_progress_is_taken_over_only_on_request(
     source.create_topics([topic, strange], 1)
     fill(source, topic, 100)
     fill(source, strange, 10)
-    settings = link(source.bootstrap, target.bootstrap, f"{prefix}.*")
+    settings = link_apart(source.bootstrap, target.bootstrap, prefix)
+    alias = settings.source.alias
     with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
         run.join()
     assert run.result == 0
     target.delete_topic(settings.progress_topic)
-    fill(target, f"A.{strange}", 1, first=77)  # so that it ends with what the source never had
+    fill(target, f"{alias}.{strange}", 1, first=77)  # the source never had that one
     fill(source, topic, 50, first=100)
     with RunningDaemon(monkeypatch, settings) as run:
         assert "has data already" in (run.await_state(topic, State.STOPPED).reason or "")
-    assert target.digests(f"A.{topic}")[0][0] == 100
+    assert target.digests(f"{alias}.{topic}")[0][0] == 100
     with RunningDaemon(monkeypatch, settings, adopt=True) as run:
         run.await_state(topic, State.RUNNING)
-        await_same(source, target, topic)
+        await_same(source, target, topic, f"{alias}.{topic}")
         reason = run.await_state(strange, State.STOPPED).reason or ""
         assert "last records are not found" in reason
 
@@ -325,18 +331,19 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
     source.create_topic(left_out, 1)
     fill(source, topic, 100, partitions=2)
     fill(source, left_out, 10)
-    settings = link(source.bootstrap, target.bootstrap, topic)
-    both = link(source.bootstrap, target.bootstrap, f"{topic}|{left_out}")
+    both = link_apart(source.bootstrap, target.bootstrap, prefix)
+    settings = replace(both, topics=compile_patterns(topic))
+    mirror = f"{both.source.alias}.{topic}"
     with RunningDaemon(monkeypatch, both, until_caught_up=True) as run:
         run.join()
     with RunningDaemon(monkeypatch, settings) as run:
         run.await_state(topic, State.RUNNING, 2)
-        await_same(source, target, topic)
+        await_same(source, target, topic, mirror)
         with Cluster(settings.target) as cluster:
             lost = progress_topic_id(cluster, settings)
             cluster.delete_topics([settings.progress_topic])
             fill(source, topic, 100, partitions=2, first=100)
-            await_same(source, target, topic)
+            await_same(source, target, topic, mirror)
             await_until(
                 lambda: progress_topic_id(cluster, settings) not in (lost, None),
                 PATIENCE_S,
@@ -351,7 +358,7 @@ def test_a_progress_topic_deleted_under_a_running_mirror_is_written_again(
     with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
         run.join()
     assert run.result == 0
-    assert source.digests(topic) == target.digests(f"A.{topic}")
+    assert source.digests(topic) == target.digests(mirror)
 
 
 def progress_topic_id(cluster: Cluster, settings: LinkSettings) -> str | None:

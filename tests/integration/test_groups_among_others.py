@@ -39,6 +39,8 @@ def test_local_records_are_not_skipped(
     prefix: str,
     tmp_path: Path,
 ) -> None:
+    alias = prefix.partition("-")[0]  # a link of its own: begins on others' data
+    link = f"{alias}->B"
     before, among = prefix + "before", prefix + "among"
     for topic in (before, among):
         for side in (source, target):
@@ -51,14 +53,14 @@ def test_local_records_are_not_skipped(
     target.commit_group(own, {(before, 0): 5, (among, 0): 0})  # it has read the local ones
     file = mm2_file(
         tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "A->B.enabled = true",
+        {alias: source_cluster, "B": target_cluster},
+        f"{link}.enabled = true",
         f"topics = {prefix}.*",
         f"groups = {prefix}.*",
         *QUICK,
     )
     planned = causeway("plan", file)
-    assert f"{before} on B has records that A->B did not bring" in planned.out, planned.out
+    assert f"{before} on B has records that {link} did not bring" in planned.out, planned.out
     with Running("run", file, directory=tmp_path) as run:
         await_until(lambda: target.offsets(before) == {0: 25}, PATIENCE_S)
         await_until(lambda: target.offsets(among) == {0: 20}, PATIENCE_S)
@@ -70,9 +72,13 @@ def test_local_records_are_not_skipped(
             lambda: target.group_offsets(new).get((among, 0)) == 15, PATIENCE_S, "nothing is unread"
         )
         assert target.group_offsets(new).get((before, 0), 0) == 0
-        why = (left_undone(file, "groups") or {})[f"{new} on {before}-0"]
+        why = await_until(
+            lambda: (left_undone(file, "groups", link) or {}).get(f"{new} on {before}-0"),
+            PATIENCE_S,
+            "held back",
+        )
         assert "held back at offset 0" in why
-        assert "did not come from A" in why
+        assert f"did not come from {alias}" in why
 
         target.produce(among, values("local", 3))
         source.produce(among, values("more", 10))
@@ -100,6 +106,8 @@ def test_of_two_sources_the_least_place_counts(
     prefix: str,
     tmp_path: Path,
 ) -> None:
+    first = prefix.partition("-")[0]  # links of their own: each begins on the other's data
+    second = first + "-c"
     topic, both, one = prefix + "t", prefix + "both", prefix + "one"
     with LocalCluster("C") as third:
         other = KafkaTools(third.bootstrap)
@@ -108,9 +116,9 @@ def test_of_two_sources_the_least_place_counts(
             side.produce(topic, values(name, 20))
         file = mm2_file(
             tmp_path,
-            {"A": source_cluster, "C": third, "B": target_cluster},
-            "A->B.enabled = true",
-            "C->B.enabled = true",
+            {first: source_cluster, second: third, "B": target_cluster},
+            f"{first}->B.enabled = true",
+            f"{second}->B.enabled = true",
             f"topics = {prefix}.*",
             f"groups = {prefix}.*",
             *QUICK,
@@ -131,8 +139,8 @@ def test_of_two_sources_the_least_place_counts(
             )
             await_until(
                 lambda: (
-                    f"{one} on {topic}-0" in (left_undone(file, "groups", "A->B") or {})
-                    and (one, (topic, 0)) in checkpoints(target)
+                    f"{one} on {topic}-0" in (left_undone(file, "groups", f"{first}->B") or {})
+                    and (one, (topic, 0)) in checkpoints(target, first)
                 ),
                 PATIENCE_S,
                 "the group that reads one source only is held back",
