@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from causeway.config.mm2 import load_mm2
-from causeway.errors import DivergedError, PrerequisiteError
+from causeway.errors import DivergedError, PartitionsFailedError, PrerequisiteError
 from causeway.operate import archive, restore
 from causeway.operate.archive_store import Manifest, Store
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.integration
 DAY = 86_400_000
 BEGIN = 1_767_225_600_000  # 2026-01-01
 KEPT = {"retention.ms": "-1", "max.message.bytes": "2000000", "retention.bytes": "1000000000"}
-LIMIT = "100000"  # bytes; set once a larger record was written
+# Limits that the topic gets once it holds records beyond them.
+LIMITS = {"max.message.bytes": "100000", "message.timestamp.before.max.ms": "3600000"}
 
 
 @pytest.fixture(scope="module")
@@ -104,32 +105,43 @@ def test_what_comes_back_is_what_was_there(
     archived: Archive, source: KafkaTools, target: KafkaTools, prefix: str
 ) -> None:
     """Two runs of the archive, with a transaction that was rolled back between; a topic that has
-    no record; the topics' settings; and a third run that finds nothing new."""
-    topic, empty = prefix + "full", prefix + "empty"
+    no record; one whose brokers set the times; the topics' settings; and a third run that finds
+    nothing new."""
+    topic, empty, stamped = prefix + "full", prefix + "empty", prefix + "arrival"
     source.create_topic(topic, 3, config=KEPT)
     source.create_topic(empty, 2)
     source.produce(topic, some_records(199), codec="zstd")
     large = random.Random(1).randbytes(500_000)
     source.produce(topic, [Outgoing(value=large, partition=0, timestamp=BEGIN)])
-    source.set_topic_config(topic, {"max.message.bytes": LIMIT})
+    arrival = {"message.timestamp.type": "LogAppendTime"}
+    source.create_topic(stamped, 1, config=arrival)
+    source.produce(stamped, [b"one", b"two"])
     first = archived.archive()
-    assert (first.number, first.records, first.topics) == (1, 200, 2)
+    assert (first.number, first.records, first.topics) == (1, 202, 3)
     with source.transactional(prefix + "writer") as transactions:
         for number in range(4):
             transactions.begin()
             transactions.send(topic, *some_records(20, first=1000 + 20 * number))
             (transactions.abort if number % 2 else transactions.commit)()
     source.await_transactions(topic)
+    source.set_topic_config(topic, LIMITS)
     assert archived.archive(alias="A").records == 40
     assert archived.archive(link="A->B").number is None
     days = {day.name for day in (archived.path / f"topic={topic}").iterdir()}
     assert days == {f"day=2026-01-0{n}" for n in range(1, 5)}
     done = archived.restore()
-    assert [(each.records, each.compared) for each in done] == [(0, True), (240, True)]
+    assert [(each.records, each.compared) for each in done] == [(2, True), (0, True), (240, True)]
     assert contents(target, topic) == contents(source, topic)
+    kept, given = contents(target, stamped)[0], contents(source, stamped)[0]
+    assert [(time, *rest) for time, _, *rest in kept] == [(time, *rest) for time, _, *rest in given]
+    assert target.topic_config(stamped)["message.timestamp.type"] == "LogAppendTime"
     assert target.partition_count(empty) == 2
     configs = target.topic_config(topic)
-    assert {name: configs[name] for name in KEPT} == {**KEPT, "max.message.bytes": LIMIT}
+    assert {name: configs[name] for name in KEPT} == {
+        **KEPT,
+        "max.message.bytes": LIMITS["max.message.bytes"],
+    }
+    assert {name: configs[name] for name in LIMITS} == LIMITS
     assert target.topic_config(empty)["retention.ms"] == source.topic_config(empty)["retention.ms"]
     before = sum(map(len, target.read(topic).values()))
     archived.restore()
@@ -239,11 +251,14 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the second of three chunks, and before the topic has its settings back. What a kill
-    in the midst of a chunk leaves is seen in test_archive_command.py and test_spark_sink.py."""
-    topic = prefix + "resumed"
+    """Before the second of three chunks, and before the topic has its settings back. One that
+    fails keeps none behind it waiting. What a kill in the midst of a chunk leaves is seen in
+    test_archive_command.py and test_spark_sink.py."""
+    topic, behind = prefix + "resumed", prefix + "resumedlater"
     source.create_topic(topic, 3, config=KEPT)
     source.produce(topic, some_records(270))
+    source.create_topic(behind, 1)
+    source.produce(behind, [b"one"])
     archived.archive()
     monkeypatch.setattr(restore, "CHUNK_OFFSETS", 90)
     monkeypatch.setattr(restore, "_LEAST_OFFSETS", 1)
@@ -266,6 +281,19 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
         with pytest.raises(ZeroDivisionError):
             archived.restore()
     assert target.topic_config(topic)["retention.bytes"] == "-1"
+    compare = restore._Work._compare
+
+    def differs_in_first(self: restore._Work, name: str, records: int) -> None:
+        if name == topic:
+            raise DivergedError("restore", f"{name}-0", "records differ")
+        compare(self, name, records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore._Work, "_compare", differs_in_first)
+        with pytest.raises(PartitionsFailedError, match=r"records differ.*1 of 2 topics are on B"):
+            archived.restore()
+    assert contents(target, behind) == contents(source, behind)
+    assert any(line.startswith(f"restore {topic}-0: records differ") for line in archived.said)
     archived.restore()
     assert any("goes on at chunk 1 of 3" in line for line in archived.said)
     assert contents(target, topic) == contents(source, topic)

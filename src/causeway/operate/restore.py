@@ -9,6 +9,7 @@ same archive always gives the same ones.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,15 @@ from typing import Any
 
 from causeway.config.settings import ClientSettings, Settings
 from causeway.control import limits
-from causeway.errors import BrokerError, CausewayError, ConfigError, DivergedError
+from causeway.errors import (
+    AuthenticationError,
+    BrokerError,
+    CausewayError,
+    ConfigError,
+    DivergedError,
+    PartitionsFailedError,
+    UnreachableError,
+)
 from causeway.model import TopicPartition
 from causeway.operate.archive import COLUMNS, ORDER_DIGEST, Say, spark_session
 from causeway.operate.archive_store import ArchivedTopic, Manifest, Store
@@ -33,7 +42,11 @@ _WHILE = {  # the topic's own settings come back at the end
     "retention.bytes": "-1",
     # Records may be larger than the limit: it was another one once, or the source's brokers' own.
     "max.message.bytes": str(2**31 - 1),
+    # Records keep their times, also if the source's or the target's brokers set them on arrival.
+    limits.TIMESTAMP_TYPE: "CreateTime",
 }
+# An error in one of Spark's tasks is text by the time that it arrives here.
+_IN_A_TASK = re.compile(r"^causeway\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +93,9 @@ def restore(
     """Each topic of the archive at `path` that `patterns` name (none: all) to cluster `alias`.
 
     Makes topics that are not there. One that holds records which this archive did not put there is
-    refused, before anything is written, unless `into_existing`. Raises CausewayError.
+    refused, before anything is written, unless `into_existing`. If one topic fails, those behind it
+    are restored all the same, and PartitionsFailedError names each that failed. Raises
+    CausewayError.
     """
     client = target_of(settings, alias)
     with Cluster(client) as cluster, spark_session(settings) as spark:
@@ -101,7 +116,7 @@ def restore(
                 f"already on {alias}, with records that this archive did not put there",
                 remedy="delete or rename them, or add to what is there with --into-existing",
             )
-        return [work.restore(name, replication_factor, name in foreign) for name in names]
+        return work.restore_all(names, replication_factor, foreign)
 
 
 def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[Chunk]:
@@ -184,6 +199,35 @@ class _Work:
     def _latest(self, topic: str) -> ArchivedTopic:
         return next(m.topics[topic] for m in reversed(self._manifests) if topic in m.topics)
 
+    def restore_all(
+        self, topics: Collection[str], replication_factor: int, foreign: Collection[str]
+    ) -> list[Restored]:
+        """Raises PartitionsFailedError once each topic had its turn, and at once an error that all
+        topics would have: no broker answers, or the login is refused."""
+        from pyspark.errors import PySparkException
+
+        done, failed = [], []
+        for name in topics:
+            try:
+                done.append(self.restore(name, replication_factor, name in foreign))
+            except (UnreachableError, AuthenticationError):
+                raise
+            except CausewayError as error:
+                failed.append(str(error))
+            except PySparkException as error:
+                failed.append(f"restore {name}: {_in_words(error)}")
+            else:
+                continue
+            self._say(failed[-1])
+        if failed:
+            raise PartitionsFailedError(
+                "restore",
+                f"{len(failed)} of {len(topics)} topics",
+                f"{'; '.join(failed)}; {len(done)} of {len(topics)} topics are on {self._alias}",
+                remedy="run it again once the cause is gone: what is there is not written again",
+            )
+        return done
+
     def restore(self, topic: str, replication_factor: int, foreign: bool) -> Restored:
         chunks = list(chunks_of(self._manifests, topic))
         begun = self._begun(topic, foreign)
@@ -226,10 +270,14 @@ class _Work:
             raise error
 
     def _while(self, archived: ArchivedTopic) -> dict[str, str]:
+        """Settings that take each record as it is archived: the same ones on each attempt, since
+        the last one sets them back."""
         metadata = self._cluster.metadata([])
         broker = self._cluster.broker_configs(min(metadata.brokers))
-        needed = limits.needed(dict(archived.configs), limits.topic_defaults(broker))
-        return {**needed, **_WHILE}
+        defaults = limits.topic_defaults(broker)
+        needed = limits.needed(dict(archived.configs), defaults)
+        known = [name for name in limits.TIMESTAMP_LIMITS if name in defaults]
+        return {**needed, **dict.fromkeys(known, str(limits.LONG_MAX)), **_WHILE}
 
     def _settle(self, topic: str) -> None:
         """The topic's own settings, now that all is there."""
@@ -309,8 +357,15 @@ class _Work:
                 f"{topic}-{odd}",
                 f"{archived.get(odd, (0, 0))[0]} records are archived and"
                 f" {restored.get(odd, (0, 0))[0]} are on {self._alias}, or they differ",
+                remedy=f"delete the topic on {self._alias} and restore it again",
             )
         self._say(f"{topic}: {records} records, counts and digests of each partition agree")
+
+
+def _in_words(error: Exception) -> str:
+    """Of what Spark threw: the error of its task, or else Spark's first line."""
+    found = _IN_A_TASK.findall(str(error))
+    return str(found[-1] if found else str(error).partition("\n")[0])
 
 
 def _offset(answer: Any) -> int:
