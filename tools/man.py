@@ -17,8 +17,7 @@ from typing import Any
 import typer
 
 from causeway import __version__
-from causeway.cli import mirror_maker
-from causeway.cli.guard import EXIT_CODES
+from causeway.cli import exit_codes, mirror_maker
 from causeway.cli.main import app
 
 _MIRROR_MAKER = "kafka-mirror-maker"
@@ -81,9 +80,8 @@ def _mirror_maker() -> Iterator[str]:
 
 
 def _exit_codes() -> Iterator[str]:
-    for each in EXIT_CODES.removeprefix("Exit codes: ").split(" · "):
-        code, _, text = each.partition(" ")
-        yield from _entry(code, text)
+    for code, text in exit_codes.of_all().items():
+        yield from _entry(str(code), text)
 
 
 def _entry(names: str, text: str) -> Sequence[str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli import times
+from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, print_json
-from causeway.cli.guard import EXIT_CODES
 from causeway.cli.words import count
 from causeway.dev.artifacts import broker_classpath
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
@@ -25,11 +25,10 @@ app = typer.Typer(
     name="dev",
     no_args_is_help=True,
     help="Local Kafka clusters to try things on.",
-    epilog=EXIT_CODES,
 )
 
 
-@app.command("up", epilog=EXIT_CODES)
+@command(app, "dev up")
 def up(
     clusters: Annotated[int, typer.Option(help="How many clusters: A, B, C…", min=1, max=26)] = 2,
     brokers: Annotated[
@@ -79,7 +78,7 @@ def up(
         out.print("  causeway dev load orders", soft_wrap=True)
 
 
-@app.command("produce", epilog=EXIT_CODES)
+@command(app, "dev produce")
 def produce(
     topic: Annotated[str, typer.Argument(help="Made if it is not there.", show_default=False)],
     records: Annotated[int, typer.Option(help="How many.", min=1, max=1_000_000)] = 1000,
@@ -92,7 +91,7 @@ def produce(
     typer.echo(f"{count(records, 'record')} written to {topic} on {cluster}")
 
 
-@app.command("load", epilog=EXIT_CODES)
+@command(app, "dev load")
 def load(
     topic: Annotated[str, typer.Argument(help="Made if it is not there.")] = "events",
     rate: Annotated[
@@ -143,14 +142,14 @@ def load(
     loading.run(_bootstrap(cluster), stream, cluster)
 
 
-@app.command("down", epilog=EXIT_CODES)
+@command(app, "dev down")
 def down() -> None:
     """Stop the local clusters and remove their data."""
     names = Environment().down()
     typer.echo(f"Stopped and removed: {', '.join(names)}" if names else "No local clusters.")
 
 
-@app.command("status", epilog=EXIT_CODES)
+@command(app, "dev status")
 def status(as_json: JsonOption = False) -> None:
     """Show the local clusters, and which of their brokers serve."""
     found = Environment().status()

@@ -10,9 +10,9 @@ import typer
 
 from causeway.cli import geo_destinations, geo_topics
 from causeway.cli import geo_show as show
+from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, parse_timestamp, waiting
 from causeway.cli.geo_common import SomeArgument, look, need_destinations
-from causeway.cli.guard import EXIT_CODES
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.errors import ConfigError
 from causeway.geo import remembered as memory
@@ -21,7 +21,6 @@ from causeway.geo.remembered import Remembered
 app = typer.Typer(
     name="geo",
     help="Copy topics of one cluster, picked by name, to others. No file is needed.",
-    epilog=EXIT_CODES,
 )
 app.add_typer(geo_destinations.app)
 app.add_typer(geo_topics.app)
@@ -72,7 +71,7 @@ def _geo(
         show.situation(console(), found)
 
 
-@app.command("status", epilog=EXIT_CODES)
+@command(app, "geo status")
 def status(
     context: typer.Context,
     name: SomeArgument = None,
@@ -113,7 +112,7 @@ def status(
     return look(context, name, as_json, show.standing, check=check, lag_above=lag_above)
 
 
-@app.command("properties", epilog=EXIT_CODES)
+@command(app, "geo properties")
 def properties(context: typer.Context, name: SomeArgument = None) -> None:
     """Print the same as a property file, which every other command takes.
 
@@ -129,7 +128,7 @@ def properties(context: typer.Context, name: SomeArgument = None) -> None:
     typer.echo(text, nl=False)
 
 
-@app.command("run", epilog=EXIT_CODES)
+@command(app, "geo run")
 def run(
     context: typer.Context,
     more: Annotated[

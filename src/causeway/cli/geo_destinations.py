@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from causeway.cli import geo_show as show
+from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, print_json, waiting
 from causeway.cli.geo_common import (
     NameArgument,
@@ -18,7 +19,6 @@ from causeway.cli.geo_common import (
     look,
     say,
 )
-from causeway.cli.guard import EXIT_CODES
 from causeway.errors import ConfigError, UnreachableError
 from causeway.geo import remembered as memory
 from causeway.geo.remembered import Remembered
@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 
 
-@app.command("add", epilog=EXIT_CODES)
+@command(app, "geo destination add")
 def add_destination(
     context: typer.Context,
     name: NameArgument,
@@ -74,13 +74,13 @@ def add_destination(
         show.added(console(), added, found)
 
 
-@app.command("list", epilog=EXIT_CODES)
+@command(app, "geo destination list")
 def list_destinations(context: typer.Context, as_json: JsonOption = False) -> int:
     """The destinations that this machine knows, each in a line."""
     return look(context, None, as_json, show.destinations)
 
 
-@app.command("describe", epilog=EXIT_CODES)
+@command(app, "geo destination describe")
 def describe_destination(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> int:
@@ -88,7 +88,7 @@ def describe_destination(
     return look(context, name, as_json, show.described)
 
 
-@app.command("remove", epilog=EXIT_CODES)
+@command(app, "geo destination remove")
 def remove_destination(
     context: typer.Context,
     name: NameArgument,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli import geo_show as show
+from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, print_json, waiting
 from causeway.cli.geo_common import (
     NameArgument,
@@ -20,7 +21,6 @@ from causeway.cli.geo_common import (
     look,
     say,
 )
-from causeway.cli.guard import EXIT_CODES
 
 if TYPE_CHECKING:
     from causeway.geo.topics import Done
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="topics", no_args_is_help=True, help="Topics that are copied.")
 
 
-@app.command("add", epilog=EXIT_CODES)
+@command(app, "geo topics add")
 def add_topics(
     context: typer.Context,
     name: NameArgument,
@@ -48,7 +48,7 @@ def add_topics(
     return _act(context, name, topics, act, "waiting until they are there", as_json)
 
 
-@app.command("list", epilog=EXIT_CODES)
+@command(app, "geo topics list")
 def list_topics(
     context: typer.Context, name: SomeArgument = None, as_json: JsonOption = False
 ) -> int:
@@ -56,7 +56,7 @@ def list_topics(
     return look(context, name, as_json, show.standing)
 
 
-@app.command("available", epilog=EXIT_CODES)
+@command(app, "geo topics available")
 def available_topics(
     context: typer.Context,
     name: NameArgument,
@@ -79,7 +79,7 @@ def available_topics(
         out.print(each)
 
 
-@app.command("pause", epilog=EXIT_CODES)
+@command(app, "geo topics pause")
 def pause_topics(
     context: typer.Context,
     name: NameArgument,
@@ -96,7 +96,7 @@ def pause_topics(
     return _act(context, name, topics, act, "waiting until they are paused", as_json)
 
 
-@app.command("resume", epilog=EXIT_CODES)
+@command(app, "geo topics resume")
 def resume_topics(
     context: typer.Context,
     name: NameArgument,
@@ -113,7 +113,7 @@ def resume_topics(
     return _act(context, name, topics, act, "waiting until they go on", as_json)
 
 
-@app.command("remove", epilog=EXIT_CODES)
+@command(app, "geo topics remove")
 def remove_topics(
     context: typer.Context,
     name: NameArgument,

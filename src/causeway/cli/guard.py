@@ -10,27 +10,9 @@ from collections.abc import Callable, Iterable
 import typer
 
 from causeway.cli import streams
+from causeway.cli.exit_codes import INTERRUPTED, UNREAD
 from causeway.cli.words import printable
 from causeway.errors import CausewayError, OtherFormError
-
-INTERRUPTED = 130  # as a shell names a process that SIGINT ended
-UNREAD = 141  # and one that SIGPIPE ended
-
-EXIT_CODES = (
-    "Exit codes: 0 done · 1 internal error, or bytes that are not Kafka's · 2 a file, option or "
-    "value that cannot be used, or an act that would lose data and was not confirmed · "
-    "3 no broker answered in time, also for one link of several (status and the lists show the "
-    "others) · 4 TLS or SASL refused · "
-    "5 a permission is missing · 6 Java, Spark or a package is missing or too old · "
-    "7 some partitions stopped or failed (status --check: or wait for a lane), a place is not "
-    "exact (translate), or a person has to act first (cutover) · "
-    "8 a broker answered with another error · 9 no driver runs (status --check), or none acted in "
-    "time (pause, resume, restart, throttle, step-down), or came for 10 minutes (wait) · "
-    "10 somebody else gave directives at the same time · "
-    "11 more lag than asked for (status --check --lag-above), or not there in time "
-    "(wait, cutover) · 13 source and target differ (verify) · 14 not all could be compared (verify "
-    "--strict) · 130 interrupted · 141 the output was not read to its end"
-)
 
 
 def debugging() -> bool:

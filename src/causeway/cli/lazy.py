@@ -8,8 +8,13 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-# name -> module that has `app`
-LAZY: Final = {"dev": "causeway.cli.dev", "geo": "causeway.cli.geo"}
+from causeway.cli import commands
+
+# name -> module that has `app`, and its panel
+LAZY: Final = {
+    "dev": ("causeway.cli.dev", commands.LOCAL),
+    "geo": ("causeway.cli.geo", commands.RUN),
+}
 
 
 class LazyGroup(TyperGroup):
@@ -19,6 +24,8 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in LAZY:
             return super().get_command(ctx, cmd_name)
-        command = typer.main.get_group(import_module(LAZY[cmd_name]).app)
+        module, panel = LAZY[cmd_name]
+        command = typer.main.get_group(import_module(module).app)
         command.name = cmd_name
+        command.rich_help_panel = panel
         return command

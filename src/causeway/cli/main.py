@@ -12,11 +12,13 @@ import typer
 
 from causeway.cli import (
     archive,
+    commands,
     convert,
     cutover,
     decrypt,
     diff,
     directives,
+    exit_codes,
     explain,
     failback,
     lists,
@@ -30,7 +32,8 @@ from causeway.cli import (
     verify,
     wait,
 )
-from causeway.cli.guard import EXIT_CODES, guarded
+from causeway.cli.commands import command
+from causeway.cli.guard import guarded
 from causeway.cli.lazy import LazyGroup
 
 app = typer.Typer(
@@ -38,35 +41,35 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Mirrors topics between Apache Kafka clusters: byte for byte, exactly once.",
-    epilog=EXIT_CODES,
+    epilog=exit_codes.in_short(),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", epilog=EXIT_CODES)(run.command)
-app.command("plan", epilog=EXIT_CODES)(plan.command)
-app.command("status", epilog=EXIT_CODES)(status.command)
-app.command("topics", epilog=EXIT_CODES)(lists.topics)
-app.command("groups", epilog=EXIT_CODES)(lists.groups)
-app.command("lanes", epilog=EXIT_CODES)(lists.lanes)
-app.command("events", epilog=EXIT_CODES)(lists.events)
-app.command("explain", epilog=EXIT_CODES)(explain.command)
-app.command("wait", epilog=EXIT_CODES)(wait.command)
-app.command("pause", epilog=EXIT_CODES)(directives.pause)
-app.command("resume", epilog=EXIT_CODES)(directives.resume)
-app.command("restart", epilog=EXIT_CODES)(directives.restart)
-app.command("throttle", epilog=EXIT_CODES)(directives.throttle)
-app.command("step-down", epilog=EXIT_CODES)(directives.step_down)
-app.command("translate", epilog=EXIT_CODES)(translate.command)
-app.command("cutover", epilog=EXIT_CODES)(cutover.command)
-app.command("promote", epilog=EXIT_CODES)(moves.promote)
-app.command("verify", epilog=EXIT_CODES)(verify.command)
-app.command("failover", epilog=EXIT_CODES)(moves.failover)
-app.command("failback", epilog=EXIT_CODES)(failback.command)
-app.command("try", epilog=EXIT_CODES)(try_out.command)
-app.command("diff", epilog=EXIT_CODES)(diff.command)
-app.command("convert", epilog=EXIT_CODES)(convert.command)
-app.command("decrypt", epilog=EXIT_CODES)(decrypt.command)
-app.command("archive", epilog=EXIT_CODES)(archive.command)
-app.command("restore", epilog=EXIT_CODES)(restore.command)
+command(app, "run", commands.RUN)(run.command)
+command(app, "plan", commands.LOOK)(plan.command)
+command(app, "status", commands.LOOK)(status.command)
+command(app, "topics", commands.LOOK)(lists.topics)
+command(app, "groups", commands.LOOK)(lists.groups)
+command(app, "lanes", commands.LOOK)(lists.lanes)
+command(app, "events", commands.LOOK)(lists.events)
+command(app, "explain", commands.LOOK)(explain.command)
+command(app, "wait", commands.LOOK)(wait.command)
+command(app, "verify", commands.LOOK)(verify.command)
+command(app, "pause", commands.CONTROL)(directives.pause)
+command(app, "resume", commands.CONTROL)(directives.resume)
+command(app, "restart", commands.CONTROL)(directives.restart)
+command(app, "throttle", commands.CONTROL)(directives.throttle)
+command(app, "step-down", commands.CONTROL)(directives.step_down)
+command(app, "translate", commands.MOVE)(translate.command)
+command(app, "cutover", commands.MOVE)(cutover.command)
+command(app, "promote", commands.MOVE)(moves.promote)
+command(app, "failover", commands.MOVE)(moves.failover)
+command(app, "failback", commands.MOVE)(failback.command)
+command(app, "try", commands.TRANSFORM)(try_out.command)
+command(app, "decrypt", commands.TRANSFORM)(decrypt.command)
+command(app, "diff", commands.CONVERT)(diff.command)
+command(app, "convert", commands.CONVERT)(convert.command)
+command(app, "archive", commands.CONVERT)(archive.command)
+command(app, "restore", commands.CONVERT)(restore.command)
 
 
 @app.callback(invoke_without_command=True)
@@ -96,8 +99,10 @@ def _root(
         typer.echo(context.get_help())
 
 
-@app.command(
+@command(
+    app,
     "mirror-maker",
+    commands.RUN,
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
@@ -108,7 +113,7 @@ def _mirror_maker(context: typer.Context) -> int:
     return mirror_maker.command(context.args)
 
 
-@app.command("version")
+@command(app, "version", commands.LOCAL)
 def _version() -> None:
     """Print the version."""
     from importlib.metadata import version

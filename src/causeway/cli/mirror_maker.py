@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from causeway.cli.guard import EXIT_CODES, guarded, warn
+from causeway.cli.commands import epilog
+from causeway.cli.guard import guarded, warn
 from causeway.errors import ConfigError
 
 _REFUSED: Final = {
@@ -59,7 +60,7 @@ def make_parser() -> _Parser:
     parser = _Parser(
         prog="kafka-mirror-maker",
         description="Continuously copy data between two Kafka clusters, topics keep their names.",
-        epilog=EXIT_CODES,
+        epilog=epilog("mirror-maker"),
         allow_abbrev=False,
         add_help=False,
     )
