@@ -46,6 +46,28 @@ def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secr
     return found
 
 
+def is_local(spark: Mapping[str, str | Secret]) -> bool:
+    """Whether Spark of these `spark.*` runs on this machine alone."""
+    return _said(spark, "spark.master", "local[*]").startswith("local")
+
+
+def open_spark(spark: Mapping[str, str | Secret]) -> list[str]:
+    """A warning if these `spark.*` leave Spark's ports without authentication. Causeway turns it on
+    for a local master; only a cluster's owner can do it for a cluster."""
+    default = "true" if is_local(spark) else "false"
+    if _said(spark, "spark.authenticate", default).strip().lower() == "true":
+        return []
+    return [
+        "spark.authenticate is not true: everybody who reaches a port of Spark can stop this mirror"
+        " or run code in it; set it to true (docs/spark.md)"
+    ]
+
+
+def _said(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
+    value = spark.get(name, default)
+    return value.reveal() if isinstance(value, Secret) else value
+
+
 def fetch_settings(reader: Entries, problems: Problems) -> FetchSettings:
     """From the keys of a consumer, names without any prefix."""
     keys = read(ConsumerKeys, reader, problems)

@@ -22,6 +22,7 @@ from causeway.config.build import (
     Entries,
     clear_text,
     fetch_settings,
+    open_spark,
     run_settings,
     spark_settings,
 )
@@ -139,6 +140,7 @@ def load_mm1(
             )
         )
     warnings += clear_text(client for link in links for client in (link.source, link.target))
+    warnings += open_spark(spark)
     return Settings(links=tuple(apart(links)), run=run, spark=spark, warnings=tuple(warnings))
 
 

@@ -15,6 +15,7 @@ from causeway.config.build import (
     clear_text,
     control_settings,
     fetch_settings,
+    open_spark,
     patterns,
     records_paused,
     run_settings,
@@ -75,6 +76,7 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     ]
     notes += [*_old_names(file.entries), *told]
     notes += clear_text(client for link in links for client in (link.source, link.target))
+    notes += open_spark(spark)
     notes += _paused(links)
     notes += [
         kept_names.note(f"{source}->{target}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from causeway.config.build import is_local
 from causeway.config.settings import Secret
 from causeway.relay.control import new_secret
 
@@ -26,9 +27,9 @@ def local_spark(conf: Conf) -> Iterator[Any]:
     a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
     neither logged nor shown. Raises PrerequisiteError."""
     from causeway.daemon.spark import archive
-    from causeway.daemon.spark.context import Spark, is_local
+    from causeway.daemon.spark.context import Spark
 
-    local = is_local({key: str(value) for key, value in conf.items() if key == "spark.master"})
+    local = is_local(conf)
     kept = {
         key: value
         for key, value in conf.items()

@@ -149,6 +149,24 @@ def test_our_own_keys(tmp_path: Path) -> None:
     assert settings.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", False),
+        ("spark.authenticate=false\n", True),
+        ("spark.master=spark://h:7077\n", True),
+        ("spark.master=${env:MASTER}\n", True),
+        ("spark.master=yarn\nspark.authenticate=true\n", False),
+    ],
+)
+def test_a_spark_that_authenticates_nobody_is_warned_of(
+    tmp_path: Path, said: str, told: bool
+) -> None:
+    settings = load(tmp_path, PLAIN + said, MASTER="k8s://https://h")
+    assert len(settings.warnings) == told
+    assert all("spark.authenticate is not true" in each for each in settings.warnings)
+
+
 def test_two_way_default_flows_and_fan_out_are_fine(tmp_path: Path) -> None:
     assert len(load(tmp_path, PLAIN + "B->A.enabled = true").links) == 2
 

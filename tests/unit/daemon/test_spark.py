@@ -64,6 +64,24 @@ def test_the_file_wins_over_our_defaults() -> None:
     assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("true", "2g")
 
 
+@pytest.mark.parametrize(
+    ("master", "staged", "said", "wanted"),
+    [
+        ("local[*]", 0, {}, "true"),
+        ("local[*]", 1, {}, "true"),
+        ("local", 0, {"spark.authenticate": "false"}, "false"),
+        ("spark://h:7077", 0, {}, None),  # its masters and workers must know the secret, too
+        ("spark://h:7077", 0, {"spark.authenticate": "true"}, "true"),
+    ],
+)
+def test_a_local_master_authenticates_unless_the_file_says_otherwise(
+    master: str, staged: int, said: dict[str, str], wanted: str | None
+) -> None:
+    conf = spark._complete({"spark.master": master, **said}, 1, "k", staged)
+    assert conf.get("spark.authenticate") == wanted
+    assert "spark.authenticate.secret" not in conf
+
+
 def test_executors_get_the_key_under_a_name_that_spark_redacts() -> None:
     conf = spark._complete({"spark.master": "spark://h:7077"}, 1, "the key")
     (name,) = [name for name, value in conf.items() if value == "the key"]

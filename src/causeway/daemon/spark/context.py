@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import javaproperties
 
+from causeway.config.build import is_local
 from causeway.config.settings import Secret
 from causeway.daemon.spark import account, archive, environment, stages
 from causeway.daemon.spark.cores import cores
@@ -56,6 +57,8 @@ _DEFAULTS = {
     "spark.task.maxFailures": "1",
 }
 _LOCAL_DEFAULTS = {
+    # Spark listens also here, and obeys each user of the machine. It makes the secret by itself.
+    "spark.authenticate": "true",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
@@ -66,10 +69,6 @@ _LOCAL_DEFAULTS = {
 
 T = TypeVar("T")
 Conf = Mapping[str, str | Secret]
-
-
-def is_local(spark: Mapping[str, str]) -> bool:
-    return spark.get("spark.master", "local[*]").startswith("local")
 
 
 def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:

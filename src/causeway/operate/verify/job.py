@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from causeway.config.build import is_local
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import BrokerError, CausewayError
 from causeway.operate.clusters import Connect
@@ -176,11 +177,10 @@ def runner(
     tick: Tick,
 ) -> Iterator[Runner]:
     """For about `size` bytes of the source. Raises PrerequisiteError."""
-    from causeway.daemon.spark.context import Spark, cores_of, is_local
+    from causeway.daemon.spark.context import Spark, cores_of
     from causeway.relay.control import new_secret
 
-    local = is_local({"spark.master": str(settings.spark.get("spark.master", "local[*]"))})
-    if size <= HERE_BYTES and local:
+    if size <= HERE_BYTES and is_local(settings.spark):
         yield Here(connect, bytes_per_s, tick)
         return
     secret = new_secret()
