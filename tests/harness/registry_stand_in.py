@@ -104,6 +104,12 @@ class RegistryStandIn:
         with self._lock:
             return int(self._register(subject, body)["id"])
 
+    def refer(self, subject: str, version: int, references: Any) -> None:
+        """Gives a version other references, which may form a circle. A real registry refuses that,
+        but not one whose storage somebody else has written."""
+        with self._lock:
+            self._state.subjects[subject][version].body["references"] = list(references)
+
     def delete(self, subject: str, version: int, *, permanent: bool = False) -> None:
         with self._lock:
             self._delete(subject, version, permanent=permanent)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from causeway.schemas import copying
+from causeway.schemas.circles import CircularError, Trail
 from causeway.schemas.copying import Change, Delete, Import, Plan, Register, SetLevel, Subject
 from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
 from causeway.schemas.selection import Pair
@@ -88,6 +89,7 @@ class Copier:
                     if needed not in seen:
                         seen.add(needed)
                         ahead.append(needed)
+        plans = [self._without_circles(each, sources) for each in plans]
         return plans, found, Round(items=failed, waiting=frozenset(failed))
 
     def run(self, pairs: Iterable[Pair]) -> Round:
@@ -119,6 +121,28 @@ class Copier:
             clashing=frozenset(clashing),
             items=items,
         )
+
+    def _without_circles(self, plan: Plan, sources: Mapping[str, Subject]) -> Plan:
+        """`plan`, or a clash if a version that it registers refers to itself through others."""
+        trail = Trail(self._source.url)
+        good: set[tuple[str, int]] = set()
+
+        def follow(subject: str, number: int) -> None:
+            version = sources[subject].versions.get(number) if subject in sources else None
+            if version is None or (subject, number) in good:
+                return
+            with trail.into(subject, number):
+                for one in version.schema.references:
+                    follow(one.subject, one.version)
+            good.add((subject, number))
+
+        try:
+            for change in plan.changes:
+                if isinstance(change, Register):
+                    follow(plan.pair.source, change.version.number)
+        except CircularError as error:
+            return Plan(pair=plan.pair, clash=error.reason)
+        return plan
 
     def _plan(self, pair: Pair, source: Subject) -> Plan:
         if self._done.get(pair) == source:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from causeway.schemas.circles import CircularError, Trail
 from causeway.schemas.copier import Round
 from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
 from causeway.schemas.selection import Pair
 
 
 class Translator:
-    """Keeps what it has found: ids are for ever. Not thread-safe. Raises UnansweredError and
-    RefusedError."""
+    """Keeps what it has found: ids are for ever. Not thread-safe. Raises UnansweredError (a
+    CircularError for references that form a circle) and RefusedError."""
 
     def __init__(self, source: Registry, target: Registry) -> None:
         self._source, self._target = source, target
+        self._trail = Trail(source.url)
         self.forget()
 
     def forget(self) -> None:
@@ -37,10 +39,11 @@ class Translator:
         version = self._source.version(pair.source, number)
         if version is None or id not in (None, version.id):
             return None
-        schema = self._moved(version.schema)
-        found = self._target.find(pair.target, schema)
-        if found is None:
-            found = self._registered(pair, number, schema)
+        with self._trail.into(pair.source, number):
+            schema = self._moved(version.schema)
+            found = self._target.find(pair.target, schema)
+            if found is None:
+                found = self._registered(pair, number, schema)
         self._there[pair, number] = version.id, found
         return found
 
@@ -62,6 +65,9 @@ class Translator:
             except RefusedError as error:
                 items[pair.target] = f"the target's registry refuses: {error.reason}"
                 clashing.add(pair.target)
+            except CircularError as error:
+                items[pair.target] = error.reason
+                clashing.add(pair.target)
             except UnansweredError as error:
                 if error.passing:
                     raise
@@ -78,21 +84,29 @@ class Translator:
 
     def missing(self, pair: Pair) -> list[int]:
         """The source's versions that are not on the target; nothing is written."""
+        known: dict[tuple[str, int], Version | None] = {}
         found = []
         for number in self._source.versions(pair.source):
             version = self._source.version(pair.source, number)
-            if version is not None and self._find(pair.target, version.schema) is None:
+            if version is not None and self._find(pair.target, version.schema, known) is None:
                 found.append(number)
         return found
 
-    def _find(self, subject: str, schema: Schema) -> Version | None:
+    def _find(
+        self, subject: str, schema: Schema, known: dict[tuple[str, int], Version | None]
+    ) -> Version | None:
+        """`known`: what was found of references, which many schemas may share."""
         versions = {}
         for one in schema.references:
-            referred = self._source.version(one.subject, one.version)
-            there = None if referred is None else self._find(one.subject, referred.schema)
+            key = (one.subject, one.version)
+            if key not in known:
+                with self._trail.into(*key):
+                    referred = self._source.version(*key)
+                    known[key] = referred and self._find(one.subject, referred.schema, known)
+            there = known[key]
             if there is None:
                 return None
-            versions[one.subject, one.version] = there.number
+            versions[key] = there.number
         return self._target.find(subject, schema.with_references(versions))
 
     def _moved(self, schema: Schema) -> Schema:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from causeway.schemas.circles import CircularError, Trail
 from causeway.schemas.client import Client, UnansweredError
 
 PAUSES_S = (0.2, 5.0)  # between tries, first and longest
 LATE_S = (0.2, 0.4, 0.8, 1.6)  # before an id that it does not know is asked for again
 LATE_EVERY_S = 60.0  # at most so often
+CIRCULAR = "CIRCULAR"
 _UNKNOWN_S = 10.0  # so long an id that the registry does not know is not asked for again
 
 Waiting = Callable[[str], None]  # told before each further try, with what came of the last
@@ -30,8 +32,8 @@ class Reference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """`format`: AVRO, PROTOBUF or JSON. `references`: all that it needs, those that others need
-    first."""
+    """`format`: AVRO, PROTOBUF or JSON; CIRCULAR if its references form a circle, so that it cannot
+    be read. `references`: all that it needs, those that others need first."""
 
     id: int
     format: str
@@ -100,11 +102,14 @@ class Registry:
 
     def _read(self, id: int, answer: Mapping[str, Any]) -> Schema:
         references: dict[str, Reference] = {}
-        self._collect(answer.get("references") or (), references)
+        try:
+            self._collect(answer.get("references") or (), references, Trail(self._client.url))
+        except CircularError:
+            return Schema(id, CIRCULAR, answer["schema"])
         kind = answer.get("schemaType") or "AVRO"
         return Schema(id, kind, answer["schema"], tuple(references.values()))
 
-    def _collect(self, listed: Any, found: dict[str, Reference]) -> None:
+    def _collect(self, listed: Any, found: dict[str, Reference], trail: Trail) -> None:
         for one in listed:
             name = one["name"]
             if name in found:
@@ -112,7 +117,8 @@ class Registry:
             subject = quote(one["subject"], safe="")
             answer = self._ask(f"/subjects/{subject}/versions/{one['version']}", "schema")
             if answer is not None:
-                self._collect(answer.get("references") or (), found)
+                with trail.into(one["subject"], one["version"]):
+                    self._collect(answer.get("references") or (), found, trail)
                 found[name] = Reference(name, answer["schema"])
 
     def _ask(self, path: str, has: str = "") -> Any:

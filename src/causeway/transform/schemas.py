@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from causeway.errors import PrerequisiteError
-from causeway.transform.registry import MisfitError, Registry, Schema
+from causeway.transform.registry import CIRCULAR, MisfitError, Registry, Schema
 from causeway.transform.rows import REASON
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
 NO_FIT = "the transformed {} fits no schema of its subject"
 NO_SCHEMA = "the record has no {}, and so no schema to write one with"
 UNUSABLE = "the schema of its {} cannot be used"
+REFERS_TO_ITSELF = "the schema of its {} refers to itself through others"
 UNKNOWN = "the registry does not know the schema of its {}"
 # As newer clients can be told to write: then the part begins with its data, which may look like the
 # id of a schema.
@@ -127,8 +128,11 @@ class Schemas:
             ) from None
         codec = self._codec(format, id)
         if codec is None:
-            known = self._registry.schema(id) is not None
-            raise _UnreadableError(UNUSABLE.format(part) if known else UNKNOWN.format(part))
+            known = self._registry.schema(id)
+            why = UNUSABLE if known is not None else UNKNOWN
+            if known is not None and known.format == CIRCULAR:
+                why = REFERS_TO_ITSELF
+            raise _UnreadableError(why.format(part))
         return codec, id, place, start
 
     def _by_another(
