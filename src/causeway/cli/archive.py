@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, load
+from causeway.cli.words import printable
 
 if TYPE_CHECKING:
     from causeway.patterns import Pattern
@@ -82,4 +83,4 @@ def patterns_of(topics: list[str] | None) -> tuple[Pattern, ...]:
 
 def say(line: str) -> None:
     """A line of progress, at once also where output is piped."""
-    typer.echo(line)
+    typer.echo(printable(line))

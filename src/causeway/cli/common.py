@@ -17,7 +17,7 @@ import typer
 
 from causeway.cli.guard import warn
 from causeway.cli.streams import is_unicode
-from causeway.cli.words import printable
+from causeway.cli.words import printable, printable_json
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
 def print_json(value: Any) -> None:
     """Indented; an object or list that holds no other stands in one line. What is no UTF-8 in it,
     such as the name of a file in a reason, comes out as `?`."""
-    text = _json(value, "\n")
+    text = printable_json(_json(value, "\n"))
     if not is_unicode(sys.stdout.encoding):
         text = _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
     sys.stdout.write(text.encode(errors="replace").decode() + "\n")

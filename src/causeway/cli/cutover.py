@@ -11,7 +11,7 @@ import typer
 
 from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.words import count, duration, printable
+from causeway.cli.words import count, duration, printable, printable_lines
 from causeway.errors import ConfigError, PartitionsFailedError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def command(
             )
         except KeyboardInterrupt:
             if last is not None and last.fences and not last.ended:
-                print(f"causeway: {_standing_fence(last)}", file=sys.stderr)
+                print(printable(f"causeway: {_standing_fence(last)}"), file=sys.stderr)
             raise
     if as_json:
         print_json(report.as_json(result))
@@ -173,7 +173,6 @@ def _code(result: Result) -> int:
 def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
     """What to call with each look: on a terminal the list stands there and moves; else each step
     that has become the current one makes a line on stderr."""
-    from rich.console import Console
     from rich.live import Live
 
     if quiet or not sys.stdout.isatty():
@@ -189,7 +188,7 @@ def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
 
         yield tell
         return
-    with Live(console=Console(), auto_refresh=False, transient=True) as live:
+    with Live(console=console(), auto_refresh=False, transient=True) as live:
         yield lambda checklist, _: live.update(_table(checklist), refresh=True)
 
 
@@ -206,13 +205,9 @@ def _table(checklist: Checklist) -> RenderableType:
         lines = "".join(f"\n{line}" for line in step.lines)
         state = step.state.value
         table.add_row(
-            step.name, Text(state, _STYLES[state]), Text(_lines(step.text + left + lines))
+            step.name, Text(state, _STYLES[state]), Text(printable_lines(step.text + left + lines))
         )
     return table
-
-
-def _lines(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _show(out: Output, result: Result, *, act: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from causeway.cli.common import load
+from causeway.cli.words import printable_json
 from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ def _shown(data: bytes) -> Any:
 
 
 def _print(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    sys.stdout.write(printable_json(text) + "\n")
 
 
 def _at(error: CausewayError, place: str) -> CausewayError:

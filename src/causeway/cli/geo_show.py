@@ -144,7 +144,8 @@ def standing(seen: Sequence[Destination]) -> RenderableType:
         if place:
             parts.append(Text())
         if each.error is not None:
-            parts.append(Text.assemble((each.link.name, "bold"), " ", (str(each.error), "red")))
+            error = printable(str(each.error))
+            parts.append(Text.assemble((each.link.name, "bold"), " ", (error, "red")))
             continue
         said = printable(f": {count(len(each.topics), 'topic')}; {driver_of(each)}")
         parts.append(Text.assemble((each.link.name, "bold"), said))

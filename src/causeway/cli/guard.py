@@ -11,7 +11,7 @@ import typer
 
 from causeway.cli import streams
 from causeway.cli.exit_codes import INTERRUPTED, UNREAD
-from causeway.cli.words import printable
+from causeway.cli.words import printable, printable_lines
 from causeway.errors import CausewayError, OtherFormError
 
 
@@ -82,4 +82,4 @@ def _say(kind: str, text: str) -> None:
 
 def _trace() -> None:
     if debugging():
-        traceback.print_exc()
+        print(printable_lines(traceback.format_exc()), end="", file=sys.stderr)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.standing import standing
-from causeway.cli.words import count, duration, number, outcomes, size
+from causeway.cli.words import count, duration, number, outcomes, printable, size
 from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.daemon.topics import WORST, TopicRow, topic_rows
 from causeway.model import State
@@ -39,17 +39,17 @@ def troubles(link: LinkStatus) -> list[Text]:
     lines = [
         Text.assemble(
             (f"{partition.state} ", _STYLES[partition.state]),
-            f"{partition.topic}-{partition.partition}: {partition.reason}",
+            printable(f"{partition.topic}-{partition.partition}: {partition.reason}"),
         )
         for partition in link.partitions
         if partition.reason and partition.state in _TOLD
     ]
     lines += [
-        Text.assemble(("problem ", "red"), f"{trouble.topic}: {trouble.reason}")
+        Text.assemble(("problem ", "red"), printable(f"{trouble.topic}: {trouble.reason}"))
         for trouble in link.troubles
     ]
     lines += [
-        Text.assemble(("problem ", "red"), f"transform {transform.name}: {trouble}")
+        Text.assemble(("problem ", "red"), printable(f"transform {transform.name}: {trouble}"))
         for transform in link.transforms
         for trouble in transform.troubles
     ]
@@ -88,12 +88,12 @@ def render(snapshot: Snapshot, lines: int) -> RenderableType:
         if len(told) < len(wrong):
             parts.append(Text(f"and {count(len(wrong) - len(told), 'problem')} more", "red"))
     if snapshot.lane_trouble:
-        parts.append(Text(f"a lane ended: {snapshot.lane_trouble}", "yellow"))
+        parts.append(Text(printable(f"a lane ended: {snapshot.lane_trouble}"), "yellow"))
     return Group(*parts)
 
 
 def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
-    parts = [link.role + (f" ({link.reason})" if link.reason else "")]
+    parts = [link.role + (f" ({printable(link.reason)})" if link.reason else "")]
     if link.role is Role.LEADING:
         topics = {partition.topic for partition in link.partitions}
         parts = [
@@ -115,7 +115,7 @@ def _table(topics: Sequence[TopicRow], most: int) -> Table:
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     for row in sorted(shown, key=lambda row: row.topic):
         table.add_row(
-            Text(row.topic),
+            Text(printable(row.topic)),
             number(row.records),
             f"{row.records_per_s:,.0f}",
             f"{size(row.bytes_per_s)}/s",

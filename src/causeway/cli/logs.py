@@ -14,6 +14,7 @@ import time
 from typing import Final
 
 from causeway.cli.guard import debugging
+from causeway.cli.words import printable_json, printable_lines
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 _BARE: Final = re.compile(r"[\w.,:/+@>-]+")
@@ -34,13 +35,13 @@ class Logfmt(logging.Formatter):
             fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         line = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
         if record.exc_info and debugging():
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + printable_lines(self.formatException(record.exc_info))
         return line
 
 
 def _value(value: object) -> str:
     text = str(value)
-    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if _BARE.fullmatch(text) else printable_json(json.dumps(text, ensure_ascii=False))
 
 
 def set_up(level: int = logging.INFO, handler: logging.Handler | None = None) -> None:

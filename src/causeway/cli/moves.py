@@ -10,7 +10,7 @@ import typer
 from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.directives import LinkOption, ReasonOption
-from causeway.cli.words import count, duration, number
+from causeway.cli.words import count, duration, number, printable
 from causeway.model import age_ms
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _promoted(each: Promoted) -> None:
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
     if each.before is not None:
         how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
-        out.print(Text(how, "yellow" if each.before.how.value != "promoted" else ""))
+        out.print(Text(printable(how), "yellow" if each.before.how.value != "promoted" else ""))
     elif each.lagging:
         out.print(Text(f"{what} can't be promoted now: not all is mirrored", "red"))
         for one in each.lagging:
@@ -99,7 +99,7 @@ def _promoted(each: Promoted) -> None:
     cuts(out, each.cuts)
     for group in each.groups:
         if group.followed and group.reason:
-            out.print(Text("group ", "yellow").append(f"{group.group}: {group.reason}"))
+            out.print(Text("group ", "yellow").append(printable(f"{group.group}: {group.reason}")))
     followed = sum(group.followed for group in each.groups)
     if followed:
         out.print(f"{count(followed, 'consumer group')} brought over")
@@ -197,10 +197,10 @@ def _failed_over(each: FailedOver) -> None:
     out = console()
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
     if each.error is not None:
-        out.print(Text(f"{what} is not done: ", "red").append(str(each.error)))
+        out.print(Text(f"{what} is not done: ", "red").append(printable(str(each.error))))
         return
     if each.left is not None:
-        out.print(Text(f"{what} is left as it is: ", "yellow").append(each.left))
+        out.print(Text(f"{what} is left as it is: ", "yellow").append(printable(each.left)))
         if each.late:
             out.print(f"call this again with --link '{each.link}' once {each.target} answers")
         return
@@ -228,7 +228,7 @@ def _known(out: Output, each: FailedOver) -> None:
     from rich.text import Text
 
     if each.source is not None:
-        out.print(Text("source unavailable ", "yellow").append(each.source))
+        out.print(Text("source unavailable ", "yellow").append(printable(each.source)))
     elif not each.changed and any(one.missing for one in each.topics):
         out.print(
             "the source answers: with its producers stopped, `causeway promote` would lose nothing"
@@ -267,7 +267,7 @@ def _groups(out: Output, each: FailedOver) -> None:
         left = sum(place.behind or 0 for place in places)
         behind = f"{count(left, 'record')} before the end" if left else "at the end"
         said = f"group {group}: goes on {behind}"
-        out.print(said if reason is None else Text(f"group {group}: {reason}", "yellow"))
+        out.print(said if reason is None else Text(printable(f"group {group}: {reason}"), "yellow"))
         if group in each.failures:
             out.print("  it has no place there: call this again, or set it before you start it")
             for place in places:

@@ -68,15 +68,16 @@ class _Logged:
 
 @contextmanager
 def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Group, RenderableType
     from rich.live import Live
 
     from causeway.cli.live import render
+    from causeway.cli.output import Output
 
-    console = Console()
+    console = Output()
     logs.set_up(logging.WARNING, _Above(console))
     if address is not None:
-        console.print(f"status, metrics and API: {address}", markup=False, highlight=False)
+        console.print(f"status, metrics and API: {address}")
     bar, task = _bar(console)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
@@ -151,7 +152,9 @@ class _Above(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+        from rich.text import Text
+
+        self._console.print(Text(self.format(record)), soft_wrap=True)
 
 
 def share(snapshot: Snapshot) -> tuple[int, int]:

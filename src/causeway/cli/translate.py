@@ -19,7 +19,7 @@ from causeway.cli.common import (
     print_json,
     waiting,
 )
-from causeway.cli.words import number
+from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _show(answers: Sequence[Answer]) -> None:
         asked = "–" if each.offset is None else number(each.offset)
         rows = [_row(place) for place in each.places]
         if not rows:
-            rows = [("–", "–", Text(f"{each.why}: {each.note}", "yellow"))]
+            rows = [("–", "–", Text(printable(f"{each.why}: {each.note}"), "yellow"))]
         for row in rows:
             table.add_row(*before, str(each.question.at), asked, *row)
     console().print(table)
@@ -155,7 +155,7 @@ def _row(place: Place) -> tuple[str, str, Text]:
     at = f"{place.topic}-{place.partition}"
     there = "–" if place.offset is None else number(place.offset)
     if place.exact:
-        said = Text("exact" if place.note is None else f"exact; {place.note}")
+        said = Text("exact" if place.note is None else printable(f"exact; {place.note}"))
     else:
-        said = Text(f"not exact, {place.why}: {place.note}", "yellow")
+        said = Text(printable(f"not exact, {place.why}: {place.note}"), "yellow")
     return at, there, said

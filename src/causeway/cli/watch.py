@@ -13,6 +13,7 @@ import typer
 from causeway.cli import times
 from causeway.cli.common import console
 from causeway.cli.guard import complain
+from causeway.cli.words import printable_json
 from causeway.errors import CausewayError
 
 if TYPE_CHECKING:
@@ -114,6 +115,6 @@ def _repeat(
 
 
 def _write(value: Any) -> None:
-    text = json.dumps(value, ensure_ascii=False)
+    text = printable_json(json.dumps(value, ensure_ascii=False))
     sys.stdout.write(text.encode(errors="replace").decode() + "\n")
     sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,11 @@ if TYPE_CHECKING:
     from causeway.relay.messages import Transformed
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+# JSON leaves these as they are. A terminal obeys the first ones, and the others are unseen or turn
+# the direction of what follows.
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
 
 def printable(text: str) -> str:
@@ -16,6 +22,16 @@ def printable(text: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """The same of each line of `text`, which stay lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_json(text: str) -> str:
+    r"""`text`, which is JSON, with what gives orders to a terminal as `\u009b`: the same JSON."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
