@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
 from causeway.model import State
+from tests.harness.black_hole import black_hole
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
@@ -41,6 +43,7 @@ def test_what_can_be_known_of_each_link_is_shown(
         return Ended(code=int(ended.value.code or 0), out=said.out, err=said.err)
 
     topic, group, a, b = (prefix + name for name in ("orders", "readers", "a", "b"))
+    c = prefix + "c"
     mirror, there, back = f"{a}.{topic}", f"{a}->{b}", f"{b}->{a}"
     lines = [f"{there}.enabled = true", f"{back}.enabled = true", f"topics = {prefix}.*"]
     source.create_topic(topic, 1)
@@ -92,3 +95,34 @@ def test_what_can_be_known_of_each_link_is_shown(
     assert waited.code == 3, waited.err
     assert nobody in waited.err
     ports.release()
+
+    with black_hole() as nobody:
+        clusters: dict[str, LocalCluster | str] = {a: nobody, b: target_cluster, c: source_cluster}
+        file = mm2_file(tmp_path, clusters, *lines, f"{c}->{b}.enabled = true")
+        took: dict[str, float] = {}
+
+        def timed(command: str, *arguments: str) -> Ended:
+            begun = time.monotonic()
+            ended = causeway(command, file, *arguments, "--json")
+            took[command] = time.monotonic() - begun
+            return ended
+
+        assert timed("status").code == 3
+        planned = timed("plan")
+        assert planned.code == 3, planned.err
+        assert [nobody in str(one["error"]) for one in planned.json["links"]] == [True, True, False]
+        assert [one["topic"] for one in planned.json["links"][2]["mirrored"]] == [topic]
+        paused = timed("pause", "--no-wait")
+        assert paused.code == 3, paused.err
+        first, second, third = paused.json["links"]
+        assert third["changed"]
+        assert (first["link"], first["changed"], first["error"]) == (there, True, None)
+        assert (second["link"], second["changed"]) == (back, False)
+        assert nobody in second["error"]
+        over = timed("failover", "--topic", topic)
+        first, second, _ = over.json["failed_over"]
+        assert (first["link"], first["left"]) == (there, None)
+        assert nobody in first["source_reason"]
+        assert nobody in second["left"]
+        # The time-out is two seconds: neither clusters nor links are waited for in turn.
+        assert max(took.values()) < 4, took

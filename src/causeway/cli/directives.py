@@ -267,7 +267,9 @@ def _say(outcomes: Sequence[Outcome], as_json: bool, to: str = "") -> int:
         out = console()
         for each in outcomes:
             _show(out, each, to)
-    return 0 if directives.all_acted(outcomes) else NobodyLeadsError.exit_code
+    if not directives.all_acted(outcomes):
+        return NobodyLeadsError.exit_code
+    return next((each.error.exit_code for each in outcomes if each.error is not None), 0)
 
 
 def _show(out: Any, each: Outcome, to: str) -> None:
@@ -294,6 +296,8 @@ def _show(out: Any, each: Outcome, to: str) -> None:
 
 
 def _result(each: Outcome) -> str:
+    if each.error is not None:
+        return f"not asked: {each.error}"
     if not each.changed:
         return "nothing to change"
     if each.driver is None:

@@ -69,6 +69,11 @@ def _show(out: Output, each: LinkPlan) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    if each.error is not None:
+        out.print(
+            Text.assemble((each.link.name, "bold"), ": ", ("unknown", "red"), f" {each.error}")
+        )
+        return
     topics = each.topics
     is_internal = each.link.policy.is_internal_topic
     left_out = [left for left in topics.left_out if not is_internal(left.topic)]

@@ -19,9 +19,9 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.control import directive_json, directive_log, directives
 from causeway.control.directive_log import Written
 from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.errors import ConfigError, NobodyLeadsError, RefusedError
+from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, RefusedError
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.scopes import Wanted, choose
+from causeway.operate.scopes import Wanted, choose_answering
 from causeway.operate.status import driver_of
 from causeway.relay.progress import Contents, LeaseRecord, ProgressTopic
 
@@ -47,7 +47,8 @@ class Outcome:
     `changed`: false where all was as asked for already, and `before` says since when and by whom:
     what counted for the scope until now. `beside`: what somebody asked of parts of it, which goes
     on. `driver`: who leads now, None where nobody does. `acted`: whether it has acted; None where
-    nobody waited. `refused`: why it cannot. `seen`: the scope's partitions after that.
+    nobody waited. `refused`: why it cannot. `seen`: the scope's partitions after that. `error`: why
+    nothing could be asked of the link; the others were asked.
     """
 
     link: str
@@ -61,6 +62,7 @@ class Outcome:
     refused: str | None = None
     seen: tuple[Seen, ...] = ()
     gap_ms: int | None = None  # of a step-down: from one lead to the next
+    error: CausewayError | None = None
 
 
 def pause(
@@ -78,7 +80,8 @@ def pause(
     partition mirrored until it is resumed, by whichever driver leads.
 
     `who` is this user at this host unless given. `ahead`: the topic need not be there yet. Waits up
-    to `wait_s` for the leading driver to have acted; None: not. Raises ConfigError for a name that
+    to `wait_s` for the leading driver to have acted; None: not. A link whose target does not answer
+    has an `error` in its outcome, and the others are paused. Raises ConfigError for a name that
     is unknown, with those like it; ConflictError where somebody else acts at the same time;
     CausewayError.
     """
@@ -169,6 +172,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "driver": outcome.driver,
         "acted": outcome.acted,
         "refused": outcome.refused,
+        "error": None if outcome.error is None else str(outcome.error),
         "before": None if before is None else directive_json.as_json(before),
         "beside": [directive_json.as_json(each) for each in outcome.beside],
         "gap_ms": outcome.gap_ms,
@@ -213,7 +217,7 @@ def _ask(
     back: bool = False,
 ) -> tuple[Outcome, ...]:
     with clusters() as connect:
-        chosen = choose(settings, wanted, connect, action)
+        chosen, left, _ = choose_answering(settings, wanted, connect, action)
         scope = Scope(wanted.topic, wanted.partition)
         asked = [Asking(link, action, connect) for link in chosen]
         if wish.kind is Kind.STEP_DOWN:
@@ -224,7 +228,12 @@ def _ask(
             about = replace(wish, scope=scope)
             each.write(about, bound(_decide, about, back))
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        return tuple(each.outcome(deadline) for each in asked)
+        found = {each.link.name: each.outcome(deadline) for each in asked}
+        for name, error in left.items():
+            found[name] = Outcome(
+                link=name, action=action, scope=scope, changed=False, driver=None, error=error
+            )
+        return tuple(found[each.name] for each in settings.links if each.name in found)
 
 
 def _refuse_without_driver(asked: Sequence[Asking]) -> None:

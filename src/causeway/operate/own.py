@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
@@ -39,8 +40,13 @@ class _Wanted(NamedTuple):
     partitions: int | None = 1
 
 
-def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
-    """By cluster and name. Never raises a CausewayError."""
+def plan(
+    settings: Settings,
+    connect: Connect,
+    silent: Mapping[str, CausewayError] = MappingProxyType({}),
+) -> tuple[OwnTopic, ...]:
+    """By cluster and name. `silent`: why clusters do not answer, by alias; they are not asked.
+    Never raises a CausewayError."""
     own: dict[tuple[str, str], OwnTopic] = {}
     wanted = [*(each for link in settings.links for each in _of_link(link)), *_heartbeats(settings)]
     for each in wanted:
@@ -48,7 +54,7 @@ def plan(settings: Settings, connect: Connect) -> tuple[OwnTopic, ...]:
         if key in own:
             own[key] = replace(own[key], purpose=f"{own[key].purpose}, {each.purpose}")
             continue
-        asked = _asked(each, connect)
+        asked = _asked(each, connect, silent.get(each.client.alias))
         if not each.made and not asked.there:
             continue
         own[key] = asked
@@ -97,12 +103,14 @@ def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
             yield _Wanted(link.target_admin, mirror, purpose, compacted=False)
 
 
-def _asked(each: _Wanted, connect: Connect) -> OwnTopic:
+def _asked(each: _Wanted, connect: Connect, silent: CausewayError | None) -> OwnTopic:
     there: bool | None = None
     error: CausewayError | None = None
     change: str | None = None
     problem: CausewayError | None = None
     try:
+        if silent is not None:
+            raise silent
         found = connect(each.client).metadata([each.topic]).topics.get(each.topic)
         if found is not None and isinstance(found.error, AuthorizationError):
             error = found.error

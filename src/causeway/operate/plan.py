@@ -31,9 +31,10 @@ from causeway.errors import (
     CausewayError,
     ConfigError,
     DivergedError,
+    UnreachableError,
 )
 from causeway.model import TopicPartition
-from causeway.operate import among_others, loops, own, schemas, starts, transforms
+from causeway.operate import among_others, loops, own, schemas, side_by_side, starts, transforms
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.own import OwnTopic
 from causeway.operate.schemas import SchemaPlan
@@ -55,6 +56,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
+    """`error`: a cluster of the link does not answer, so that the plan has nothing else."""
+
     link: LinkSettings
     topics: TopicPlan
     starts: Starts
@@ -69,6 +72,7 @@ class LinkPlan:
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
     # Partitions whose records were treated in another way so far, and what that means to them.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
+    error: CausewayError | None = None
 
     @property
     def internal_in_kafka_3(self) -> tuple[str, ...]:
@@ -79,6 +83,7 @@ class LinkPlan:
     @property
     def problems(self) -> tuple[Problem, ...]:
         return (
+            *(() if self.error is None else (_problem(self.error),)),
             *(_problem(lack.error) for lack in self.lacks if lack.need.required),
             *self.topics.problems,
             *self.starts.problems,
@@ -102,19 +107,31 @@ def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
     """Ask the clusters of every link and decide; writes nothing anywhere. Where there are
     transforms, a Spark on this machine reads them first; `told` hears what takes time.
 
-    Raises ConfigError for transforms that cannot be used, a CausewayError where a cluster cannot be
-    asked at all; what is wrong with single topics, partitions or ACLs stands in
-    `LinkPlan.problems`.
+    Clusters that do not answer are waited for at the same time; the other links have their plans.
+    Raises ConfigError for transforms that cannot be used; UnreachableError if no link can be asked;
+    another CausewayError if a cluster cannot be asked at all. `LinkPlan.problems` tells of single
+    topics, partitions and ACLs.
     """
     checks = transforms.check(settings, told)
     with clusters() as connect:
+        told("asking which clusters answer")
+        silent = side_by_side.silent(settings.links, connect)
         links = []
         for link in settings.links:
             told(f"asking the clusters of {link.name}")
             known = Transforms(link, settings.spark)
-            links.append(_plan_link(link, known, connect, checks))
+            try:
+                for client in (link.source_admin, link.target_admin):
+                    if client.alias in silent:
+                        raise silent[client.alias]
+                links.append(_plan_link(link, known, connect, checks))
+            except UnreachableError as error:
+                links.append(_nothing(link, error=error))
+        errors = [each.error for each in links if each.error is not None]
+        if errors and len(errors) == len(links):
+            raise errors[0]
         links = among_others.told(links)
-        return Plan(links=not_alone(links), own=own.plan(settings, connect))
+        return Plan(links=not_alone(links), own=own.plan(settings, connect, silent))
 
 
 def not_alone(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
@@ -159,7 +176,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     source, target = connect(link.source_admin), connect(link.target_admin)
     lacks = (*needs.lacking(link, "source", source), *needs.lacking(link, "target", target))
     if any(lack.need.required for lack in lacks):
-        return _nothing(link, lacks)
+        return _nothing(link, lacks=lacks)
     sides = Sides(
         source=connect(link.source),
         target=connect(link.target),
@@ -199,8 +216,11 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     )
 
 
-def _nothing(link: LinkSettings, lacks: tuple[Lack, ...]) -> LinkPlan:
-    """The plan of a link whose brokers lack a required API: it would not begin."""
+def _nothing(
+    link: LinkSettings, *, lacks: tuple[Lack, ...] = (), error: CausewayError | None = None
+) -> LinkPlan:
+    """The plan of a link that would not begin: its brokers lack a required API, or do not
+    answer."""
     return LinkPlan(
         link=link,
         topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
@@ -209,6 +229,7 @@ def _nothing(link: LinkSettings, lacks: tuple[Lack, ...]) -> LinkPlan:
         acls=AclPlan(),
         new_progress_topic=None,
         lacks=lacks,
+        error=error,
     )
 
 
@@ -284,6 +305,7 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
         "link": each.link.name,
         "source": each.link.source.alias,
         "target": each.link.target.alias,
+        "error": None if each.error is None else str(each.error),
         "mirrored": [
             {
                 "topic": topic.source,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import NamedTuple
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control.directive_log import DirectiveLog
 from causeway.errors import CausewayError, ConfigError, UnreachableError
+from causeway.operate import side_by_side
 from causeway.operate.clusters import Connect
 from causeway.relay.progress import Contents, ProgressTopic
 
@@ -42,11 +44,61 @@ class _Known:
         return wanted.partition is None or wanted.partition < count or not count
 
 
+class Answering(NamedTuple):
+    """`links`: those that are meant and that can be asked. `left`: why each of the others cannot,
+    by its name. `silent`: why clusters do not answer, by alias."""
+
+    links: tuple[LinkSettings, ...]
+    left: Mapping[str, CausewayError]
+    silent: Mapping[str, UnreachableError]
+
+
 def choose(
     settings: Settings, wanted: Wanted, connect: Connect, action: str
 ) -> tuple[LinkSettings, ...]:
     """The links that are meant: the one that is named, else all that have the topic, or all. Raises
     ConfigError, with names that are like one that is unknown; CausewayError."""
+    links = _named(settings, wanted, action)
+    chosen, troubles = _having(links, wanted, connect, action)
+    if troubles:
+        raise next(iter(troubles.values()))  # another link may have it, too
+    return chosen
+
+
+def choose_answering(
+    settings: Settings, wanted: Wanted, connect: Connect, action: str, *, sources: bool = False
+) -> Answering:
+    """As `choose`, without the links whose clusters do not answer. It waits for all clusters at the
+    same time: for the targets, and for the sources if the topic or the caller (`sources`) needs
+    them. Raises as `choose`; the first UnreachableError if no link can be asked."""
+    links = _named(settings, wanted, action)
+    clients = [each.target_admin for each in links]
+    if sources or (wanted.topic is not None and not wanted.ahead):
+        clients += [each.source_admin for each in links]
+    silent = side_by_side.silent_of(clients, connect)
+    left: dict[str, CausewayError] = {
+        each.name: silent[each.target_admin.alias]
+        for each in links
+        if each.target_admin.alias in silent and _may_have(each, wanted)
+    }
+    there = tuple(each for each in links if each.target_admin.alias not in silent)
+    if left and not there:
+        raise next(iter(left.values()))
+    chosen, troubles = _having(there or links, wanted, connect, action, silent)
+    left |= {
+        each.name: troubles[each.name]
+        for each in there
+        if each.name in troubles and _may_have(each, wanted)
+    }
+    return Answering(chosen, left, silent)
+
+
+def _may_have(link: LinkSettings, wanted: Wanted) -> bool:
+    return wanted.topic is None or link.decide_topic(wanted.topic).target_name is not None
+
+
+def _named(settings: Settings, wanted: Wanted, action: str) -> tuple[LinkSettings, ...]:
+    """The link that is named, else all."""
     if not settings.links:
         raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
     if wanted.partition is not None and (wanted.topic is None or wanted.partition < 0):
@@ -57,21 +109,31 @@ def choose(
         if not links:
             names = [each.name for each in settings.links]
             raise unknown(action, "flow", wanted.link, names)
+    return links
+
+
+def _having(
+    links: tuple[LinkSettings, ...],
+    wanted: Wanted,
+    connect: Connect,
+    action: str,
+    silent: Mapping[str, UnreachableError] = MappingProxyType({}),
+) -> tuple[tuple[LinkSettings, ...], dict[str, CausewayError]]:
+    """Those of `links` that have the topic, and why it cannot be told of others."""
     if wanted.topic is None:
-        return links
+        return links, {}
     if wanted.ahead:
         chosen = tuple(each for each in links if each.decide_topic(wanted.topic).target_name)
         if not chosen:
             why = links[0].decide_topic(wanted.topic).reason
             raise ConfigError(action, f"topic {wanted.topic}", f"it will not be mirrored: {why}")
-        return chosen
-    found = [(each, _known(each, wanted, connect)) for each in links]
+        return chosen, {}
+    found = [(each, _known(each, wanted, connect, silent)) for each in links]
     chosen = tuple(link for link, known in found if known.has(wanted))
-    trouble = next((known.trouble for _, known in found if known.trouble is not None), None)
-    if chosen and trouble is not None:
-        raise trouble  # another link may have it, too
+    troubles = {link.name: known.trouble for link, known in found if known.trouble is not None}
     if chosen:
-        return chosen
+        return chosen, troubles
+    trouble = next(iter(troubles.values()), None)
     counts = [known.counts[wanted.topic] for _, known in found if wanted.topic in known.counts]
     if counts:
         what = f"partition {wanted.partition} of {wanted.topic}"
@@ -105,7 +167,12 @@ def unknown(
     return ConfigError(action, f"{kind} {name}", cause, remedy=more)
 
 
-def _known(link: LinkSettings, wanted: Wanted, connect: Connect) -> _Known:
+def _known(
+    link: LinkSettings,
+    wanted: Wanted,
+    connect: Connect,
+    silent: Mapping[str, UnreachableError],
+) -> _Known:
     """What the progress and the directives know, and, unless that is enough, the source."""
     target = connect(link.target_admin)
     progress = ProgressTopic(target, link.progress_topic)
@@ -119,6 +186,8 @@ def _known(link: LinkSettings, wanted: Wanted, connect: Connect) -> _Known:
     known = _Known(counts)
     if known.has(wanted):
         return known
+    if (error := silent.get(link.source_admin.alias)) is not None:
+        return _Known(counts, error)
     try:
         return _Known(counts | _of_source(link, connect, counts))
     except UnreachableError as error:

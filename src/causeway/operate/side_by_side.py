@@ -29,9 +29,14 @@ def reach(connect: Connect, client: ClientSettings) -> Cluster:
 
 def silent(links: Iterable[LinkSettings], connect: Connect) -> dict[str, UnreachableError]:
     """Which clusters of `links` do not answer, by alias, and why."""
-    clients = {
-        client.alias: client for link in links for client in (link.source_admin, link.target_admin)
-    }
+    return silent_of(
+        (client for link in links for client in (link.source_admin, link.target_admin)), connect
+    )
+
+
+def silent_of(wanted: Iterable[ClientSettings], connect: Connect) -> dict[str, UnreachableError]:
+    """Which clusters do not answer, by alias, and why. It asks all of them at the same time."""
+    clients = {client.alias: client for client in wanted}
 
     def tried(client: ClientSettings) -> CausewayError | None:
         try:

@@ -7,7 +7,7 @@ import pytest
 from causeway.cli import directives
 from causeway.cli.standing import standing
 from causeway.control.directives import Directive, Kind, Scope
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, UnreachableError
 from causeway.operate.directives import Outcome, Seen
 
 NINES = "9" * 400
@@ -60,6 +60,16 @@ def outcome(**changes: object) -> Outcome:
         ({"acted": False, "refused": "no right"}, 9, "host/7 has not acted yet: no right"),
         ({"seen": (Seen(topic="orders", partition=0, state="paused", reason="x"),)}, 0, "1 paused"),
         ({"changed": False, "before": ANNA}, 0, "nothing to change"),
+        (
+            {
+                "changed": False,
+                "driver": None,
+                "acted": None,
+                "error": UnreachableError("reach", "B"),
+            },
+            3,
+            "not asked: reach B",
+        ),
         ({"changed": False, "before": ANNA}, 0, r"was paused by anna@ops since 1970"),
         ({"action": "resume", "beside": (ANNA,)}, 0, "still paused: orders by anna@ops"),
         ({"action": "step-down", "gap_ms": 50}, 0, "host/7 leads now, 50 ms without a leader"),

@@ -15,12 +15,13 @@ from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
+from causeway.operate import scopes
 from causeway.operate.moves import failed_over, last_groups
 from causeway.operate.moves import failover as failovers
 from causeway.operate.moves.failed_over import FailedOver
 from causeway.operate.moves.failover import failover
 from causeway.operate.moves.missing import Known, Seen, Unbegun, look, topics_known
-from causeway.relay.progress import Progress
+from causeway.relay.progress import Contents, Progress
 from causeway.wire.cluster import Committed
 from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import EARLIEST, OffsetAt
@@ -319,8 +320,15 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return side
 
     monkeypatch.setattr(failovers, "clusters", lambda: nullcontext(connect))
-    monkeypatch.setattr(failovers, "choose", lambda settings, *_: settings.links)
+    contents = Contents(partitions={TopicPartition("orders", 0): ONE})
+    log = SimpleNamespace(look=lambda: None, standing=Standing())
     monkeypatch.setattr(failovers, "_Failover", Move)
+    monkeypatch.setattr(
+        scopes,
+        "ProgressTopic",
+        lambda *_: SimpleNamespace(exists=lambda: True, read=lambda: contents),
+    )
+    monkeypatch.setattr(scopes, "DirectiveLog", lambda *_: log)
     return done
 
 

@@ -15,7 +15,7 @@ from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate import scopes
 from causeway.operate.clusters import Connect
-from causeway.operate.scopes import Wanted, choose
+from causeway.operate.scopes import Wanted, choose, choose_answering
 from causeway.relay.progress import Contents
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
@@ -120,6 +120,39 @@ def test_a_name_is_put_right_with_the_source_gone() -> None:
     with pytest.raises(UnreachableError):
         choose(SETTINGS, Wanted(None, "orders", None, False), connect, "pause")
     assert choose(SETTINGS, Wanted("A->B", "orders", None, False), connect, "fail over")
+
+
+def answering(silent: str, wanted: Wanted, *, sources: bool = False) -> tuple[list[str], list[str]]:
+    """Of A->B and A->C: the links that can be asked, and those that are left."""
+    topics = {name: SimpleNamespace(partitions=range(n)) for name, n in SOURCE.items()}
+
+    def connect(client: ClientSettings) -> Any:
+        def check(_: float) -> None:
+            if client.alias in silent:
+                raise UnreachableError("reach", client.alias)
+
+        def metadata(_: object) -> Any:
+            assert client.alias not in silent, "it is not waited for a second time"
+            return SimpleNamespace(topics=topics)
+
+        return SimpleNamespace(bootstrap_check=check, metadata=metadata)
+
+    found = choose_answering(SETTINGS, wanted, cast(Connect, connect), "pause", sources=sources)
+    return [each.name for each in found.links], list(found.left)
+
+
+def test_links_that_cannot_be_asked_are_left() -> None:
+    whole, orders = Wanted(None, None, None, False), Wanted(None, "orders", None, False)
+    assert answering("C", whole) == (["A->B"], ["A->C"])
+    assert answering("A", whole) == (["A->B", "A->C"], []), "the source is not needed"
+    assert answering("C", orders) == (["A->B"], ["A->C"])
+    assert answering("A", orders) == (["A->B"], ["A->C"]), "only the source knows of A->C"
+    with pytest.raises(ConfigError, match="no topic of that name"):
+        answering("C", Wanted(None, "secrets", None, False))
+    with pytest.raises(UnreachableError):
+        answering("BC", whole)
+    with pytest.raises(UnreachableError):
+        answering("C", Wanted("A->C", None, None, False))
 
 
 def test_nothing_can_be_asked_of_a_file_without_flows() -> None:

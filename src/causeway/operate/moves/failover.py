@@ -19,19 +19,18 @@ from causeway.control import acls
 from causeway.control.cuts import Cut
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.control.ending import cuts_of
-from causeway.errors import CausewayError, ConfigError, UnreachableError
+from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups, missing
 from causeway.operate.moves.ending import Ending, Say, refuse_mingled, wish
 from causeway.operate.moves.failed_over import FailedOver, by_group
-from causeway.operate.scopes import Wanted, choose
+from causeway.operate.scopes import Wanted, choose_answering
 from causeway.relay.progress import Progress
 from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
-TARGET_S: Final = 5.0  # so long that of one link, where there are others
 _NOT_YET: Final = "it could not be committed then; the same with --yes tries it again"
 _NOTHING: Final = "nothing of it has been mirrored yet"
 
@@ -51,22 +50,34 @@ def failover(
     now. Without `yes` it only tells what is known: what is mirrored, what is missing, where groups
     will go on; with it, the mirror ends, groups are committed and read-only mirrors are opened.
 
-    The source is asked for a few seconds at the most, a leading driver for `wait_s`; where that one
-    does not act, the lead is taken from it. Called again it goes on where it was, and changes
-    nothing once it is done. Of several links, one whose target does not answer, or of which nothing
-    was mirrored, is left (`left`), and the others are seen to: with a cluster gone, a link to it
-    has nothing to end, but one that is not the way back has yet to be (`late`). One that fails
-    keeps no other from it (`error`). Raises, where none is seen to, NobodyLeadsError where a driver
-    goes on mirroring in spite of it, ConflictError where somebody else acts at the same time;
+    All clusters are waited for at the same time: sources for a few seconds, targets for ten at the
+    most. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
+    call goes on from the same place, and changes nothing once all is done. Of several links, one
+    is left (`left`) if its target does not answer or nothing of it was mirrored, and the others
+    are ended: with a cluster gone, a link to it has nothing to end, but one that is not the way
+    back has yet to be (`late`). One that fails keeps no other from its end (`error`). If no link is
+    ended, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
+    ConflictError if somebody else acts at the same time; else
     CausewayError.
     """
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
     wanted = Wanted(link, topic, None, ahead=False)
     with clusters() as connect:
-        there, unreachable = _that_answer(quick, wanted, connect)
-        chosen = choose(there, wanted, connect, "fail over")
+        chosen, unreachable, silent = choose_answering(
+            quick, wanted, connect, "fail over", sources=True
+        )
         who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
-        moves = [_Failover(each, scope, connect, settings.run.lease_s, say) for each in chosen]
+        moves = [
+            _Failover(
+                each,
+                scope,
+                connect,
+                settings.run.lease_s,
+                say,
+                silent.get(each.source_admin.alias),
+            )
+            for each in chosen
+        ]
         begun = [each for each in moves if each.has_begun]
         if not begun:
             raise ConfigError(
@@ -91,32 +102,11 @@ def failover(
         for each in quick.links:
             if (why := unreachable.get(each.name)) is not None:
                 late = (each.source.alias, each.target.alias) not in ways_back
-                found[each.name] = _left(each, scope, f"its target does not answer: {why}", late)
+                side = "target" if each.target_admin.alias in silent else "source"
+                found[each.name] = _left(each, scope, f"its {side} does not answer: {why}", late)
             elif each in chosen and each.name not in found:
                 found[each.name] = _left(each, scope, _NOTHING, late=False)
         return tuple(found[each.name] for each in quick.links if each.name in found)
-
-
-def _that_answer(
-    settings: Settings, wanted: Wanted, connect: Connect
-) -> tuple[Settings, dict[str, CausewayError]]:
-    """Without the links whose targets do not answer, of those that may be meant; and why not.
-    Raises CausewayError where none does."""
-    if wanted.link is not None or len(settings.links) < 2:
-        return settings, {}
-    unreachable: dict[str, CausewayError] = {}
-    links: list[LinkSettings] = []
-    for each in settings.links:
-        try:
-            connect(each.target_admin).bootstrap_check(TARGET_S)
-        except UnreachableError as error:
-            if wanted.topic is None or each.decide_topic(wanted.topic).target_name is not None:
-                unreachable[each.name] = error
-        else:
-            links.append(each)
-    if unreachable and not links:
-        raise next(iter(unreachable.values()))
-    return replace(settings, links=tuple(links) or settings.links), unreachable
 
 
 def _left(link: LinkSettings, scope: Scope, why: str, late: bool) -> FailedOver:
@@ -149,12 +139,20 @@ def _hurried_client(client: ClientSettings) -> ClientSettings:
 
 class _Failover:
     def __init__(
-        self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
+        self,
+        link: LinkSettings,
+        scope: Scope,
+        connect: Connect,
+        lease_s: float,
+        say: Say,
+        silent: CausewayError | None = None,
     ) -> None:
+        """`silent`: why its source is known not to answer."""
         refuse_mingled(link)
         self.link = link
         self._scope = scope
         self._say = say
+        self._silent = silent
         self._connect = connect
         self._target = connect(link.target_admin)
         self._ending = Ending(link, scope, connect, lease_s, say)
@@ -286,7 +284,8 @@ class _Failover:
         return {name: each.cut for name, each in known.items() if each.cut is not None}
 
     def _ask(self, progress: Mapping[TopicPartition, Progress]) -> missing.Seen:
-        self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
+        if self._silent is None:
+            self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
         return missing.look(
             self.link,
             self._scope,
@@ -294,6 +293,7 @@ class _Failover:
             self._target,
             progress,
             SOURCE_S,
+            self._silent,
         )
 
     def _known(self, seen: missing.Seen) -> dict[str, Any]:

@@ -67,10 +67,14 @@ def look(
     target: Cluster,
     progress: Mapping[TopicPartition, Progress],
     patience_s: float,
+    silent: CausewayError | None = None,
 ) -> Seen:
     """Asks the source, for so long at the most, else the target. `progress`: of all that the topic
-    knows, what has not begun as well. Raises CausewayError where the target cannot be asked."""
+    knows, what has not begun as well. `silent`: why the source is known not to answer. Raises
+    CausewayError if the target cannot be asked."""
     begun = {at for at, each in progress.items() if has_begun(each)}
+    if silent is not None:
+        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(silent))
     try:
         source.bootstrap_check(patience_s)
         others = _of_source(link, scope, source, begun)
