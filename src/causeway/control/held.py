@@ -1,16 +1,19 @@
-"""Why a partition's last stable offset stands: readers of committed data see nothing of what lies
-behind an open transaction, neither a mirror nor its lag."""
+"""Open transactions: how much they hold back, and why a last stable offset does not move.
+Readers of committed data see nothing of what lies behind an open transaction, neither a mirror nor
+its lag."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.wire.cluster import Cluster
+from causeway.wire.offsets import LATEST, OffsetAt
 from causeway.wire.producers import OpenTransaction, open_transactions
 
+Ends = dict[TopicPartition, OffsetAt | CausewayError]
 HELD_MS: Final = 60_000  # a transaction may take so long before it is worth a word
 
 
@@ -22,6 +25,27 @@ class Held(NamedTuple):
     high_watermark: int
     since_ms: float
     dated: bool = False
+
+
+def both_ends(
+    source: Cluster, places: Collection[TopicPartition], *, read_committed: bool
+) -> tuple[Ends, Ends]:
+    """Where partitions end for the link's readers (with `read_committed` the last stable offset),
+    and their high watermarks, never below. Between the two lies nothing but what an open
+    transaction holds back: the high watermark is asked for first, so that records which arrive
+    between the two questions do not look held. Raises CausewayError."""
+    tops = source.list_offsets(list(places), LATEST)
+    if not read_committed:
+        return tops, tops
+    stable = source.list_offsets(list(places), LATEST, read_committed=True)
+    return stable, {at: _higher(top, stable.get(at)) for at, top in tops.items()}
+
+
+def _higher(
+    top: OffsetAt | CausewayError, stable: OffsetAt | CausewayError | None
+) -> OffsetAt | CausewayError:
+    behind = isinstance(top, OffsetAt) and isinstance(stable, OffsetAt)
+    return stable if behind and stable.offset > top.offset else top
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:

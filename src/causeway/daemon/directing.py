@@ -22,14 +22,15 @@ from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.control.held import both_ends
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.status import Trouble
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.model import ENDED, HELD, NO_TOPIC_ID, TopicPartition, same_topic
+from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
 from causeway.relay.progress import DirectivesRecord
-from causeway.wire.offsets import LATEST, OffsetAt
+from causeway.wire.offsets import OffsetAt
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
@@ -374,18 +375,16 @@ class Directing:
         rows = self._registry.rows(lambda row: row.progress.state in HELD - ENDED)
         places = [row.progress.source for row in rows]
         if places:
-            ends = self._ends(places, read_committed=self._link.fetch.read_committed)
-            tops = self._ends(places) if self._link.fetch.read_committed else ends
-            both = {at: (end, tops[at]) for at, end in ends.items() if at in tops}
+            committed = self._link.fetch.read_committed
+            ends, tops = both_ends(self._sides.source, places, read_committed=committed)
+            both = {
+                at: (end.offset, top.offset)
+                for at, end in ends.items()
+                if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt)
+            }
             self._registry.note_ends(both)
         after = time.monotonic()
         self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))
-
-    def _ends(
-        self, places: list[TopicPartition], *, read_committed: bool = False
-    ) -> dict[TopicPartition, int]:
-        answers = self._sides.source.list_offsets(places, LATEST, read_committed)
-        return {at: each.offset for at, each in answers.items() if isinstance(each, OffsetAt)}
 
 
 def _about(directive: Directive) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Final
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
-from causeway.control.held import HELD_MS, Held, explain
+from causeway.control.held import HELD_MS, Held, both_ends, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.claims import ACT, made_anew
@@ -166,10 +166,7 @@ def status_of(
     }
     with ThreadPoolExecutor(1) as beside:
         asking = beside.submit(_target_ends, target, contents)
-        committed = link.fetch.read_committed
-        ends = source.list_offsets(list(mirrored), LATEST, read_committed=committed)
-        # After the ends, so that no high watermark seems to lie below.
-        tops = source.list_offsets(list(mirrored), LATEST) if committed else ends
+        ends, tops = both_ends(source, mirrored, read_committed=link.fetch.read_committed)
     target_ends = asking.result()
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
-from causeway.control.held import Held, explain, reason
+from collections.abc import Collection
+from typing import Any, cast
+
+from causeway.control.held import Held, both_ends, explain, reason
 from causeway.errors import AuthorizationError
+from causeway.model import TopicPartition
+from causeway.wire.offsets import OffsetAt
 from causeway.wire.producers import OpenTransaction
+
+AT = TopicPartition("orders", 0)
 
 HELD = Held(120, 5_120, 420_000)
 OTHER = OpenTransaction(producer_id=9, producer_epoch=0, start=200, last_timestamp=0)
@@ -35,3 +42,39 @@ def test_one_that_ended_meanwhile_is_not_blamed_on_anybody() -> None:
 
 def test_nobody_is_asked_where_nothing_is_held() -> None:
     assert explain(None, {}) == {}  # type: ignore[arg-type]
+
+
+class Busy:
+    """A source to whose topic a record is added between any two questions. `open_from`: where an
+    open transaction begins."""
+
+    def __init__(self, open_from: int | None = None) -> None:
+        self._end = 100
+        self._open_from = open_from
+
+    def list_offsets(
+        self, places: Collection[TopicPartition], _: int, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAt]:
+        self._end += 1
+        held = read_committed and self._open_from is not None
+        end = cast(int, self._open_from) if held else self._end
+        return {at: OffsetAt(offset=end, timestamp=-1, leader_epoch=0) for at in places}
+
+
+def ends_of(source: Any) -> tuple[int, int]:
+    readable, tops = both_ends(source, [AT], read_committed=True)
+    return cast(OffsetAt, readable[AT]).offset, cast(OffsetAt, tops[AT]).offset
+
+
+def test_a_busy_topic_without_transactions_holds_nothing_back() -> None:
+    assert ends_of(Busy()) == (102, 102)
+
+
+def test_what_an_open_transaction_holds_back_is_seen() -> None:
+    assert ends_of(Busy(open_from=40)) == (40, 101)
+
+
+def test_readers_of_all_are_asked_about_once() -> None:
+    readable, tops = both_ends(cast(Any, Busy()), [AT], read_committed=False)
+    assert readable == tops
+    assert cast(OffsetAt, tops[AT]).offset == 101

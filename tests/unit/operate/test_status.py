@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.control.held import Held
-from causeway.control.topics import MirroredTopic, Observed, Problem
+from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
@@ -245,6 +245,43 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
 
     assert found.driver is not None
     assert found.driver.running
+
+
+def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Busy:
+        """A record is added between any two questions."""
+
+        cluster_id = None
+        end = 15_117
+
+        def bootstrap_check(self, _: float) -> None: ...
+
+        def list_offsets(
+            self, places: list[TopicPartition], *_: object, **__: object
+        ) -> dict[TopicPartition, OffsetAt]:
+            self.end += 1
+            return {at: OffsetAt(offset=self.end, timestamp=-1, leader_epoch=0) for at in places}
+
+    class Topic:
+        def __init__(self, *_: object) -> None: ...
+
+        def exists(self) -> bool:
+            return False
+
+    busy = Busy()
+    plan = TopicPlan(mirrored=(TOPIC,), changes=(), left_out=(), problems=())
+    monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
+    monkeypatch.setattr("causeway.control.topics.plan", lambda *_: plan)
+    monkeypatch.setattr("causeway.control.topic_changes.fitted", lambda planned, *_: planned)
+    monkeypatch.setattr(status, "ProgressTopic", Topic)
+    monkeypatch.setattr(status, "asked", lambda *_: Asked())
+    monkeypatch.setattr(status, "timestamps_at", lambda *_: {})
+
+    (one,) = status.status_of(link(), cast(Any, lambda _: busy), None).partitions
+
+    assert one.held == 0
 
 
 def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:

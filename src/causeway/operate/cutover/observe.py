@@ -12,6 +12,7 @@ from causeway.control import fences, groups
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.control.groups import Commits, Stand
+from causeway.control.held import Ends, both_ends
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.clusters import Connect, recognise
@@ -25,7 +26,7 @@ from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.acls import AclFilter
 from causeway.wire.acls import describe_acls as describe_acls_at
 from causeway.wire.cluster import Committed, Leader
-from causeway.wire.offsets import LATEST, OffsetAt
+from causeway.wire.offsets import OffsetAt
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _IDLE = ("Empty", "Dead")
@@ -154,14 +155,10 @@ class Eyes:
     def _ends(
         self, parts: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """What can be read, and high watermarks; those after, so that none seems to lie below."""
+        """Where readers of the link are kept to, and high watermarks."""
         committed = self.link.fetch.read_committed
-        stable = self.source.list_offsets(parts, LATEST, read_committed=committed)
-        tops = self.source.list_offsets(parts, LATEST) if committed else stable
-        return (
-            {at: each.offset for at, each in stable.items() if isinstance(each, OffsetAt)},
-            {at: each.offset for at, each in tops.items() if isinstance(each, OffsetAt)},
-        )
+        stable, tops = both_ends(self.source, parts, read_committed=committed)
+        return _offsets(stable), _offsets(tops)
 
     def _place(
         self,
@@ -300,6 +297,10 @@ class Eyes:
             }
             for group, found in unread.items()
         }
+
+
+def _offsets(found: Ends) -> dict[TopicPartition, int]:
+    return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
 
 
 def _reached(progress: Progress | None) -> int | None:
