@@ -93,7 +93,7 @@ def test_a_topic_is_promoted_and_the_others_go_on(
         status = run.await_state(one, State.PROMOTED, 2)
         assert (
             status.reason
-            == "promoted by anna@ops since "
+            == "promoted by anna@ops at "
             + str(status.reason)[-len("2026-01-31T12:00:00Z: moving") :]
         )
         # From now on both are written to, each for itself; the other topic goes on.

@@ -127,9 +127,12 @@ class Directive:
 
     @property
     def by(self) -> str:
-        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`."""
+        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`; of what happened once, such as a
+        failover, `by anna@ops1 at …`."""
         stamp = datetime.fromtimestamp(self.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"by {self.who} since {stamp}" + (f": {self.why}" if self.why else "")
+        once = not self.kind.stands or self.kind is Kind.BEGIN
+        when = "at" if once or (self.kind is Kind.END and self.how in ENDED) else "since"
+        return f"by {self.who} {when} {stamp}" + (f": {self.why}" if self.why else "")
 
 
 Key = tuple[Kind, Scope]

@@ -53,7 +53,7 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     assert "1,200 or later" in said
     assert "orders is A.orders" in said
     moves._promoted(promoted(changed=False, before=END))
-    assert "was failed over by anna@ops since 1970" in capsys.readouterr().out
+    assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
     lagging = (Lagging(at=AT, position=3, end=5),)
     moves._promoted(promoted(changed=False, dry_run=True, lagging=lagging))
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
@@ -121,4 +121,4 @@ def test_an_end_of_all_is_told_once() -> None:
     part = Directive(kind=Kind.END, scope=Scope("orders"), who="anna@ops", at=0, cut=CUT)
     begin = Directive(kind=Kind.BEGIN, scope=Scope("orders"), who="anna@ops", at=0)
     (line,) = standing([END, part, begin])
-    assert line.plain.startswith("failed over the link by anna@ops since 1970")
+    assert line.plain.startswith("failed over the link by anna@ops at 1970")

@@ -20,7 +20,7 @@ from causeway.control.directives import (
     plan_back,
 )
 from causeway.errors import ProtocolError
-from causeway.model import TopicPartition
+from causeway.model import State, TopicPartition
 
 ORDERS, ORDERS_3 = Scope("orders"), Scope("orders", 3)
 AT_3 = TopicPartition("orders", 3)
@@ -186,3 +186,31 @@ def test_what_is_written_is_read(
 def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(ProtocolError):
         decode(key, value)
+
+
+@pytest.mark.parametrize(
+    ("directive", "said"),
+    [
+        (pause(ORDERS), "by anna@ops since 1970-01-01T00:00:01Z"),
+        (
+            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.PROMOTING),
+            "by anna@ops since 1970-01-01T00:00:01Z",
+        ),
+        (
+            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.FAILED_OVER, why="drill"),
+            "by anna@ops at 1970-01-01T00:00:01Z: drill",
+        ),
+        (
+            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.PROMOTED),
+            "by anna@ops at 1970-01-01T00:00:01Z",
+        ),
+        (
+            Directive(kind=Kind.STEP_DOWN, who="anna@ops", at=1_000),
+            "by anna@ops at 1970-01-01T00:00:01Z",
+        ),
+    ],
+)
+def test_what_lasts_is_since_then_and_what_happened_once_was_at_a_moment(
+    directive: Directive, said: str
+) -> None:
+    assert directive.by == said

@@ -152,7 +152,7 @@ def test_taken_back_nothing_of_it_is_left() -> None:
     )
     assert standing.hold_of(Scope("bills")) == (
         State.FAILED_OVER,
-        "failed over by anna@ops since 1970-01-01T00:00:01Z: drill",
+        "failed over by anna@ops at 1970-01-01T00:00:01Z: drill",
     )
     standing = after(standing, back(standing, THE_LINK))
     assert list(standing) == [pause], "a pause stands until somebody takes it back"

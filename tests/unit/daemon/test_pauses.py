@@ -159,7 +159,7 @@ def test_what_has_ended_is_told_of_also_where_it_had_stopped(
     lanes.kept = {at(2)}  # the fleet knows nothing of what has stopped
     assert pauses.pause()
     assert set(states(registry)) == {State.FAILED_OVER}
-    reason = "failed over by anna@ops since 1970-01-01T00:00:00Z"
+    reason = "failed over by anna@ops at 1970-01-01T00:00:00Z"
     assert [each.reason for each in registry.status()] == [
         reason,
         reason,
