@@ -45,6 +45,11 @@ def is_legal_name(text: str) -> bool:
     return _LEGAL.fullmatch(text) is not None
 
 
+def is_topic_name(text: str) -> bool:
+    """Whether brokers take `text` for the name of a topic."""
+    return is_legal_name(text) and text not in (".", "..") and len(text) <= MAX_TOPIC_LENGTH
+
+
 class NoNameError(ConfigError):
     """It cannot be told under which name a topic is to be mirrored."""
 

@@ -66,9 +66,12 @@ def up(
     with Console(stderr=True).status("Starting Kafka"):
         running = environment.up(clusters, brokers, file, version)
     _show(running)
+    out = console()
+    out.print()
+    out.print("For examples that take addresses from the environment:")
+    out.print(f"  {_export(running)}", soft_wrap=True)
     example = file or environment.example_file
     if example.exists():
-        out = console()
         out.print()
         out.print("A file that mirrors A to B, for Causeway and MirrorMaker alike:")
         out.print(f"  {example}", soft_wrap=True)
@@ -184,6 +187,11 @@ def _show(clusters: list[ClusterStatus]) -> None:
             table.add_row(name, kafka, bootstrap, str(broker.node), _state(broker), broker.log)
             name, kafka, bootstrap = "", "", Text()
     console().print(table)
+
+
+def _export(clusters: list[ClusterStatus]) -> str:
+    """For a shell: `export A=127.0.0.1:20001 B=127.0.0.1:20002`."""
+    return "export " + " ".join(f"{each.name}={each.bootstrap}" for each in clusters)
 
 
 def _state(broker: BrokerStatus) -> Text:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.directives import LinkOption, TopicOption
 from causeway.cli.standing import standing
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.cli.words import count, duration, number, outcomes, printable
@@ -27,6 +28,8 @@ _BESIDES = 8  # lines of a screen that are no partitions
 
 def command(
     file: FileArgument,
+    link: LinkOption = None,
+    topic: TopicOption = None,
     as_json: JsonOption = False,
     check: Annotated[
         bool,
@@ -53,7 +56,7 @@ def command(
     """Show where each mirrored partition stands, by asking the clusters alone.
 
     A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
-    from causeway.operate import health, status, status_json
+    from causeway.operate import health, narrowed, status_json
 
     if lag_above is not None and not check:
         raise ConfigError("status", "--lag-above", "it is for --check")
@@ -65,13 +68,13 @@ def command(
         out = console()
         room = out.height - _BESIDES if out.is_terminal else None
         return watch(
-            lambda: status.status(settings),
+            lambda: narrowed.narrowed(settings, link, topic),
             lambda links: render(worst_first(links, room), out.width),
             status_json.as_json,
             every,
             as_json=as_json,
         )
-    links = status.status(settings)
+    links = narrowed.narrowed(settings, link, topic)
     if as_json:
         print_json(status_json.as_json(links))
     else:

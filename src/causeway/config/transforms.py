@@ -35,7 +35,7 @@ from causeway.config.transform_keys import (
     split,
 )
 from causeway.config.typed import read
-from causeway.naming import MAX_TOPIC_LENGTH, is_legal_name
+from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 
 Entries = Mapping[str, Entry]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -352,7 +352,7 @@ class _Reader:
                 self._add(place, f"needs {FAMILY}{self.name}.on.error = dead-letter")
             return None
         topic = keys.dead_letter_topic or f"__causeway.{self.slug}.{self.name}.dead-letters"
-        if not is_legal_name(topic) or topic in (".", "..") or len(topic) > MAX_TOPIC_LENGTH:
+        if not is_topic_name(topic):
             self._add(place, f"must be the name of a topic, of at most {MAX_TOPIC_LENGTH} letters")
         return topic
 

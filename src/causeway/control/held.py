@@ -44,8 +44,9 @@ def both_ends(
 def _higher(
     top: OffsetAt | CausewayError, stable: OffsetAt | CausewayError | None
 ) -> OffsetAt | CausewayError:
-    behind = isinstance(top, OffsetAt) and isinstance(stable, OffsetAt)
-    return stable if behind and stable.offset > top.offset else top
+    if isinstance(top, OffsetAt) and isinstance(stable, OffsetAt) and stable.offset > top.offset:
+        return stable
+    return top
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:

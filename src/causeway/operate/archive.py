@@ -15,6 +15,7 @@ from causeway.errors import CausewayError, ConfigError, DivergedError
 from causeway.filters import Verdict
 from causeway.model import TopicPartition, same_topic
 from causeway.operate.archive_store import ArchivedTopic, Manifest, Share, Store, ends
+from causeway.operate.scopes import links_of
 from causeway.patterns import Pattern
 from causeway.wire.cluster import Cluster, TopicMetadata
 from causeway.wire.offsets import EARLIEST, LATEST
@@ -116,9 +117,12 @@ def archive(
     deleted before they were archived. Raises CausewayError; the archive is then as it was before.
     """
     client = cluster_of(settings, _alias(settings, alias, link))
-    links = [one for one in settings.links if one.source.alias == client.alias]
+    if link is not None:
+        links = links_of(settings, link, "archive")
+    else:
+        links = tuple(one for one in settings.links if one.source.alias == client.alias)
     with Cluster(client) as cluster:
-        found = _topics(cluster, links if link is None else [_link(settings, link)], patterns)
+        found = _topics(cluster, links, patterns)
         if not found:
             raise ConfigError("archive", str(client.alias), "no topic is selected")
         say(f"{len(found)} topics of {client.alias} are to be archived")
@@ -136,15 +140,7 @@ def _alias(settings: Settings, alias: str | None, link: str | None) -> str | Non
         return alias
     if alias is not None:
         raise ConfigError("use", "--link and --cluster", "give one of them")
-    return _link(settings, link).source.alias
-
-
-def _link(settings: Settings, name: str) -> LinkSettings:
-    for one in settings.links:
-        if one.name == name:
-            return one
-    known = ", ".join(one.name for one in settings.links)
-    raise ConfigError("use", f"--link {name}", f"the file has no such flow, only {known}")
+    return links_of(settings, link, "archive")[0].source.alias
 
 
 def _topics(

@@ -16,8 +16,9 @@ from causeway.operate.clusters import Connect
 from causeway.relay.progress import Contents, ProgressTopic
 
 _NEAR = 3  # names that are offered
+_LISTED = 10  # known names that are listed where none is like the one that was given
 _AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
-_FIXED = 30  # of words that are not people's own: all
+_FIXED = 30  # words that are not people's own: all are listed
 
 
 class Wanted(NamedTuple):
@@ -51,6 +52,29 @@ class Answering(NamedTuple):
     links: tuple[LinkSettings, ...]
     left: Mapping[str, CausewayError]
     silent: Mapping[str, UnreachableError]
+
+
+def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
+    """The one that is named, or all. Raises ConfigError, with the names that there are."""
+    if not settings.links:
+        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    found = tuple(each for each in settings.links if link in (None, each.name))
+    if not found:
+        names = [each.name for each in settings.links]
+        raise unknown(action, "flow", str(link), names, _unquoted(str(link), names))
+    return found
+
+
+def _unquoted(link: str, names: Iterable[str]) -> str:
+    """The remedy where a shell took the `>` of a link's name for a redirection, and left `A-`."""
+    meant = next((each for each in names if link and each.startswith(f"{link}>")), None)
+    if meant is None:
+        return ""
+    written = meant.removeprefix(f"{link}>")
+    return (
+        f"quote it: --link '{meant}'; without quotes the shell takes > for a redirection, and has"
+        f" written to the file {written}"
+    )
 
 
 def choose(
@@ -99,16 +123,9 @@ def _may_have(link: LinkSettings, wanted: Wanted) -> bool:
 
 def _named(settings: Settings, wanted: Wanted, action: str) -> tuple[LinkSettings, ...]:
     """The link that is named, else all."""
-    if not settings.links:
-        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    links = links_of(settings, wanted.link, action)
     if wanted.partition is not None and (wanted.topic is None or wanted.partition < 0):
         raise ConfigError(action, f"partition {wanted.partition}", "of which topic? (--topic)")
-    links = settings.links
-    if wanted.link is not None:
-        links = tuple(each for each in links if each.name == wanted.link)
-        if not links:
-            names = [each.name for each in settings.links]
-            raise unknown(action, "flow", wanted.link, names)
     return links
 
 
@@ -156,14 +173,17 @@ def unknown(
     *,
     fixed: bool = False,
 ) -> ConfigError:
-    """That there is no such `kind`, with those like it; else all, where they are few, or `fixed`
-    words."""
-    near = get_close_matches(name, sorted(names), _NEAR)
+    """That there is no such `kind`, with those like it; else with all, or the first of many; of
+    `fixed` words always with all."""
+    known = sorted(names)
+    near = get_close_matches(name, known, _NEAR)
     cause = f"there is no {kind} of that name"
     if near:
         cause += f"; like it: {', '.join(near)}"
-    elif len(names) <= (_FIXED if fixed else _NEAR):
-        cause += f"; there is {', '.join(sorted(names)) or 'none'}"
+    else:
+        listed = known[: _FIXED if fixed else _LISTED]
+        rest = f" and {len(known) - len(listed):,} more" if len(known) > len(listed) else ""
+        cause += f"; there is {', '.join(listed) or 'none'}{rest}"
     return ConfigError(action, f"{kind} {name}", cause, remedy=more)
 
 

@@ -105,13 +105,14 @@ class LinkStatus:
         return of_partitions(one.state for one in self.partitions if not one.gone)
 
 
-def status(settings: Settings) -> tuple[LinkStatus, ...]:
-    """Ask the clusters of every link, side by side. Of a link whose target does not answer, where
-    its progress is, nothing is known but the `error`; raises it where that is so of all."""
+def status(settings: Settings, only: Collection[str] | None = None) -> tuple[LinkStatus, ...]:
+    """Ask the clusters of every link, side by side; `only`: of these topics of the sources. Of a
+    link whose target does not answer, where its progress is, nothing is known but the `error`;
+    raises it where that is so of all."""
     retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
         found = side_by_side.each(
-            settings.links, lambda link: status_of(link, connect, retention_s)
+            settings.links, lambda link: status_of(link, connect, retention_s, only)
         )
     return tuple(
         LinkStatus(link=link, driver=None, partitions=(), problems=(), error=one)

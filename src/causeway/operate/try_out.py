@@ -11,6 +11,7 @@ from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
 from causeway.operate.clusters import clusters
 from causeway.operate.local_spark import local_spark
+from causeway.operate.scopes import links_of
 from causeway.operate.transforms import Told, prepared
 from causeway.operate.treat import Read, Trials
 from causeway.operate.trial import Content, Trial
@@ -48,21 +49,16 @@ def try_out(
 
 
 def _choose(settings: Settings, topic: str, name: str | None) -> LinkSettings:
+    links = links_of(settings, name, "try")
     if name is not None:
-        found = [link for link in settings.links if link.name == name]
-        names = ", ".join(link.name for link in settings.links)
-        if not found:
-            raise ConfigError("try", name, "no such flow runs", remedy=f"one of {names}")
-        return found[0]
-    able = [link for link in settings.links if link.transform_of(topic) is not None]
+        return links[0]
+    able = [link for link in links if link.transform_of(topic) is not None]
     if len(able) > 1:
-        names = " or ".join(link.name for link in able)
+        names = " or ".join(f"'{link.name}'" for link in able)
         raise ConfigError(
             "try", topic, "several flows transform it", remedy=f"choose with --link {names}"
         )
-    if not (able or settings.links):
-        raise ConfigError("try", topic, "no flow is enabled", remedy="set A->B.enabled = true")
-    return (able or settings.links)[0]
+    return (able or list(links))[0]
 
 
 # -- reading

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cli import dev
 from causeway.cli.main import main
-from causeway.dev.environment import Environment
+from causeway.dev.environment import ClusterStatus, Environment
 from causeway.dev.versions import KafkaVersion
 
 
@@ -40,6 +40,22 @@ def test_the_version_that_is_named_is_fetched_and_started(
     assert up("--kafka", "2.8") == 0
     assert up() == 0
     assert [str(each) for each in fetched] == ["2.8.2", "None"]
+
+
+def test_the_line_that_the_use_cases_need_is_printed(
+    fetched: list[KafkaVersion | None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    running = [
+        ClusterStatus(name=name, kafka="4.3.0", bootstrap=f"127.0.0.1:{port}", brokers=())
+        for name, port in (("A", 20001), ("B", 20002))
+    ]
+    monkeypatch.setattr(Environment, "up", lambda *_: running)
+    monkeypatch.setenv("COLUMNS", "40")  # a line to copy is never broken
+
+    assert up() == 0
+    assert "  export A=127.0.0.1:20001 B=127.0.0.1:20002\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("version", ["2.7.2", "3.6", "newest"])

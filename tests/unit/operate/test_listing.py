@@ -18,7 +18,7 @@ from causeway.control.topics import Problem
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
 from causeway.operate.listing import driver
-from causeway.operate.listing.chosen import fits, links_of
+from causeway.operate.listing.chosen import fits
 from causeway.operate.listing.events import events
 from causeway.operate.listing.groups import groups
 from causeway.operate.listing.topics import as_json, lines, topics
@@ -83,10 +83,6 @@ def test_a_topic_s_partitions_are_taken_together() -> None:
 def test_what_is_searched_for() -> None:
     assert fits("Orders-EU", "rs-e")
     assert not fits("orders", "bills")
-    settings = Settings(links=(link(),), run=RunSettings(), spark={})
-    assert links_of(settings, "A->B", "list") == settings.links
-    with pytest.raises(ConfigError, match="like it: A->B"):
-        links_of(settings, "A->C", "list")
 
 
 class Driver(BaseHTTPRequestHandler):

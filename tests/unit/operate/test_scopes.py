@@ -15,7 +15,7 @@ from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate import scopes
 from causeway.operate.clusters import Connect
-from causeway.operate.scopes import Wanted, choose, choose_answering
+from causeway.operate.scopes import Wanted, choose, choose_answering, links_of
 from causeway.relay.progress import Contents
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
@@ -106,6 +106,26 @@ def test_all_links_that_have_it() -> None:
 def test_names_that_nobody_has(wanted: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         chosen(**wanted)
+
+
+def test_one_link_or_all_and_an_unknown_one_is_told_of_those_there_are() -> None:
+    assert links_of(SETTINGS, None, "list") == SETTINGS.links
+    assert links_of(SETTINGS, "A->C", "list") == SETTINGS.links[1:]
+    with pytest.raises(ConfigError, match=r"no flow of that name; there is A->B, A->C$"):
+        links_of(SETTINGS, "elsewhere", "list")
+
+
+def test_a_link_whose_sign_the_shell_took_is_to_be_quoted() -> None:
+    """`--link A->C` without quotes: the command gets `A-`, and its output goes to the file C."""
+    with pytest.raises(ConfigError, match=r"quote it: --link 'A->B'.*the file B") as raised:
+        links_of(SETTINGS, "A-", "show the status of")
+    assert raised.value.exit_code == 2
+
+
+def test_of_many_names_the_first_are_listed() -> None:
+    names = [f"topic-{number:02}" for number in range(40)]
+    said = scopes.unknown("wait", "topic", "zebra", names).cause
+    assert said.endswith("there is " + ", ".join(names[:10]) + " and 30 more")
 
 
 def test_a_name_is_put_right_with_the_source_gone() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 from causeway.operate import scopes
 from causeway.operate.clusters import clusters
 from causeway.operate.explain.groups import decide
@@ -20,6 +21,9 @@ from causeway.operate.side_by_side import silent
 
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
 _NEAR: Final = 3  # names that are offered
+_IMPOSSIBLE: Final = (
+    f"no topic can have that name: Kafka takes 1 to {MAX_TOPIC_LENGTH} letters, digits and . _ -"
+)
 
 Explain = Callable[[], Explanation]
 
@@ -31,30 +35,41 @@ def explain(
     topic (by its name on the source), a partition such as `orders-3`, or a group: of which kind is
     found out, unless `kind` says it; all that it is are explained.
 
-    Raises ConfigError where no cluster knows the name, with those like it. A cluster that cannot
-    be asked raises nothing: `Explanation.unknown` has the reason.
+    Raises ConfigError where no cluster knows the name, with those like it, or where none can have
+    it. A cluster that cannot be asked raises nothing: `Explanation.unknown` has the reason.
     """
-    links = _chosen(settings, link)
+    links = scopes.links_of(settings, link, "explain")
+    kinds = [kind] if kind is not None else list(Kind)
+    possible = _possible(name, kinds)
     with clusters() as connect:
         away = silent(links, connect)
         found = [Known(each, settings, connect, away) for each in links]
-        kinds = [kind] if kind is not None else list(Kind)
-        subjects = [each for one in kinds for each in _subjects(one, name, found)]
+        subjects = [each for one in possible for each in _subjects(one, name, found)]
         if not subjects:
             if all(each.complete for each in found):
-                raise _unknown(name, kinds, found)
+                raise _unknown(name, kinds, possible, found)
             # Nobody tells what it is: the file says what would become of it.
-            subjects = [each for one in kinds for each in _all(one, name, found)]
+            subjects = [each for one in possible for each in _all(one, name, found)]
         return tuple(each() for each in subjects)
 
 
-def _chosen(settings: Settings, link: str | None) -> tuple[LinkSettings, ...]:
-    if not settings.links:
-        raise ConfigError("explain", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    names = [each.name for each in settings.links]
-    if link is not None and link not in names:
-        raise scopes.unknown("explain", "flow", link, names)
-    return tuple(each for each in settings.links if link in (None, each.name))
+def _possible(name: str, kinds: Sequence[Kind]) -> list[Kind]:
+    """Of `kinds`, those that may have the name. Raises ConfigError where none may."""
+    if not name:
+        raise ConfigError("explain", "a name", "it is empty")
+    found = [each for each in kinds if each is Kind.GROUP or is_topic_name(_topic(name, each))]
+    if not found:
+        raise ConfigError("explain", f"{_listed(kinds)} {name}", _IMPOSSIBLE)
+    return found
+
+
+def _topic(name: str, kind: Kind) -> str:
+    parts = _PARTITION.fullmatch(name) if kind is Kind.PARTITION else None
+    return name if parts is None else parts[1]
+
+
+def _listed(kinds: Sequence[Kind]) -> str:
+    return kinds[0].value if len(kinds) == 1 else "topic, partition or group"
 
 
 def _subjects(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
@@ -82,11 +97,13 @@ def _all(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
             yield bound(each.topic, parts[1], int(parts[2]))
 
 
-def _unknown(name: str, kinds: Sequence[Kind], links: Collection[Known]) -> ConfigError:
+def _unknown(
+    name: str, kinds: Sequence[Kind], possible: Sequence[Kind], links: Collection[Known]
+) -> ConfigError:
     topics = {topic for each in links for topic in each.all_topics() if kinds != [Kind.GROUP]}
     groups = {group for each in links for group in each.all_groups() if Kind.GROUP in kinds}
     upstream = {each.upstream(name) for each in links} & topics
-    what = kinds[0].value if len(kinds) == 1 else "topic, partition or group"
+    what = _listed(kinds)
     if upstream:
         there = ", ".join(sorted(str(each) for each in upstream))
         cause = f"topics are named as on the source, where that one is {there}"
@@ -96,9 +113,11 @@ def _unknown(name: str, kinds: Sequence[Kind], links: Collection[Known]) -> Conf
         return ConfigError("explain", f"{what} {name}", cause)
     near = get_close_matches(name, sorted(topics | groups), _NEAR)
     cause = f"there is no {what} of that name"
+    if possible != kinds:
+        cause = f"there is no {_listed(possible)} of that name, and {_IMPOSSIBLE}"
     if near:
         cause += f"; like it: {', '.join(near)}"
-    would = _would_group if kinds == [Kind.GROUP] else _would_topic
+    would = _would_group if possible == [Kind.GROUP] else _would_topic
     told = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
     return ConfigError("explain", f"{what} {name}", cause, remedy=f"if it came: {told}")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from causeway.config.settings import LinkSettings, Settings
-from causeway.errors import CausewayError, ConfigError
+from causeway.config.settings import LinkSettings
+from causeway.errors import CausewayError
 from causeway.operate import scopes, side_by_side
 
 T = TypeVar("T")
@@ -32,16 +32,6 @@ def listed(
             if isinstance(one, CausewayError)
         ),
     )
-
-
-def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
-    """The one that is named, or all. Raises ConfigError, with names like one that is unknown."""
-    if not settings.links:
-        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
-    names = [each.name for each in settings.links]
-    if link is not None and link not in names:
-        raise scopes.unknown(action, "flow", link, names)
-    return tuple(each for each in settings.links if link in (None, each.name))
 
 
 def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collection[str]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
+from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.listing.chosen import Listed, fits, links_of, listed, refuse_unknown
+from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
 from causeway.operate.side_by_side import reach
 from causeway.relay.progress import EventRecord, ProgressTopic
 
@@ -33,7 +34,7 @@ def events(
     any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does, and
     ConfigError for a level that there is not."""
     refuse_unknown("list events", "level", levels, LEVELS)
-    chosen = links_of(settings, link, "list events")
+    chosen = scopes.links_of(settings, link, "list events")
     with clusters() as connect:
         found = listed(
             chosen,

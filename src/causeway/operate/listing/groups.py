@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError
+from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.explain.groups import CODES
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation
-from causeway.operate.listing.chosen import Listed, fits, links_of, listed, refuse_unknown
+from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
 from causeway.operate.side_by_side import silent
 
 
@@ -25,7 +26,7 @@ def groups(
     the name, in any case; `codes`: of these explanations' codes. Raises as `topics` does, and
     ConfigError for a code that there is not."""
     refuse_unknown("list groups", "code", codes, CODES)
-    chosen = links_of(settings, link, "list groups")
+    chosen = scopes.links_of(settings, link, "list groups")
     with clusters() as connect:
         away = silent(chosen, connect)
         return listed(

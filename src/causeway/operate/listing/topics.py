@@ -11,9 +11,9 @@ from typing import Any, Final
 from causeway.config.settings import Settings
 from causeway.daemon.states import SOURCE_UNAVAILABLE
 from causeway.model import State
-from causeway.operate import status
+from causeway.operate import scopes, status
 from causeway.operate.clusters import clusters
-from causeway.operate.listing.chosen import Listed, fits, links_of, listed, refuse_unknown
+from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
 from causeway.operate.status import LinkStatus, PartitionStatus
 
 _PROBLEM: Final = "problem"  # of a topic that cannot be mirrored
@@ -47,7 +47,7 @@ def topics(
     with a partition in one of these. Raises ConfigError for a link or state that is unknown;
     CausewayError where no link can be asked."""
     refuse_unknown("list topics", "state", states, _STATES)
-    chosen = links_of(settings, link, "list topics")
+    chosen = scopes.links_of(settings, link, "list topics")
     retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
         return listed(

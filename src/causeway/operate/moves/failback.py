@@ -63,7 +63,7 @@ def failback(
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "fail back")
         if len(chosen) != 1:
             names = ", ".join(each.name for each in chosen)
-            raise ConfigError("fail back", names, "which one?", remedy="--link A->B")
+            raise ConfigError("fail back", names, "which one?", remedy="--link 'A->B'")
         move = _Failback(settings, chosen[0], Scope(topic), connect, say, dry_run=dry_run)
         move.who, move.why = (who or whoever())[:MOST_TEXT], reason
         return move.run(save, save_topic, drop=drop, turn_round=turn_round, wait_s=wait_s)

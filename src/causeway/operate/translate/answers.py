@@ -11,7 +11,7 @@ from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.scopes import unknown
+from causeway.operate.scopes import links_of, unknown
 from causeway.operate.translate import back as way_back
 from causeway.operate.translate import forward as way_there
 from causeway.operate.translate.courses import PATIENCE_S, Book, Course, Side, courses, sides
@@ -51,7 +51,7 @@ def translate(
     asked = list(questions)
     for question in asked:
         _check(question)
-    links = _links(settings, link)
+    links = links_of(settings, link, "translate")
     with clusters() as connect:
         limit = _Limit(patience_s)
         found: list[_Found] = []
@@ -123,15 +123,6 @@ def _check(question: Question) -> None:
     if min(numbers) < 0:
         cause = "partitions, offsets and timestamps are counted from 0"
         raise ConfigError(_TRANSLATE, subject, cause)
-
-
-def _links(settings: Settings, name: str | None) -> tuple[LinkSettings, ...]:
-    if not settings.links:
-        raise ConfigError("translate", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    chosen = tuple(each for each in settings.links if name in (None, each.name))
-    if not chosen:
-        raise unknown("translate", "flow", name or "", [each.name for each in settings.links])
-    return chosen
 
 
 def _of_link(

@@ -19,10 +19,10 @@ from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import with_treatments
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import CausewayError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect, recognise
-from causeway.operate.scopes import unknown
+from causeway.operate.scopes import links_of, unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
@@ -89,13 +89,7 @@ def plan(
     that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see
     cut. Raises ConfigError for names that are not there, CausewayError where a cluster does not
     answer."""
-    links = settings.links
-    if link is not None:
-        links = tuple(each for each in links if each.name == link)
-        if not links:
-            raise unknown("verify", "flow", link, [each.name for each in settings.links])
-    if not links:
-        raise ConfigError("verify", cause="no flow is enabled", remedy="set A->B.enabled = true")
+    links = links_of(settings, link, "verify")
     known: set[str] = set()
     found = [
         share

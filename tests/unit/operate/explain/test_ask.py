@@ -1,0 +1,102 @@
+"""Of which kind a name is, and names that nothing can have."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from causeway.config.settings import RunSettings, Settings
+from causeway.errors import ConfigError
+from causeway.operate.explain import ask
+from causeway.operate.explain.values import Kind
+from tests.unit.operate.test_scopes import link
+
+SETTINGS = Settings(links=(link("A", "B"),), run=RunSettings(), spark={})
+GROUPS = {"team a: orders"}
+TOPICS = {"orders"}
+
+
+class Known:
+    """What both clusters tell: the topic `orders` and the group `team a: orders`."""
+
+    complete = True
+
+    def __init__(self, link: Any, *_: object) -> None:
+        self.link = link
+
+    def has_group(self, name: str) -> bool:
+        return name in GROUPS
+
+    def has_topic(self, name: str) -> bool:
+        return name in TOPICS
+
+    def has_partition(self, name: str, number: int) -> bool:
+        return name in TOPICS and number == 0
+
+    def all_topics(self) -> set[str]:
+        return TOPICS
+
+    def all_groups(self) -> set[str]:
+        return GROUPS
+
+    def upstream(self, _: str) -> None:
+        return None
+
+    def group(self, name: str) -> str:
+        return f"group {name}"
+
+    def topic(self, name: str, number: int | None = None) -> str:
+        return f"topic {name}, {number}"
+
+
+@pytest.fixture(autouse=True)
+def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def clusters() -> Any:
+        yield None
+
+    monkeypatch.setattr(ask, "clusters", clusters)
+    monkeypatch.setattr(ask, "silent", lambda *_: {})
+    monkeypatch.setattr(ask, "Known", Known)
+
+
+def explained(name: str, kind: Kind | None = None) -> tuple[Any, ...]:
+    return ask.explain(SETTINGS, name, kind=kind)
+
+
+@pytest.mark.parametrize("name", ["or/ders", "päckchen", "t" * 250, ".."])
+def test_it_is_not_said_where_an_impossible_topic_would_go(name: str) -> None:
+    with pytest.raises(ConfigError, match="no topic can have that name") as raised:
+        explained(name)
+    assert "would go to" not in str(raised.value)
+    assert "there is no group of that name" in str(raised.value)
+
+    with pytest.raises(ConfigError, match="no topic can have that name") as raised:
+        explained(name, Kind.TOPIC)
+    assert "if it came" not in str(raised.value)
+
+
+def test_an_empty_name_is_none() -> None:
+    with pytest.raises(ConfigError, match="explain a name: it is empty"):
+        explained("")
+
+
+def test_a_slip_of_the_finger_is_told_of_the_name_that_is_like_it() -> None:
+    with pytest.raises(ConfigError, match="like it: orders"):
+        explained("orders$")
+
+
+def test_a_group_may_have_any_name() -> None:
+    assert explained("team a: orders") == ("group team a: orders",)
+
+
+def test_a_topic_and_its_partition() -> None:
+    assert explained("orders") == ("topic orders, None",)
+    assert explained("orders-0") == ("topic orders, 0",)
+
+
+def test_a_possible_name_that_is_unknown_is_told_where_it_would_go() -> None:
+    with pytest.raises(ConfigError, match=r"if it came: on A->B it would go to A\.later"):
+        explained("later")
