@@ -27,6 +27,9 @@ _KINDS = frozenset(
         *("seq", "map", "merge"),
     )
 )
+_MOST_REPEATED = 100_000  # values that a file takes over by aliases, in all
+_MOST_LEVELS = 100
+_TOO_DEEP = "it is nested too deeply"
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 
@@ -91,7 +94,7 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
     except yaml.YAMLError as error:
         raise ConfigError("read", subject, _told(error)) from None
     except RecursionError:
-        raise ConfigError("read", subject, "it is nested too deeply") from None
+        raise ConfigError("read", subject, _TOO_DEEP) from None
     if not roots:
         raise ConfigError("read", subject, "the file says nothing")
     if len(roots) > 1:
@@ -100,7 +103,7 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
             " write what is to be run to a file of its own"
         )
         raise ConfigError("read", subject, cause)
-    value = _Builder(problems).value(roots[0])
+    value = _Builder(problems, subject).value(roots[0])
     if not isinstance(value, Fields):
         raise ConfigError(
             "read",
@@ -124,12 +127,20 @@ def _is_nothing(root: Node) -> bool:
 
 
 class _Builder:
-    def __init__(self, problems: Problems) -> None:
+    """A few lines whose aliases name lines with aliases can stand for more values than any machine
+    has memory for: so what aliases repeat is bounded."""
+
+    def __init__(self, problems: Problems, subject: str) -> None:
         self._problems = problems
+        self._subject = subject
         self._above: list[Node] = []
+        self._met: set[Node] = set()
+        self._repeated = 0
 
     def value(self, node: Node) -> Value:
+        """Raises ConfigError for a file that its aliases make too large or too deep."""
         place = _place(node)
+        self._count(node, place)
         if node in self._above:
             self._problems.add(f"{place}: an alias cannot name what it stands in")
             return Scalar(text="", place=place, empty=True)
@@ -145,6 +156,15 @@ class _Builder:
             return Scalar(text="" if empty else node.value, place=place, empty=empty)
         finally:
             self._above.pop()
+
+    def _count(self, node: Node, place: Place) -> None:
+        self._repeated += node in self._met
+        self._met.add(node)
+        if self._repeated > _MOST_REPEATED:
+            cause = f"its aliases repeat more than {_MOST_REPEATED:,} values (those of {place})"
+            raise ConfigError("read", self._subject, cause, remedy="write them out")
+        if len(self._above) > _MOST_LEVELS:
+            raise ConfigError("read", self._subject, _TOO_DEEP)
 
     def _fields(self, node: MappingNode) -> Fields:
         values: dict[str, Value] = {}
