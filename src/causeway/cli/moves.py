@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +14,8 @@ from causeway.cli.words import count, duration, number, printable
 from causeway.model import age_ms
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from causeway.cli.output import Output
     from causeway.control.cuts import Cut
     from causeway.operate.moves.failed_over import FailedOver
@@ -179,8 +181,7 @@ def failover(
     if as_json:
         print_json({"failed_over": [failed_over.as_json(each) for each in found]})
     else:
-        for each in found:
-            _failed_over(each)
+        _failed_over(found)
     if (error := next((each.error for each in found if each.error), None)) is not None:
         return error.exit_code
     if yes or dry_run or all(each.before is not None or each.left is not None for each in found):
@@ -191,36 +192,57 @@ def failover(
     return 2
 
 
-def _failed_over(each: FailedOver) -> None:
+def _failed_over(found: Sequence[FailedOver]) -> None:
+    """What is known of each link, and below it all how each ended: the last lines that a person at
+    a terminal sees."""
+    out = console()
+    for each in found:
+        _detail(out, each)
+    for each in found:
+        out.print(_verdict(each))
+        if each.left is not None and each.late:
+            out.print(f"call this again with --link '{each.link}' once {each.target} answers")
+
+
+def _detail(out: Output, each: FailedOver) -> None:
     from rich.text import Text
 
-    out = console()
-    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
-    if each.error is not None:
-        out.print(Text(f"{what} is not done: ", "red").append(printable(str(each.error))))
+    if each.error is not None or each.left is not None:
         return
-    if each.left is not None:
-        out.print(Text(f"{what} is left as it is: ", "yellow").append(printable(each.left)))
-        if each.late:
-            out.print(f"call this again with --link '{each.link}' once {each.target} answers")
-        return
-    if each.before is not None:
-        out.print(
-            f"{what} was {each.before.how} {each.before.by}"
-            + ("" if each.groups else "; nothing to change")
-        )
-    elif each.changed:
-        out.print(Text(f"{what} is failed over", "bold green"))
-    else:
-        out.print(Text(f"{what}, failed over now:", "bold"))
+    out.print(Text(_subject(each), "bold"))
     if each.before is None:
         _known(out, each)
-    else:
-        _groups(out, each)
+    _groups(out, each)
     cuts(out, each.cuts)
     lifted(out, each.lifted, later=not each.changed)
     if each.changed:
         next_steps(out, each.cuts, each.target)
+    out.print()
+
+
+def _subject(each: FailedOver) -> str:
+    return f"{each.scope} of {each.link}" if each.scope.topic else each.link
+
+
+def _verdict(each: FailedOver) -> Text:
+    from rich.text import Text
+
+    what = _subject(each)
+    if each.error is not None:
+        return Text(f"{what} is not done: ", "red").append(str(each.error))
+    if each.left is not None:
+        return Text(f"{what} is left as it is: ", "yellow").append(each.left)
+    uncommitted = len(each.failures)
+    groups = f"; {count(uncommitted, 'group')} without a place" if uncommitted else ""
+    if each.before is not None:
+        nothing = "" if each.groups else "; nothing to change"
+        return Text(f"{what} was {each.before.how} {each.before.by}{nothing}{groups}")
+    rpo = each.rpo_ms
+    known = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
+    missing = "RPO unknown" if rpo is None else known
+    if each.changed:
+        return Text(f"{what} is failed over: ", "bold green").append(f"{missing}{groups}", "bold")
+    return Text(f"{what}, failed over now: {missing}", "bold")
 
 
 def _known(out: Output, each: FailedOver) -> None:
@@ -250,10 +272,6 @@ def _known(out: Output, each: FailedOver) -> None:
             parts += f", {number(one.unbegun)} not begun"
         table.add_row(one.topic, parts, age, missing)
     out.print(table)
-    _groups(out, each)
-    rpo = each.rpo_ms
-    whole = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
-    out.print(Text("RPO unknown" if rpo is None else whole, "bold"))
 
 
 def _groups(out: Output, each: FailedOver) -> None:

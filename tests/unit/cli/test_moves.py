@@ -82,12 +82,12 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
         failures={},
         cuts={},
     )
-    moves._failed_over(found)
+    moves._failed_over([found])
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
         assert each in said
     assert "set it before" not in said
-    moves._failed_over(replace(found, changed=True, failures={"billing": "not allowed"}))
+    moves._failed_over([replace(found, changed=True, failures={"billing": "not allowed"})])
     said = capsys.readouterr().out
     for each in (
         "group billing: not allowed",
@@ -96,9 +96,51 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     ):
         assert each in said, "nobody tries it again: the failover is done"
     moves._failed_over(
-        replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))
+        [replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))]
     )
     assert "orders of A->B is not done: end A->B: it goes on" in capsys.readouterr().out
+
+
+def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
+    """After 600 partitions and their cuts, it is what is left on the screen."""
+    points = tuple(
+        CutPoint(
+            partition=number,
+            source=number,
+            targets=((TopicPartition("A.orders", number), number),),
+            exact=True,
+        )
+        for number in range(600)
+    )
+    known = Known(
+        topic="orders",
+        target="A.orders",
+        partitions=600,
+        newest_ms=NOW - 4_000,
+        missing=12,
+        exact=True,
+    )
+    first = FailedOver(
+        link="A->B",
+        target="B",
+        scope=THE_LINK,
+        changed=True,
+        at_ms=NOW,
+        topics=(known,),
+        cuts={"orders": Cut(target="A.orders", points=points)},
+        failures={"billing": "not allowed"},
+    )
+    other = replace(first, link="A->C", target="C", left="C does not answer", late=True)
+
+    moves._failed_over([first, other])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 600
+    assert lines[-3:] == [
+        "A->B is failed over: RPO 4.0 s; 1 group without a place",
+        "A->C is left as it is: C does not answer",
+        "call this again with --link 'A->C' once C answers",
+    ]
 
 
 def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str]) -> None:
