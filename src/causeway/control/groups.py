@@ -11,7 +11,7 @@ makes of a partition may go to several, and several may feed one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -30,6 +30,7 @@ Commits = Mapping[TopicPartition, Committed]
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
+ENDED = "the mirrors of all that it reads have ended, and it got its places when they did"
 HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 
@@ -65,6 +66,7 @@ class Why(StrEnum):
     NOT_CONSUMERS = "not-consumers"
     UNREADABLE = "unreadable"
     NOTHING_MIRRORED = "nothing-mirrored"
+    ENDED = "ended"
     NOT_TRANSLATED = "not-translated"
     HAS_MEMBERS = "has-members"
     HELD_BACK = "held-back"
@@ -154,9 +156,14 @@ def _no_consumers(listed: GroupListing, alias: str) -> str:
     return f"on {alias} it is a group of type {listed.protocol_type}, which has no such offsets"
 
 
-def follow(found: Mapping[str, Commits | CausewayError], link: LinkSettings) -> Followed:
+def follow(
+    found: Mapping[str, Commits | CausewayError],
+    link: LinkSettings,
+    ended: Collection[TopicPartition] = (),
+) -> Followed:
     """Of what the chosen groups have committed on the source: all that this link has to do with,
-    that is topics which it mirrors, and topics that came from its target."""
+    that is topics which it mirrors, and topics that came from its target. `ended`: partitions whose
+    mirror was promoted or failed over; groups got their places when that happened."""
     ours: dict[str, bool] = {}
     commits: dict[str, Commits] = {}
     left_out: list[LeftOutGroup] = []
@@ -166,9 +173,13 @@ def follow(found: Mapping[str, Commits | CausewayError], link: LinkSettings) -> 
             continue
         for topic in {at.topic for at in own} - ours.keys():
             ours[topic] = _concerns(topic, link)
-        commits[group] = {at: offset for at, offset in own.items() if ours[at.topic]}
-        if not commits[group]:
-            del commits[group]
+        mirrored = {at: offset for at, offset in own.items() if ours[at.topic]}
+        going_on = {at: offset for at, offset in mirrored.items() if at not in ended}
+        if going_on:
+            commits[group] = going_on
+        elif mirrored:
+            left_out.append(LeftOutGroup(group=group, code=Why.ENDED, reason=ENDED))
+        else:
             reason = "it has committed nothing on topics that are mirrored"
             left_out.append(LeftOutGroup(group=group, code=Why.NOTHING_MIRRORED, reason=reason))
     return Followed(commits=commits, left_out=tuple(left_out))

@@ -124,6 +124,7 @@ def groups_of(
     *,
     term: Callable[[], int | None] = lambda: 1,
     registry: Readings | None = None,
+    translator: AsItIs | None = None,
     **control: Any,
 ) -> Groups:
     a = ClientSettings(alias="A", bootstrap=(("a", 1),))
@@ -143,7 +144,7 @@ def groups_of(
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(Translator, AsItIs()), term, registry)
+    return Groups(link, sides, cast(Translator, translator or AsItIs()), term, registry)
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
@@ -278,6 +279,9 @@ class Rows:
     def alone_until(self, feed: object, offset: int) -> int:
         return 99
 
+    def ended(self) -> set[TopicPartition]:
+        return set()
+
 
 @pytest.mark.parametrize("present", [True, False])
 def test_a_partition_that_is_let_go_of_amid_a_round_gets_no_commit(present: bool) -> None:
@@ -292,3 +296,34 @@ def test_a_partition_that_is_let_go_of_amid_a_round_gets_no_commit(present: bool
     )
     groups.work()
     assert target.committed == ({"billing": {TARGET: Committed(offset=7)}} if present else {})
+
+
+def test_a_group_whose_mirrors_have_ended_is_no_news() -> None:
+    """After a cutover its places are on the target, and no map tells of them any more."""
+
+    class Ended(Rows):
+        def ended(self) -> set[TopicPartition]:
+            return {SOURCE}
+
+    class NoMaps(AsItIs):
+        def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> Translation:
+            return super().translate({at: each for at, each in wanted.items() if at != SOURCE})
+
+    source, target = FakeCluster(billing="Empty", audit="Empty"), FakeCluster()
+    bills = TopicPartition("bills", 0)
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+    source.committed["audit"] = {SOURCE: Committed(offset=7), bills: Committed(offset=3)}
+    groups = groups_of(
+        source,
+        target,
+        registry=cast(Readings, Ended(False, False)),
+        translator=NoMaps(),
+        emit_checkpoints_enabled=False,
+    )
+
+    assert groups.work().items == {}
+    assert target.committed == {"audit": {TopicPartition("A.bills", 0): Committed(offset=3)}}
+    (audit, billing) = groups.standing
+    assert (audit.followed, audit.partitions) == (True, 1)
+    assert not billing.followed
+    assert "have ended" in str(billing.reason)

@@ -123,6 +123,10 @@ class Readings:
             Mirrored.of(row, known, at) for row, known in self._mapped() for at in known.outlets
         ]
 
+    def ended(self) -> set[TopicPartition]:
+        """The source partitions whose mirror was promoted or failed over."""
+        return {at for at, row in self._all().items() if row.progress.state in ENDED}
+
     def _mapped(self) -> Iterator[tuple[Row, Progress]]:
         return (
             (row, row.progress)

@@ -58,13 +58,14 @@ class Groups:
         registry: Readings | None = None,
     ) -> None:
         """`term`: see Leadership.term; `registry`: knows the target partitions to which others may
-        write; None: there are none."""
+        write, and whose mirror has ended; None: there are none."""
         self._link = link
         self._unread = (
             None
             if registry is None
             else UnreadRecords(sides.target, link, registry.fed, registry.alone_until)
         )
+        self._ended = set[TopicPartition] if registry is None else registry.ended
         self._term = term
         self._begun_in: int | None = None  # of the run that is under way
         self._sides = sides
@@ -108,7 +109,7 @@ class Groups:
         chosen = groups.choose(self._source_groups(), self._link)
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
-        followed = groups.follow(found, self._link)
+        followed = groups.follow(found, self._link, self._ended())
         places = self._translator.translate(wanted(followed, self._translator.shared()))
         translated = stands(followed, places)
         # What cannot be told now may be told soon, and then it is due.

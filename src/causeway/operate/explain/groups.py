@@ -46,7 +46,8 @@ _READ_THEM: Final = (
 class GroupFacts:
     """`source`, `target`: as each cluster lists it, None where it does not, or (by `asked_source`,
     `asked_target`) was not asked. `commits`: on the source, or why they cannot be read; `there`:
-    on the target. `task`: how the driver's last round went."""
+    on the target. `ended`: the partitions whose mirror was promoted or failed over. `task`: how
+    the driver's last round went."""
 
     source: GroupListing | None = None
     asked_source: bool = False
@@ -55,6 +56,7 @@ class GroupFacts:
     asked_target: bool = False
     there: Commits | CausewayError | None = None
     progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    ended: frozenset[TopicPartition] = frozenset()
     task: TaskRecord | None = None
     driver: str | None = None
     runs: bool = True  # a driver does
@@ -142,6 +144,8 @@ def _by_clusters(
         answer = "it has committed nothing on topics that are mirrored"
         to_do = ("causeway explain FILE TOPIC says why they are not",)
         return _Verdict(code=Why.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
+    if facts.ended.issuperset(at for at, _ in places):
+        return _Verdict(code=Why.ENDED, done=True, answer=groups.ENDED)
     if not link.control.sync_group_offsets_enabled:
         by = rules.of_key(link, _SYNC)
         answer = (
@@ -210,6 +214,9 @@ def _places(
         return
     for at, committed in sorted(facts.commits.items()):
         if link.decide_topic(at.topic).target_name is None:
+            continue
+        if at in facts.ended:
+            yield at, None
             continue
         noted = facts.task.items.get(f"{group} on {at}") if facts.task else None
         yield at, noted or _why_not(committed.offset, facts.progress.get(at))

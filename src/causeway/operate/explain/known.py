@@ -13,6 +13,7 @@ from causeway.control import visible
 from causeway.control.directives import Directive, Standing
 from causeway.control.groups import Commits
 from causeway.errors import CausewayError
+from causeway.model import ENDED
 from causeway.operate import status
 from causeway.operate.asked import Asked, asked
 from causeway.operate.clusters import Connect, recognise
@@ -190,6 +191,13 @@ class Known:
         there_listed = self._try(self._target, "groups", Cluster.list_groups)
         there = self._try(self._target, "offsets", commits)
         contents, newest = self.contents, self._newest()
+        asked = self._try(self._target, "directives", self._asked)
+        standing = _standing(asked.standing if asked else ())
+        ended = frozenset(
+            at
+            for at, each in contents.partitions.items()
+            if each.state in ENDED or standing.has_ended(at)
+        )
         unknown = tuple(dict.fromkeys(self.unknown))
         return tuple(
             groups.explain(
@@ -203,6 +211,7 @@ class Known:
                     asked_target=there_listed is not None,
                     there=None if there is None else there.get(name),
                     progress=contents.partitions,
+                    ended=ended,
                     task=contents.tasks.get(_GROUPS),
                     driver=_driver(newest),
                     runs=newest is not None and newest.running,

@@ -196,3 +196,9 @@ def test_a_group_that_others_records_hold_back(tmp_path: Path) -> None:
     assert (one.code, one.done) == ("held-back", False)
     assert "held back at offset 40 of A.orders-0, before a record of others" in one.answer
     assert one.to_do
+
+
+def test_a_group_whose_mirrors_have_ended_is_not_synced_any_more(tmp_path: Path) -> None:
+    one = explain(tmp_path, replace(FACTS, ended=frozenset({ORDERS})))
+    assert (one.code, one.done) == ("ended", True)
+    assert "got its places when they did" in one.answer
