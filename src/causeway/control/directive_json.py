@@ -15,6 +15,8 @@ value  {"v": 1, "who": …, "why": …, "at": …, "adopt": true}       "adopt":
 key    {"do": "end", "topic": "orders"}                       of a link or a topic
 value  {"v": 1, "who": …, "why": …, "at": …, "how": "promoted", "done": true, "cut": {…}}
                           "done": all that follows is done, too; "cut": of a topic, see cuts.py
+value  {…, "how": "promoting", "until": …, "run": …}   as of a cutover, which renews it; missing in
+                                                       those of earlier versions
 key    {"do": "begin", "topic": "orders"}            claimed anew, once, from these source offsets
 value  {"v": 1, "who": …, "why": …, "at": …, "starts": {"0": 1200, …}, "source_id": "…",
         "looked": {"0": 900, …}, "kept": {}}        the last three missing in those of earlier
@@ -71,6 +73,8 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     elif kind is Kind.END:
         value |= {"how": directive.how.value, "done": directive.done}
         value["groups"] = directive.groups
+        if directive.until >= 0:
+            value["until"], value["run"] = directive.until, directive.run
         value["cut"] = None if directive.cut is None else cuts.as_json(directive.cut)
     elif kind is Kind.ORIGIN:
         value["cluster"] = directive.cluster
@@ -104,6 +108,10 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             more = {"how": State(fields["how"]), "done": bool(fields["done"])}
             more["groups"] = tuple(map(str, fields.get("groups", ())))  # older ones lack it
             more["cut"] = None if cut is None else cuts.of_json(cut)
+            more |= {"until": int(fields.get("until", -1)), "run": str(fields.get("run", ""))}
+        elif kind in (Kind.FENCE, Kind.CUTOVER):
+            more = {"until": int(fields["until"])}
+            more["run"] = str(fields["run"]) if kind is Kind.CUTOVER else ""
         elif kind is Kind.ORIGIN:
             more = {"cluster": str(fields["cluster"])}
         elif kind is Kind.BEGIN:
@@ -122,9 +130,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
             paused=bool(fields["paused"]) if kind is Kind.PAUSE else True,
             adopt=kind is Kind.RESTART and bool(fields.get("adopt")),
             bytes_per_s=rate,
-            until=int(fields["until"]) if kind in (Kind.FENCE, Kind.CUTOVER) else -1,
             acls=_acls(fields["acls"]) if kind is Kind.FENCE else (),
-            run=str(fields["run"]) if kind is Kind.CUTOVER else "",
             **more,
         )
     except (
@@ -174,10 +180,10 @@ def as_json(directive: Directive) -> dict[str, Any]:
         found["paused"] = directive.paused
     elif directive.kind is Kind.THROTTLE:
         found["bytes_per_s"] = directive.bytes_per_s
-    elif directive.until >= 0:
-        found["until_ms"] = directive.until
     elif directive.kind is Kind.END:
         found |= {"how": directive.how.value, "done": directive.done}
+    if directive.until >= 0:
+        found["until_ms"] = directive.until
     return found
 
 

@@ -1,6 +1,8 @@
 """What is written of a mirror's end, step by step. Pure; how it gets there: directive_log.py.
 
 begin    the end stands: nothing is mirrored any more, from now on
+renew    the command of a promotion is still at work
+release  the mirrors of promotions whose commands have died go on
 finish   it has ended so: of each topic where (its cut); `done` once nothing is left to do
 let_go   it goes on: a promotion that was not clean
 back     it goes on, with all that has ended of it: a failback
@@ -10,23 +12,58 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
 from causeway.control.cuts import Cut
 from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
 from causeway.errors import ConfigError, ConflictError
 from causeway.model import ENDED, State
 
+HOLD_S: Final = 30.0  # a promotion that renews nothing for so long holds its mirror no more
+
 
 def begin(standing: Standing, wish: Directive) -> Plan:
-    """To have `wish`, an end, stand. Nothing is changed where it has ended already, however that
-    was. Raises ConfigError where what it is part of has."""
+    """To have `wish`, an end, stand. Changes nothing if it has ended already, however that was. A
+    promotion goes on with one that was killed: from then on only the new command can finish it.
+    Raises ConfigError if what it is part of has ended."""
     before = standing.end_of(wish.scope)
     if before is not None and before.scope != wish.scope:
         raise ConfigError(
             "end", str(wish.scope), f"the mirror of {before.scope} was {before.how} {before.by}"
         )
-    same = before is not None and (before.how in ENDED or before.how is wish.how)
+    if before is not None and before.how is wish.how is State.PROMOTING:
+        wish = replace(before, until=wish.until, run=wish.run)
+    same = before is not None and (before.how in ENDED or before == wish)
     return Plan(changes=() if same else ((wish.key, wish),), before=before)
+
+
+def renew(standing: Standing, scope: Scope, run: str, until: int) -> Plan:
+    """The promotion of the command `run` holds its mirror until then. Changes nothing if that
+    promotion does not stand any more."""
+    before = standing.by_key.get((Kind.END, scope))
+    if before is None or not _is_of(before, run):
+        return Plan(before=before)
+    after = replace(before, until=until)
+    return Plan(changes=((after.key, after),), before=before)
+
+
+def promotions(standing: Standing) -> tuple[Directive, ...]:
+    """The ends that are only about to be, and whose commands renew them. Commands of versions
+    before renew nothing: a person has to call those again."""
+    return tuple(
+        each
+        for each in standing.by_key.values()
+        if each.kind is Kind.END and each.how is State.PROMOTING and each.until >= 0
+    )
+
+
+def release(standing: Standing, left: Collection[Directive]) -> Plan:
+    """The mirrors of the promotions in `left` go on, unless somebody has renewed them since."""
+    return Plan(changes=tuple((e.key, None) for e in left if standing.by_key.get(e.key) == e))
+
+
+def _is_of(end: Directive, run: str) -> bool:
+    return end.how is State.PROMOTING and end.run == run
 
 
 def finish(
@@ -37,13 +74,19 @@ def finish(
     *,
     done: bool,
     groups: Collection[str] = (),
+    run: str = "",
 ) -> Plan:
     """What `begin` has begun has ended `how`, with these cuts by topic; of a topic that has one
-    already, that counts. `groups`: those that could not be committed. Raises ConflictError where it
-    stands no more, or has ended otherwise."""
+    already, that counts. `groups`: those that could not be committed; `run`: the command that has
+    promoted it. Raises ConflictError if it does not stand any more, if another command has taken
+    the promotion over, or if it has ended otherwise."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None:
-        raise ConflictError("end", str(scope), "somebody has taken it back meanwhile")
+        cause = "somebody has taken it back meanwhile, or the mirror was released by itself"
+        raise ConflictError("end", str(scope), cause, remedy="call it again")
+    if before.how is State.PROMOTING and how is State.PROMOTED and before.run != run:
+        cause = f"another command goes on with the promotion {before.by}"
+        raise ConflictError("end", str(scope), cause, remedy="look at `causeway status`")
     if before.how in ENDED and before.how is not how:
         raise ConflictError("end", str(scope), f"it was {before.how} meanwhile {before.by}")
     changes: list[Change] = []
@@ -52,21 +95,25 @@ def finish(
         known = standing.by_key.get((Kind.END, at))
         if known is None or known.cut is None:
             # What is left to do is the link's, where the link ends.
-            mine = replace(before, scope=at, how=how, cut=cut, done=done or scope != at)
+            mine = replace(
+                before, scope=at, how=how, cut=cut, done=done or scope != at, until=-1, run=""
+            )
             changes.append((mine.key, mine))
     own = before.cut or cuts.get(scope.topic or "")
-    after = replace(before, how=how, done=done, groups=tuple(sorted(groups)), cut=own)
+    after = replace(
+        before, how=how, done=done, groups=tuple(sorted(groups)), cut=own, until=-1, run=""
+    )
     if after != before:
         changes = [each for each in changes if each[0] != after.key]
         changes.append((after.key, after))
     return Plan(changes=tuple(changes), before=before)
 
 
-def let_go(standing: Standing, scope: Scope) -> Plan:
-    """A promotion of it is off. What has ended meanwhile stays so, and so do parts that had ended
-    before."""
+def let_go(standing: Standing, scope: Scope, run: str | None = None) -> Plan:
+    """A promotion of it, or only the one of the command `run`, is off. What has ended meanwhile
+    stays ended, and so do parts that had ended before."""
     before = standing.by_key.get((Kind.END, scope))
-    held = before is not None and before.how not in ENDED
+    held = before is not None and before.how not in ENDED and run in (None, before.run)
     return Plan(changes=(((Kind.END, scope), None),) if held else (), before=before)
 
 

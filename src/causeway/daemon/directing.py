@@ -5,7 +5,7 @@ a second, in a thread of its own.
                   the discoverer
     what is chosen    the discoverer looks again, which takes up and lets go of topics
     acts          restart: by the discoverer · step-down: by the link's leading thread
-    fences        lifted once their time is over, as those who set them may be gone
+    what is overdue   fences and promotions whose commands may have died: see overdue.py
     done          how far it has come goes to the progress topic, where those who asked wait for it
 
 The discoverer is the one that gives partitions to lanes; it waits until what stands is known.
@@ -23,6 +23,7 @@ from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.control.held import both_ends
+from causeway.daemon.overdue import Overdue
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
 from causeway.daemon.partitions.registry import Registry
@@ -37,8 +38,6 @@ _LOOK_S = 0.5
 _ENDS_S = 2.0  # so often the lag of what is paused is measured
 _PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
 _SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
-_LEFT_MS = 3_000  # to those who have set a fence, to lift it themselves
-_FENCES_S = 5.0  # so often it is tried to lift a fence
 _FIRST_S = 30.0  # so long a step-down waits for what was asked before
 _LOST = (
     "the directives topic, or its newest records, are lost: people's earlier requests are not known"
@@ -76,7 +75,7 @@ class Directing:
         self._registry = registry
         self._intake = intake
         self._on_limits = on_limits
-        self._sharers = sharers
+        self._overdue = Overdue(link, sides, sharers)
         self._lock = threading.Lock()
         self._log = DirectiveLog(sides.target, link.directives_topic)
         self._over = threading.Event()
@@ -99,9 +98,7 @@ class Directing:
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
         self._measure_at = 0.0
-        self._lift_at = 0.0
-        self._cutover = ""  # the run that was told of
-        self._not_lifted: str | None = None
+        self._runs: dict[Kind, str] = {}  # of commands that renew what they do: told of once
         self._cluster: str | None = None  # the source's id, once it was asked for
         self._not_chosen: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
@@ -204,8 +201,9 @@ class Directing:
             unheard = None
             try:
                 self._turn()
-                self._lift()
-                reason = self._lost or self._strange() or self._not_lifted or self._not_chosen
+                if not self._over.is_set():
+                    self._overdue.end(self._log.standing)
+                reason = self._lost or self._strange() or self._overdue.reason or self._not_chosen
             except AuthorizationError as error:
                 # That its mirror has ended may stand in a topic that was there before.
                 if self._topic_id == NO_TOPIC_ID:
@@ -331,10 +329,10 @@ class Directing:
                 self._asked_at = time.monotonic()
         elif directive.kind is Kind.STEP_DOWN:
             self._step_down = offset, directive
-        elif directive.kind is Kind.CUTOVER:
-            if directive.run == self._cutover:
+        elif directive.run:
+            if directive.run == self._runs.get(directive.kind):
                 return  # still at it
-            self._cutover = directive.run
+            self._runs[directive.kind] = directive.run
         _log.info("directive", extra={"link": self._link.name, **_about(directive)})
 
     def _pending(self) -> bool:
@@ -348,24 +346,6 @@ class Directing:
             return None
         many = self._log.strange
         return f"{many} records of {self._log.topic} are none that this version wrote"
-
-    def _lift(self) -> None:
-        """Fences on the source whose time is over."""
-        over = fences.expired(self._log.standing, int(time.time() * 1000) - _LEFT_MS)
-        if not over:
-            self._not_lifted = None
-        if not over or self._over.is_set() or time.monotonic() < self._lift_at:
-            return
-        self._lift_at = time.monotonic() + _FENCES_S
-        source, target = self._sides.source_admin, self._sides.target_admin
-        try:
-            errors = fences.lift(source, target, self._link, over, self._sharers)
-        except CausewayError as error:
-            errors = {str(over[0].scope.topic): error}
-        why = next((error for error in errors.values() if error is not None), None)
-        self._not_lifted = None if why is None else f"a fence whose time is over stays: {why}"
-        for topic in (topic for topic, error in errors.items() if error is None):
-            _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
 
     def _measure(self) -> None:
         """Where the source ends in what is paused: nobody reads there."""

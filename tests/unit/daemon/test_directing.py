@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ import pytest
 
 from causeway.config.chosen import Chosen
 from causeway.config.settings import LinkSettings
-from causeway.control import chosen, fences
-from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.daemon import directing
+from causeway.control import chosen, directive_log, ending, fences
+from causeway.control.directive_log import Written
+from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.daemon import directing, overdue
 from causeway.daemon.directing import Directing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
@@ -263,7 +265,7 @@ def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
         return {"orders": AuthorizationError("delete ACL") if len(lifted) == 1 else None}
 
     monkeypatch.setattr(fences, "lift", lift)
-    monkeypatch.setattr(directing, "_FENCES_S", 0.0)
+    monkeypatch.setattr(overdue, "_AGAIN_S", 0.0)
     found, log = begin(None)
     over, later = (
         Directive(kind=Kind.FENCE, scope=Scope(topic), who="anna@ops", at=1, until=until)
@@ -280,6 +282,58 @@ def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
     log.await_looks(2)
     assert len(lifted) == before
     assert found.take_dirty()[-1].reason is None
+
+
+def test_a_promotion_whose_command_has_died_is_released(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that lives renews it; one of a version before never did, and holds on."""
+    written: list[Plan] = []
+    monkeypatch.setattr(ending, "HOLD_S", 0.0)
+    monkeypatch.setattr(overdue, "_AGAIN_S", 0.0)
+    _, log = begin(None)
+
+    def write(_: Cluster, __: LinkSettings, decide: Callable[[Standing], Plan]) -> Written:
+        made = decide(log.standing)
+        written.append(made)
+        log.standing = log.standing.with_all(made.changes)
+        return Written(made, 2, TOPIC_ID)
+
+    monkeypatch.setattr(directive_log, "write", write)
+    before, dead, done = (
+        Directive(kind=Kind.END, scope=Scope(topic), who="anna@ops", at=1, how=how, until=until)
+        for topic, how, until in (
+            ("bills", State.PROMOTING, -1),
+            ("orders", State.PROMOTING, 1_000),
+            ("shops", State.PROMOTED, -1),
+        )
+    )
+    log.comes(0, Kind.FENCE)
+    log.standing = Standing({each.key: each for each in (before, dead, done)})
+    log.await_looks(3)
+    assert list(log.standing.by_key.values()) == [before, done]
+    assert [each.changes for each in written] == [((dead.key, None),)]
+
+
+def test_a_promotion_that_is_renewed_holds_its_mirror(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[object] = []
+    monkeypatch.setattr(directive_log, "write", lambda *_: written.append(_))
+    monkeypatch.setattr(directing, "_LOOK_S", 0.001)
+    monkeypatch.setattr(ending, "HOLD_S", 0.2)
+    _, log = begin(None)
+    wish = Directive(kind=Kind.END, who="anna@ops", at=1, how=State.PROMOTING, until=1, run="one")
+    log.comes(0, Kind.FENCE)
+    ends = time.monotonic() + 0.5
+    while time.monotonic() < ends:
+        standing = ending.renew(Standing({wish.key: wish}), Scope(), "one", wish.until + 1)
+        ((_, renewed),) = standing.changes
+        assert renewed is not None
+        wish = renewed
+        log.standing = Standing({wish.key: wish})
+        log.await_looks(1)
+    assert not written
 
 
 def test_a_cutover_that_goes_on_is_told_of_once(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import THE_LINK, Scope
-from causeway.errors import PartitionsFailedError
+from causeway.control import directive_log
+from causeway.control.directive_log import Written
+from causeway.control.directives import THE_LINK, Change, Plan, Scope, Standing
+from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
 from causeway.model import State, TopicPartition
 from causeway.operate.moves import last_groups
 from causeway.operate.moves import promote as promoting
+from causeway.operate.moves.ending import Ending, wish
 from causeway.operate.moves.promote import Lagging, Promoted, _Promotion
 from tests.harness.daemon import link
+from tests.harness.waiting import await_until
 from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failover import settings_of
 
@@ -24,15 +30,24 @@ LATE = Lagging(at=AT, position=10, end=11)
 
 
 def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: set[str] = set()
+
     class Move:
         def __init__(self, each: LinkSettings, *_: object, **__: object) -> None:
             self._name = each.name
+            self.mirrors_nothing = each.name in nothing
+
+        def leave(self) -> Promoted:
+            return self._found(changed=False, left="nothing")
 
         def run(self, *_: object) -> Promoted:
             if self._name == "A->B":
                 raise PartitionsFailedError("promote", "A->B", "lags", remedy="try again")
-            fields = {"link": self._name, "source": "C", "target": "B", "scope": THE_LINK}
-            return Promoted(changed=True, dry_run=False, cuts={}, **cast(Any, fields))
+            return self._found(changed=True)
+
+        def _found(self, **more: Any) -> Promoted:
+            fields = {"link": self._name, "source": "C", "target": "B", "scope": THE_LINK, **more}
+            return Promoted(dry_run=False, cuts={}, **cast(Any, fields))
 
     monkeypatch.setattr(promoting, "clusters", lambda: nullcontext(None))
     monkeypatch.setattr(promoting, "choose", lambda settings, *_: settings.links)
@@ -41,17 +56,22 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
         promoting.promote(settings_of("C->B", "A->B"))
     with pytest.raises(PartitionsFailedError, match=r"lags \(try again"):
         promoting.promote(settings_of("A->B"))
+    nothing.add("A->B")
+    done, left = promoting.promote(settings_of("C->B", "A->B"))
+    assert [(each.link, each.left) for each in (done, left)] == [
+        ("C->B", None),
+        ("A->B", "nothing"),
+    ]
+    with pytest.raises(ConfigError, match=r"promote the link of A->B: it mirrors no topics"):
+        promoting.promote(settings_of("A->B"))
 
 
 @pytest.mark.parametrize("looks", [[()], [(LATE,)], [(), (LATE,)]])
-def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_placed(
+def test_nothing_may_come_before_or_while_groups_are_placed(
     monkeypatch: pytest.MonkeyPatch, looks: list[tuple[Lagging, ...]]
 ) -> None:
     left = [*looks, *([()] if looks == [()] else [])]
-    taken_back: list[float] = []
-    ending = SimpleNamespace(
-        read_on=lambda: None, progress=dict, contents=None, let_go=taken_back.append
-    )
+    ending = SimpleNamespace(read_on=lambda: None, progress=dict, contents=None)
     monkeypatch.setattr(last_groups, "sync", lambda *_: ())
     promotion: Any = _Promotion.__new__(_Promotion)
     fields = {
@@ -66,12 +86,91 @@ def test_a_mirror_goes_on_where_something_has_come_before_or_while_groups_are_pl
     for name, value in fields.items():
         setattr(promotion, name, value)
     if looks == [()]:
-        assert promotion._prove(7.0) == ()
-        assert taken_back == []
+        assert promotion._prove() == ()
         return
     with pytest.raises(PartitionsFailedError, match="mirrored up to 10 of 11"):
-        promotion._prove(7.0)
-    assert taken_back == [7.0]
+        promotion._prove()
+
+
+class Log:
+    """The directives topic. Writes take as long as none at all."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.standing = Standing()
+        self.writes: list[tuple[Change, ...]] = []
+        patch.setattr(directive_log, "write", self.write)
+        patch.setattr("causeway.operate.moves.ending.DirectiveLog", self.reader)
+        patch.setattr("causeway.operate.moves.ending.ProgressTopic", Empty)
+        patch.setattr("causeway.operate.moves.ending.recognise", lambda _, __, contents: contents)
+
+    def write(self, _: object, __: object, decide: Callable[[Standing], Plan]) -> Written:
+        plan = decide(self.standing)
+        self.standing = self.standing.with_all(plan.changes)
+        self.writes.append(plan.changes)
+        return Written(plan, len(self.writes), "id")
+
+    def reader(self, *_: object) -> Any:
+        return SimpleNamespace(look=lambda: None, standing=self.standing)
+
+
+class Empty:
+    """A progress topic that is not there: nobody leads."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def exists(self) -> bool:
+        return False
+
+
+def ending_of() -> Ending:
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+    return Ending(mirror, THE_LINK, cast(Any, lambda _: None), 3.0, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), PartitionsFailedError("promote", "orders", "lags")]
+)
+def test_a_promotion_that_is_interrupted_or_fails_releases_its_mirror(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    log = Log(monkeypatch)
+    found = ending_of()
+
+    def fail() -> None:
+        (stands,) = log.standing.by_key.values()
+        assert (stands.how, stands.until > stands.at) == (State.PROMOTING, True)
+        raise error
+
+    def promote() -> None:
+        with found.holding(0.0):
+            found.begin(wish(State.PROMOTING, THE_LINK, "anna@ops", None), 0.0)
+            fail()
+
+    with pytest.raises(type(error)):
+        promote()
+    assert not log.standing.by_key
+
+
+def test_a_promotion_renews_itself_and_only_its_newest_command_finishes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command that slept must not write a cut that is true no more."""
+    log = Log(monkeypatch)
+    monkeypatch.setattr("causeway.operate.moves.ending._RENEW_S", 0.001)
+    slow, next_call = ending_of(), ending_of()
+    asked = wish(State.PROMOTING, THE_LINK, "anna@ops", None)
+    with slow.holding(0.0):
+        slow.begin(asked, 0.0)
+        (before,) = log.standing.by_key.values()
+        await_until(lambda: log.standing.by_key[before.key].until > before.until, 10)
+    with next_call.holding(0.0):
+        next_call.begin(replace(asked, who="ben@ops"), 0.0)
+        with pytest.raises(ConflictError, match="another command goes on with"):
+            slow.finish(State.PROMOTED, {}, done=False)
+        next_call.finish(State.PROMOTED, {}, done=False)
+    (end,) = log.standing.by_key.values()
+    assert (end.how, end.who, end.until, end.run) == (State.PROMOTED, "anna@ops", -1, "")
 
 
 @pytest.mark.parametrize("by_file", [True, False])

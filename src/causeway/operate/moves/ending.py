@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -48,6 +51,7 @@ from causeway.wire.offsets import LATEST
 _POLL_S = 0.1
 _STILL_S = 0.5
 _LEASES: Final = 3  # so many of them are waited for one that nobody renews
+_RENEW_S = 8.0  # between two renewals of a promotion
 Say = Callable[[str], None]
 Guard = Callable[[Standing], None]
 
@@ -78,6 +82,8 @@ class Ending:
         self._connect = connect
         self._lease_s = lease_s
         self._say = say
+        self._run = uuid.uuid4().hex
+        self._writing = threading.Lock()  # two writers of one process would fence each other
         self._progress = ProgressTopic(self.target, link.progress_topic)
         contents = self._progress.read() if self._progress.exists() else Contents()
         self.contents = recognise(link, connect, contents)
@@ -116,8 +122,11 @@ class Ending:
         def decide(standing: Standing) -> Plan:
             if guard is not None:
                 guard(standing)
-            return ending.begin(standing, wish)
+            return ending.begin(standing, mine)
 
+        mine = wish
+        if wish.how is State.PROMOTING:
+            mine = replace(wish, until=_hold_until(), run=self._run)
         written = self._write(decide)
         self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
@@ -136,7 +145,13 @@ class Ending:
         """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
         waited; whether it has."""
         decide = partial(
-            ending.finish, scope=self.scope, how=how, cuts=cuts, done=done, groups=groups
+            ending.finish,
+            scope=self.scope,
+            how=how,
+            cuts=cuts,
+            done=done,
+            groups=groups,
+            run=self._run,
         )
         written = self._write(decide)
         return self._await_word(written, wait_s)
@@ -147,15 +162,47 @@ class Ending:
         self._write(partial(ending.finish, scope=scope, how=how, cuts={}, done=True, groups=groups))
 
     def let_go(self, wait_s: float) -> None:
-        """Of a promotion that is not to be: what was held for it is mirrored again."""
+        """Takes a promotion back, whoever began it: its mirror goes on."""
         self._await_word(self._write(partial(ending.let_go, scope=self.scope)), wait_s)
+
+    @contextmanager
+    def holding(self, wait_s: float) -> Iterator[None]:
+        """Renews the promotion that begins in this block. An error or an interruption takes that
+        promotion back, and its mirror goes on; if this process is killed, the leading driver does
+        so, after `ending.HOLD_S`."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(_RENEW_S):
+                decide = partial(ending.renew, scope=self.scope, run=self._run)
+                with suppress(CausewayError), self._writing:  # `finish` tells if it is lost
+                    directive_log.write(
+                        self.target, self.link, partial(decide, until=_hold_until())
+                    )
+
+        thread = threading.Thread(target=renew, name="promotion", daemon=True)
+        thread.start()
+        try:
+            yield
+        except (CausewayError, KeyboardInterrupt) as error:
+            over.set()
+            self._say(f"{self.link.name}: taking the promotion back")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            with suppress(CausewayError):  # then the leading driver does so
+                decide = partial(ending.let_go, scope=self.scope, run=self._run)
+                self._await_word(self._write(decide), 0.0 if interrupted else wait_s)
+            raise
+        finally:
+            over.set()
+            thread.join()
 
     def take_back(self, wait_s: float) -> None:
         """It is mirrored again, and all of its parts."""
         self._await_word(self._write(partial(ending.back, scope=self.scope)), wait_s)
 
     def _write(self, decide: Callable[[Standing], Plan]) -> Written:
-        written = directive_log.write(self.target, self.link, decide)
+        with self._writing:
+            written = directive_log.write(self.target, self.link, decide)
         log = DirectiveLog(self.target, self.link.directives_topic)
         log.look()
         self.standing = log.standing
@@ -321,6 +368,10 @@ class Ending:
 
 def _outlets(progress: Iterable[Progress]) -> Iterator[Outlet]:
     return (outlet for each in progress for outlet in each.outlets)
+
+
+def _hold_until() -> int:
+    return int((time.time() + ending.HOLD_S) * 1000)
 
 
 def wish(how: State, scope: Scope, who: str, why: str | None) -> Directive:

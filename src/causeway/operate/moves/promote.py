@@ -3,7 +3,8 @@
     nothing lags ─► held ─► nothing has come since ─► groups ─► cut ─► read-only lifted ─► done
                             else: held no more, and refused
 
-Each step is read off the clusters: a call that was killed is gone on with by the next.
+Each step is read off the clusters: the next call goes on with one that was killed. If there is no
+next call, the leading driver releases the mirror: see Ending.holding.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
@@ -22,7 +24,7 @@ from causeway.control.ending import cuts_of
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.status import GroupStatus
-from causeway.errors import CausewayError, ConflictError, PartitionsFailedError
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
@@ -34,6 +36,8 @@ from causeway.wire.cluster import AclBinding
 _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal
 _GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
+_NOTHING: Final = "it mirrors no topics"
+_WHY_NOTHING: Final = "`causeway plan` tells what it would mirror, `explain` why not"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,8 @@ class Lagging:
 class Promoted:
     """Of one link. `changed`: false where it had been promoted, or failed over, already, and
     `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
-    (`lagging`). `lifted`: read-only rules that were (or would be) taken away."""
+    (`lagging`). `lifted`: read-only rules that were (or would be) taken away. `left`: why the link
+    is left as it is, None where it is not."""
 
     link: str
     source: str
@@ -69,6 +74,7 @@ class Promoted:
     groups: tuple[GroupStatus, ...] = ()
     lifted: tuple[AclBinding, ...] = ()
     lagging: tuple[Lagging, ...] = ()
+    left: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -94,9 +100,10 @@ def promote(
 
     Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
     PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
-    were promoted before it. Called again it goes
-    on where it was, and changes nothing once it is done. Raises ConfigError for unknown names,
-    ConflictError where somebody else acts at the same time; CausewayError.
+    were promoted before it. Called again it goes on where it was, and changes nothing once it is
+    done. Of several links, one that mirrors nothing is left (`left`). Raises ConfigError for
+    unknown names, and if no link that is meant mirrors anything; ConflictError where somebody else
+    acts at the same time; CausewayError.
     """
     with clusters() as connect:
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
@@ -105,8 +112,14 @@ def promote(
             _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
             for each in chosen
         ]
+        if all(each.mirrors_nothing for each in moves):
+            names = ", ".join(each.name for each in chosen)
+            raise ConfigError("promote", f"{scope} of {names}", _NOTHING, remedy=_WHY_NOTHING)
         done: list[Promoted] = []
         for each in moves:
+            if each.mirrors_nothing:
+                done.append(each.leave())
+                continue
             try:
                 done.append(each.run(wish(State.PROMOTING, scope, who, reason), wait_s))
             except CausewayError as error:
@@ -157,9 +170,10 @@ class _Promotion:
                 return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
             if lagging:
                 raise _refusal(self._link, self._scope, lagging)
-            ending.begin(asked, wait_s, self._guard)
-            groups = self._prove(wait_s)
-            ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
+            with ending.holding(wait_s):
+                ending.begin(asked, wait_s, self._guard)
+                groups = self._prove()
+                ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
         elif self._dry_run:
             return self._promoted(changed=False, lifted=self._lifts())
         else:
@@ -175,6 +189,20 @@ class _Promotion:
             groups=groups,
             lifted=lifted,
         )
+
+    @cached_property
+    def mirrors_nothing(self) -> bool:
+        """Whether no topic of the scope is mirrored, nor has been. Heartbeats do not count: they
+        are written by mirrors themselves."""
+        ending, is_heartbeats = self._ending, self._link.policy.is_heartbeats_topic
+        if ending.end is not None:
+            return False
+        begun = any(not is_heartbeats(at.topic) for at in ending.progress())
+        return not begun and not self._mirrored()
+
+    def leave(self) -> Promoted:
+        """The link as it is: it mirrors nothing."""
+        return self._promoted(changed=False, left=_NOTHING)
 
     def _promoted(self, **found: Any) -> Promoted:
         return Promoted(
@@ -193,28 +221,22 @@ class _Promotion:
         if self._lagging(self._mirrored()):
             self._ending.let_go(wait_s)
 
-    def _prove(self, wait_s: float) -> tuple[GroupStatus, ...]:
-        """That nothing has come since the mirror is held; else it goes on. Then the groups, which
-        may take a minute, and once more."""
-        try:
-            mirrored = self._mirrored()
-            self._ending.read_on()
-            self._refuse_lag(mirrored)
-            self._say(f"{self._link.name}: bringing consumer groups over")
-            found = last_groups.sync(
-                self._link,
-                self._sides,
-                mirrored,
-                self._ending.progress(),
-                self._ending.contents,
-                _GROUPS_S,
-            )
-            self._refuse_lag(mirrored)
-        except ConflictError:
-            raise
-        except CausewayError:
-            self._ending.let_go(wait_s)
-            raise
+    def _prove(self) -> tuple[GroupStatus, ...]:
+        """That nothing has come since the mirror is held. Then the groups, which may take a minute,
+        and that once more. Raises PartitionsFailedError if something has."""
+        mirrored = self._mirrored()
+        self._ending.read_on()
+        self._refuse_lag(mirrored)
+        self._say(f"{self._link.name}: bringing consumer groups over")
+        found = last_groups.sync(
+            self._link,
+            self._sides,
+            mirrored,
+            self._ending.progress(),
+            self._ending.contents,
+            _GROUPS_S,
+        )
+        self._refuse_lag(mirrored)
         return found
 
     # -- what lags --------------------------------------------------------------------------------
@@ -311,8 +333,9 @@ def as_json(each: Promoted) -> dict[str, Any]:
         "target": each.target,
         "topic": each.scope.topic,
         "state": str(State.PROMOTED if each.before is None else each.before.how)
-        if each.ready and not each.dry_run
+        if each.ready and not each.dry_run and each.left is None
         else None,
+        "left": each.left,
         "changed": each.changed,
         "dry_run": each.dry_run,
         "before": None if each.before is None else directive_json.as_json(each.before),

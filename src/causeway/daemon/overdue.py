@@ -1,0 +1,87 @@
+"""Ends what stands for a limited time, because the command that set it may have died: fences on the
+source, and mirrors that a promotion holds.
+
+The clocks of two machines may differ. So a promotion counts as dead if this process has seen no
+renewal of it for `ending.HOLD_S`, by its own clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from functools import partial
+
+from causeway.config.settings import LinkSettings
+from causeway.control import directive_log, ending, fences
+from causeway.control.directives import Directive, Standing
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import CausewayError
+
+_log = logging.getLogger("causeway.link")
+_LEFT_MS = 3_000  # the command that has set a fence may lift it itself
+_AGAIN_S = 5.0  # between two attempts
+
+
+class Overdue:
+    """Of one link and one time of leading it. Not thread-safe."""
+
+    def __init__(
+        self, link: LinkSettings, sides: Sides, sharers: Collection[fences.Sharer] = ()
+    ) -> None:
+        """`sharers`: links that may fence the same topics."""
+        self._link = link
+        self._sides = sides
+        self._sharers = sharers
+        self._lift_at = self._release_at = 0.0
+        self._seen: dict[Directive, float] = {}  # promotions, and when each was first seen so
+        self._not_lifted: str | None = None
+        self._not_released: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why something stands longer than it should."""
+        return self._not_lifted or self._not_released
+
+    def end(self, standing: Standing) -> None:
+        """Ends all that is over by now. Raises no CausewayError: see `reason`."""
+        self._lift(standing)
+        self._release(standing)
+
+    def _lift(self, standing: Standing) -> None:
+        over = fences.expired(standing, int(time.time() * 1000) - _LEFT_MS)
+        if not over:
+            self._not_lifted = None
+        if not over or time.monotonic() < self._lift_at:
+            return
+        self._lift_at = time.monotonic() + _AGAIN_S
+        source, target = self._sides.source_admin, self._sides.target_admin
+        try:
+            errors = fences.lift(source, target, self._link, over, self._sharers)
+        except CausewayError as error:
+            errors = {str(over[0].scope.topic): error}
+        why = next((error for error in errors.values() if error is not None), None)
+        self._not_lifted = None if why is None else f"a fence whose time is over stays: {why}"
+        for topic in (topic for topic, error in errors.items() if error is None):
+            _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
+
+    def _release(self, standing: Standing) -> None:
+        now = time.monotonic()
+        promotions = ending.promotions(standing)
+        self._seen = {each: self._seen.get(each, now) for each in promotions}
+        dead = [each for each, since in self._seen.items() if now - since >= ending.HOLD_S]
+        if not dead:
+            self._not_released = None
+        if not dead or now < self._release_at:
+            return
+        self._release_at = now + _AGAIN_S
+        decide = partial(ending.release, left=dead)
+        try:
+            written = directive_log.write(self._sides.target_admin, self._link, decide)
+        except CausewayError as error:
+            self._not_released = f"a promotion whose command has died still holds: {error}"
+            return
+        self._not_released = None
+        for (_, scope), _ in written.plan.changes:
+            about = {"link": self._link.name, "scope": str(scope)}
+            _log.warning("promotion released, its command has died", extra=about)
