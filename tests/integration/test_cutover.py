@@ -167,10 +167,10 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
         run.await_state(topic, State.RUNNING, 2)
         await_until(lambda: len(shop.written) > 100, 60)
         shown = causeway("cutover", file, *wanted)
-        assert shown.code == 0, shown.err
+        assert shown.code == 2, shown.err
         assert "1 producer in the last hour" in shown.out
         assert "deny WRITE on 1 topic, lifted after 5 min" in shown.out
-        assert "nothing was changed" in shown.out
+        assert "nothing was changed; the same with --yes does it" in shown.err
         assert not is_fenced(mirror, topic)
         assert not recorded(mirror)
 

@@ -62,11 +62,15 @@ def test_one_file_leads_over_and_back(
         over = causeway("failover", file, "--link", there, "--yes")
         assert over.code == 0, over.err
         fill(target, topic, 10, first=1000)
-        begun = causeway("failback", file, "--link", there, "--timeout", "60", "--json")
+        shown = causeway("failback", file, "--link", there, "--json")
+        assert (shown.code, shown.json["pending"], shown.json["begun"]) == (2, True, False)
+        begun = causeway("failback", file, "--link", there, "--timeout", "60", "--json", "--yes")
         assert begun.code == 0, begun.err
         assert (begun.json["step"], begun.json["unmirrored"]) == ("mirrors back", [])
         await_until(lambda: source.offsets(topic) == {0: 60}, 60, "B's records come to A")
-        turned = causeway("failback", file, "--link", there, "--turn-round", "--timeout", "60")
+        turned = causeway(
+            "failback", file, "--link", there, "--turn-round", "--timeout", "60", "--yes"
+        )
         assert turned.code == 0, turned.err
         fill(source, topic, 5, first=2000)
         await_until(lambda: target.offsets(topic) == {0: 65}, 60, "A's records come to B again")

@@ -11,6 +11,7 @@ import typer
 
 from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
+from causeway.cli.confirm import DryRunOption, YesOption, unconfirmed
 from causeway.cli.words import count, duration, printable, printable_lines
 from causeway.errors import ConfigError, PartitionsFailedError
 
@@ -95,10 +96,8 @@ def command(
     undo: Annotated[
         bool, typer.Option("--undo", help="Lift the fence: all goes on as before the cutover.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show all steps, change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, it is only shown.")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Move topics to the target for good: consumers, producers, with proof that all is there.
@@ -118,8 +117,10 @@ def command(
             print_json(report.undone_json(lifted))
         else:
             _show_undone(console(), lifted)
-        stays = any(error is not None for error in lifted.topics.values())
-        return PartitionsFailedError.exit_code if stays else 0
+        if any(error is not None for error in lifted.topics.values()):
+            return PartitionsFailedError.exit_code
+        pending = (lifted.topics or lifted.held or lifted.stopped) and not lifted.changed
+        return unconfirmed(dry_run=dry_run) if pending else 0
     if first not in tuple(First):
         cause = "neither consumers nor producers"
         raise ConfigError("read option", f"--first {first}", cause)
@@ -152,10 +153,10 @@ def command(
         print_json(report.as_json(result))
     else:
         _show(console(), result, act=act)
-    return _code(result)
+    return _code(result, dry_run=dry_run)
 
 
-def _code(result: Result) -> int:
+def _code(result: Result, *, dry_run: bool) -> int:
     from causeway.operate.health import LAGS
 
     match result.end.value:
@@ -163,9 +164,10 @@ def _code(result: Result) -> int:
             return PartitionsFailedError.exit_code
         case "timeout":
             return LAGS
-        case "shown" if any(step.state.value == "blocked" for step in result.checklist.steps):
-            blocked = result.checklist.act.value == "stop"
-            return PartitionsFailedError.exit_code if blocked else 0
+        case "shown" if result.checklist.act.value == "stop":
+            return PartitionsFailedError.exit_code
+        case "shown" if result.checklist.act.value != "finished":
+            return unconfirmed(dry_run=dry_run)
     return 0
 
 
@@ -217,8 +219,6 @@ def _show(out: Output, result: Result, *, act: bool) -> None:
     out.print(Text(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
     out.print(_table(result.checklist))
     match result.end.value:
-        case "shown":
-            out.print("nothing was changed; --yes goes on from here")
         case "blocked":
             out.print("a person has to act; the same command goes on then")
         case "lifted":
@@ -276,5 +276,3 @@ def _show_undone(out: Output, lifted: Lifted) -> None:
             out.print(f"{topic}: its fence is lifted{tail}")
         else:
             out.print(f"{topic}: its fence would be lifted{tail}")
-    if (lifted.topics or lifted.held or lifted.stopped) and not lifted.changed:
-        out.print("nothing was changed; --yes does it")

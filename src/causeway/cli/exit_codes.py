@@ -45,8 +45,8 @@ MEANINGS: Final = (
     Meaning(2, "a file, option or value that cannot be used"),
     Meaning(
         2,
-        "an act that would lose data and was not confirmed",
-        ("failover", "failback", "geo destination remove"),
+        "an act that was only shown, as --yes was not given",
+        (*_MOVES, "geo destination remove"),
     ),
     Meaning(3, "no broker answered in time", but=_NO_CLUSTER),
     Meaning(

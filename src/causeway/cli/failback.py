@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.confirm import UNCONFIRMED, DryRunOption, YesOption, unconfirmed
 from causeway.cli.directives import LinkOption, ReasonOption
-from causeway.cli.moves import DryRunOption, TopicOption, WaitOption, cuts, next_steps
+from causeway.cli.moves import TopicOption, WaitOption, cuts, next_steps
 from causeway.cli.words import count, number
-from causeway.errors import ConfigError
+from causeway.errors import PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.operate.moves.failed_back import FailedBack
 
-_UNDECIDED = 2
-_SAY = "say --save PATH, --save-topic TOPIC, or --drop-unmirrored --yes"
+_SAY = "say --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
 
 
 def command(
@@ -44,11 +44,9 @@ def command(
     ] = None,
     drop_unmirrored: Annotated[
         bool,
-        typer.Option(
-            "--drop-unmirrored", help="Leave them on the old source alone. Needs --yes as well."
-        ),
+        typer.Option("--drop-unmirrored", help="Leave them on the old source alone."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="For --drop-unmirrored.")] = False,
+    yes: YesOption = False,
     turn_round: Annotated[
         bool,
         typer.Option(
@@ -65,19 +63,13 @@ def command(
 
     First the link the other way begins where the cut was; a driver of this file mirrors it. Once
     the producers there have stopped, the same with --turn-round ends that, and the link goes on
-    behind it. Each call goes on where the last one ended.
+    behind it. Without --yes each call shows what it would do. Each call goes on where the last one
+    ended.
     """
     from causeway.operate.moves import failback as moves
     from causeway.operate.moves.failed_back import Step
     from causeway.operate.moves.failed_back import as_json as to_json
 
-    if drop_unmirrored and not yes:
-        raise ConfigError(
-            "fail back",
-            "--drop-unmirrored",
-            "records that were never mirrored would be on the old source only, for good",
-            remedy="add --yes, or --save PATH",
-        )
     settings = load(file, quiet=True)
     with waiting() as told:
         found = moves.failback(
@@ -88,7 +80,7 @@ def command(
             save_topic=save_topic,
             drop=drop_unmirrored,
             turn_round=turn_round,
-            dry_run=dry_run,
+            dry_run=dry_run or not yes,
             reason=reason,
             wait_s=timeout,
             say=told,
@@ -97,8 +89,11 @@ def command(
         print_json(to_json(found))
     else:
         _show(found)
-    undecided = found.step in (Step.UNDECIDED, Step.NO_WAY_BACK)
-    return _UNDECIDED if undecided and not dry_run else 0
+    if found.promoted is not None and found.promoted.lagging:
+        return PartitionsFailedError.exit_code
+    if found.step in (Step.UNDECIDED, Step.NO_WAY_BACK):
+        return 0 if dry_run else UNCONFIRMED
+    return unconfirmed(dry_run=dry_run) if found.pending else 0
 
 
 def _show(each: FailedBack) -> None:
@@ -145,7 +140,9 @@ def _show(each: FailedBack) -> None:
         )
         for line in each.lines:
             out.print(f"  {line}")
-    elif each.step is Step.BACK and each.dry_run:
+    elif each.step is Step.BACK and each.promoted is not None:
+        _would_turn(each)
+    elif each.step is Step.BACK and each.dry_run and not each.begun:
         out.print(f"{each.reverse} would begin at the cut")
     elif each.step is Step.BACK:
         _back(each)
@@ -155,6 +152,8 @@ def _show(each: FailedBack) -> None:
                     f"stop them. {_SAY} before the turn round"
                 )
             )
+    elif each.pending:
+        out.print(f"{each.link} would mirror again, and go on where it was")
     elif not each.changed:
         out.print(f"{each.link} mirrors; nothing to change")
     else:
@@ -164,6 +163,19 @@ def _show(each: FailedBack) -> None:
             next_steps(out, each.promoted.cuts, each.promoted.target)
         elif each.reverse is None:
             out.print("it goes on where it was: what was never mirrored comes now")
+
+
+def _would_turn(each: FailedBack) -> None:
+    from rich.text import Text
+
+    out = console()
+    assert each.promoted is not None
+    if not each.promoted.lagging:
+        out.print(f"{each.reverse} would end, and {each.link} go on behind it: nothing lags")
+        return
+    out.print(Text(f"{each.reverse} cannot end now: not all is mirrored back", "red"))
+    for one in each.promoted.lagging:
+        out.print(f"  {one}")
 
 
 def _back(each: FailedBack) -> None:

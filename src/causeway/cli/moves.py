@@ -9,6 +9,7 @@ import typer
 
 from causeway.cli import times
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.confirm import DryRunOption, YesOption, unconfirmed
 from causeway.cli.directives import LinkOption, ReasonOption
 from causeway.cli.words import count, duration, number, printable
 from causeway.model import age_ms
@@ -30,9 +31,6 @@ TopicOption = Annotated[
         show_default=False,
     ),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
-]
 WaitOption = Annotated[
     float,
     typer.Option(
@@ -52,14 +50,16 @@ def promote(
     link: LinkOption = None,
     topic: TopicOption = None,
     reason: ReasonOption = None,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
     """End a mirror cleanly: nothing is left to copy, and others may write to its topics.
 
-    Stop the producers first. It proves that everything is mirrored, brings consumer groups over
-    exactly, and records where the cut is; where something lags, it changes nothing and says what.
+    Without --yes it shows whether something lags. Stop the producers, and call it with --yes: it
+    proves that everything is mirrored, brings consumer groups over exactly, and records where the
+    cut is. If something lags, it changes nothing and says what.
     """
     from causeway.operate.moves import promote as moves
 
@@ -71,7 +71,7 @@ def promote(
             topic=topic,
             reason=reason,
             wait_s=timeout,
-            dry_run=dry_run,
+            dry_run=dry_run or not yes,
             say=told,
         )
     if as_json:
@@ -79,7 +79,9 @@ def promote(
     else:
         for each in found:
             _promoted(each)
-    return 7 if any(each.lagging for each in found) else 0
+    if any(each.lagging for each in found):
+        return _FAILED
+    return unconfirmed(dry_run=dry_run) if any(each.pending for each in found) else 0
 
 
 def _promoted(each: Promoted) -> None:
@@ -87,7 +89,9 @@ def _promoted(each: Promoted) -> None:
 
     out = console()
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
-    if each.before is not None:
+    if each.left is not None:
+        out.print(Text(f"{what} is left as it is: ", "yellow").append(each.left))
+    elif each.before is not None:
         how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
         out.print(Text(printable(how), "yellow" if each.before.how.value != "promoted" else ""))
     elif each.lagging:
@@ -150,9 +154,7 @@ def failover(
     link: LinkOption = None,
     topic: TopicOption = None,
     reason: ReasonOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without, it is only shown what would be lost.")
-    ] = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
@@ -163,7 +165,6 @@ def failover(
     consumer groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are
     opened, and the cut is recorded. No driver mirrors any of it afterwards.
     """
-    from causeway.cli.guard import complain
     from causeway.operate.moves import failed_over
     from causeway.operate.moves import failover as moves
 
@@ -188,8 +189,7 @@ def failover(
         if any(each.failures for each in found):
             return _FAILED
         return _UNREACHABLE if any(each.late for each in found) else 0
-    complain("nothing was changed: what is missing would be lost; the same with --yes does it")
-    return 2
+    return unconfirmed(dry_run=dry_run)
 
 
 def _failed_over(found: Sequence[FailedOver]) -> None:

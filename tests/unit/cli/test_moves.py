@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from causeway.cli import failback, moves
+from causeway.cli.main import main
 from causeway.cli.standing import standing
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.errors import NobodyLeadsError
 from causeway.model import State, TopicPartition
+from causeway.operate.moves import failback as failing_back
+from causeway.operate.moves import promote as promoting
 from causeway.operate.moves.failed_back import FailedBack, Step
 from causeway.operate.moves.failed_over import FailedOver
 from causeway.operate.moves.last_groups import GroupPlace
@@ -152,11 +157,84 @@ def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "5 records of orders-0, offsets 10 to 14; some of them may be on both sides" in said
     assert "lost: 3 offsets of orders-0, before 10" in said
-    assert "--drop-unmirrored --yes" in said
+    assert "--drop-unmirrored, with --yes" in said
     failback._show(FailedBack(step=Step.BACK, changed=True, lag=3, **fields))  # type: ignore[arg-type]
     said = capsys.readouterr().out
     assert "3 records behind" in said
     assert "stop the producers of B" in said
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\nB->A.enabled = false\n"
+    )
+    return path
+
+
+def exit_code(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return int(cast(int, ended.value.code))
+
+
+def test_a_promotion_is_shown_and_done_with_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    """A script that forgets --yes must not move its producers."""
+    lagging: list[Lagging] = []
+
+    def promote(*_: object, dry_run: bool, **__: object) -> tuple[Promoted, ...]:
+        return (promoted(changed=not dry_run, dry_run=dry_run, lagging=tuple(lagging)),)
+
+    monkeypatch.setattr(promoting, "promote", promote)
+    assert exit_code("promote", file) == 2
+    said = capsys.readouterr()
+    assert "A->B would be promoted: nothing lags" in said.out
+    assert "nothing was changed; the same with --yes does it" in said.err
+    assert exit_code("promote", file, "--dry-run") == 0
+    assert exit_code("promote", file, "--dry-run", "--yes") == 0
+    assert "is promoted" not in capsys.readouterr().out
+    assert exit_code("promote", file, "--yes") == 0
+    assert "A->B is promoted" in capsys.readouterr().out
+    lagging.append(Lagging(at=AT, position=3, end=5))
+    assert exit_code("promote", file) == exit_code("promote", file, "--dry-run") == 7
+    monkeypatch.setattr(promoting, "promote", lambda *_, **__: (promoted(before=END),))
+    assert exit_code("promote", file) == 0, "nothing is left to do"
+
+
+def test_a_failback_is_shown_and_done_with_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    asked: list[bool] = []
+    found = FailedBack(
+        link="A->B", reverse="B->A", scope=THE_LINK, step=Step.BACK, changed=False, dry_run=True
+    )
+
+    def fail_back(*_: object, dry_run: bool, **__: object) -> FailedBack:
+        asked.append(dry_run)
+        return found
+
+    monkeypatch.setattr(failing_back, "failback", fail_back)
+    found = replace(found, pending=True)
+    for options, code in (([], 2), (["--dry-run"], 0), (["--dry-run", "--yes"], 0)):
+        assert exit_code("failback", file, *options, "--drop-unmirrored") == code
+        assert "B->A would begin at the cut" in capsys.readouterr().out
+    lagging = promoted(lagging=(Lagging(at=AT, position=3, end=5),))
+    found = replace(found, begun=True, promoted=lagging)
+    assert exit_code("failback", file, "--turn-round") == 7
+    assert "B->A cannot end now: not all is mirrored back" in capsys.readouterr().out
+    found = replace(found, promoted=promoted())
+    assert exit_code("failback", file, "--turn-round") == 2
+    assert "B->A would end, and A->B go on behind it" in capsys.readouterr().out
+    assert asked == [True] * 5
+    found = replace(found, promoted=None, pending=False)
+    assert exit_code("failback", file) == 0, "it waits for producers to stop"
+    assert "call this again with --turn-round" in capsys.readouterr().out
+    assert exit_code("failback", file, "--yes") == 0
+    assert asked[-1] is False
 
 
 def test_an_end_of_all_is_told_once() -> None:

@@ -315,6 +315,8 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
     paused = of(RUNNING, judge(PROGRESS.replace(state=State.PAUSED, reason="x")))
     assert verdict([fine]) == verdict([paused]) == 0
     assert verdict([fine, stopped]) == verdict([failed, fine]) == 7
+    promoting = of(RUNNING, judge(), judge(PROGRESS.replace(state=State.PROMOTING, reason="x")))
+    assert verdict([promoting]) == 7, "its command may have died, and nothing is mirrored"
     assert verdict([of(RUNNING, problems=(problem,))]) == 7
     assert verdict([fine, of(GONE, judge(driver=GONE))]) == verdict([of(None)]) == 9
     assert verdict([stopped, of(None)]) == 9, "the worse of both"

@@ -148,8 +148,10 @@ class _Failback:
         if way_back.is_begun(back.standing, end, cuts):
             way_back.check_end(self._link, self._reverse, back.end)
             changed, found = self._see_to_late(back, end, keep)
-            found["unfenced"] = self._lift_fences()
-            if found.get("late") and turn_round:
+            found |= {"unfenced": self._lift_fences(), "begun": True}
+            kept = bool(found.get("late") and keep)
+            found["pending"] = self._dry_run and bool(turn_round or kept or found["unfenced"])
+            if found.get("late") and turn_round and not kept:
                 return self._found(Step.UNDECIDED, changed=False, **found)
         else:
             way_back.check_whole(self._link, self._reverse, back.standing, self._scope)
@@ -163,14 +165,15 @@ class _Failback:
             }
             if self._dry_run or (sighting.unmirrored and not keep):
                 step = Step.UNDECIDED if sighting.unmirrored and not keep else Step.BACK
-                return self._found(step, changed=False, **found)
+                pending = self._dry_run and step is Step.BACK
+                return self._found(step, changed=False, pending=pending, **found)
             found["saved"] = self._save(sighting.unmirrored, keep)
             self._begin(self._reverse, end, sighting.starts, sighting.ends, sighting.ids)
-            found["unfenced"] = self._lift_fences()
+            found |= {"unfenced": self._lift_fences(), "begun": True}
             changed = True
         if turn_round:
             return self._turn_round(end, wait_s, keep, **found)
-        lag = self._await_begun(end, cuts, wait_s)
+        lag = self._await_begun(end, cuts, 0.0 if self._dry_run else wait_s)
         if changed:
             found["late"] = self._late(self._back(), end)
         return self._found(Step.BACK, changed=changed, lag=lag, **found)
@@ -254,7 +257,8 @@ class _Failback:
             )
         if not self._dry_run:
             self._ending.take_back(wait_s)
-        return self._found(Step.GOES_ON, changed=not self._dry_run, reverse=None)
+        changed = not self._dry_run
+        return self._found(Step.GOES_ON, changed=changed, pending=not changed, reverse=None)
 
     def _found(self, step: Step, *, changed: bool, **more: Any) -> FailedBack:
         reverse = None if self._reverse is None else self._reverse.name

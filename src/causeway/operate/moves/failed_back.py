@@ -44,7 +44,9 @@ class FailedBack:
     many offsets the old target has deleted since the cut: they never come back. `late`: what
     others have written there since, and nobody has said what is to become of. `unfenced`: topics of
     the old source whose fence, of a cutover, was (or would be) lifted. `lag`: of the reverse link,
-    None while it has not begun. `promoted`: of the reverse link, when it ended."""
+    None while it has not begun. `promoted`: of the reverse link, when it ended. `begun`: the
+    reverse link was told to begin at the cut. `pending`: a call that is no dry run would change
+    something."""
 
     link: str
     reverse: str | None
@@ -61,6 +63,8 @@ class FailedBack:
     lag: int | None = None
     lines: tuple[str, ...] = ()
     promoted: Promoted | None = None
+    begun: bool = False
+    pending: bool = False
 
 
 def as_json(each: FailedBack) -> dict[str, Any]:
@@ -72,6 +76,8 @@ def as_json(each: FailedBack) -> dict[str, Any]:
         "step": str(each.step),
         "changed": each.changed,
         "dry_run": each.dry_run,
+        "begun": each.begun,
+        "pending": each.pending,
         "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
         "late": [_unmirrored_json(one) for one in each.late],
         "lost": [str(at) for at in each.lost],

@@ -80,6 +80,11 @@ class Promoted:
     def ready(self) -> bool:
         return not self.lagging
 
+    @property
+    def pending(self) -> bool:
+        """Whether a call that is no dry run would change something."""
+        return self.dry_run and self.before is None and self.left is None
+
 
 def promote(
     settings: Settings,
