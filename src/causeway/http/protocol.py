@@ -1,38 +1,86 @@
-"""uvicorn's protocol with bounds on what a connection may hold of the driver: memory and time. None
-needs a token for that, so nothing may grow with what callers send. And its server, at rest."""
+"""uvicorn's protocol with bounds on what a connection may hold of the driver: memory and time. No
+connection needs a token for that, so nothing may grow with what callers send, or do not read. And
+its server, at rest.
+
+    read      1 KB at a time, and nothing while a request that came too early waits
+    head      64 KB and 100 headers
+    answer    written in pieces of 64 KB, each after its client took most of the one before
+    time      2 minutes for a request and its answer, 10 seconds without taking any of the answer
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sized
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn import Config, Server
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from causeway.http.room import Place, Room
+
 PATIENCE_S: Final = 120.0  # for a request and its answer
+UNREAD_S: Final = 10.0  # in which a client takes at least a piece of its answer
 _MOST_BYTES: Final = 64 * 1024  # of a request's head
+_MOST_HEADERS: Final = 100
+_READ_BYTES: Final = 1024  # at a time: of requests that come together all are parsed at once
+_PIECE_BYTES: Final = 64 * 1024  # of an answer
 _DATE_S: Final = 1.0  # so often the answers' date is set
 
 
-class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose request has too long a head, or is not asked and answered in
-    `PATIENCE_S`. Between requests uvicorn's own limit counts, of 5 seconds."""
+class _Flow(FlowControl):
+    """Reads nothing while requests wait, whoever asks for more: a client that sends requests before
+    it has its answers has them read one after the other."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
+
+
+class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """Ends a connection whose request has too long a head or too many headers, is not asked and
+    answered in `PATIENCE_S`, or whose answer is not read. Between requests uvicorn's own limit
+    counts, of 5 seconds. As a BufferedProtocol it says how much is read at a time."""
+
+    def __init__(self, *given: Any, room: Room | None = None, **more: Any) -> None:
         super().__init__(*given, **more)
+        self._room = room
+        self._place: Place | None = None
+        self._buffer = bytearray(_READ_BYTES)
         self._unparsed = 0  # bytes that have come since a head was whole
         self._parsed = False
         self._overdue: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait_anew()
+        self.flow = _Flow(transport, self.pipeline)
+        if self._room is not None:
+            self._place = self._room.place(transport.get_extra_info("socket"))
+        if self._place is not None:
+            self._place.close = transport.abort
+        self._restart_patience()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
+        for timer in (self._overdue, self._unread):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         self._parsed = False
@@ -40,6 +88,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unparsed = 0 if self._parsed else self._unparsed + len(data)
         if self._unparsed > _MOST_BYTES:
             self.transport.abort()
+        self._note_busy()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > _MOST_HEADERS:
+            self.transport.abort()
+            raise ValueError("too many headers")  # so that the rest is not parsed
 
     def on_headers_complete(self) -> None:
         self._parsed = True
@@ -50,13 +105,53 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        self._wait_anew()
+        self._restart_patience()
         super().on_response_complete()
+        self.flow.resume_reading()  # if the request that was begun was the last one that waited
+        self._note_busy()
 
-    def _wait_anew(self) -> None:
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
+        self._note_busy()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+        self._note_busy()
+
+    def _note_busy(self) -> None:
+        if self._place is not None and self.flow is not None:
+            cycle = self.cycle
+            asked = cycle is not None and not (cycle.more_body or cycle.response_complete)
+            self._place.busy = (asked or bool(self.pipeline)) and not self.flow.write_paused
+
+    def _restart_patience(self) -> None:
         if self._overdue is not None:
             self._overdue.cancel()
         self._overdue = self.loop.call_later(PATIENCE_S, self.transport.abort)
+
+
+def in_pieces(app: ASGIApp) -> ASGIApp:
+    """`app` whose answers are written piece by piece: a client that reads slowly makes the driver
+    hold no second copy of a large one."""
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        async def piecewise(message: Message) -> None:
+            body = message.get("body", b"")
+            if len(body) <= _PIECE_BYTES:
+                await send(message)
+                return
+            rest = memoryview(body)
+            while len(rest) > _PIECE_BYTES:
+                await send({**message, "body": bytes(rest[:_PIECE_BYTES]), "more_body": True})
+                rest = rest[_PIECE_BYTES:]
+            await send({**message, "body": bytes(rest)})
+
+        await app(scope, receive, piecewise)
+
+    return answered
 
 
 class PatientServer(Server):

@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from causeway.config.settings import Settings
 from causeway.http.events import Events, heard
 from causeway.http.history import Memory
-from causeway.http.listener import TakenError, listen
+from causeway.http.listener import BACKLOG, Door, TakenError, listen
 from causeway.http.sight import Sight
 from causeway.http.tls import Certificate
 
@@ -73,8 +74,8 @@ class _Thread:
         self._settings = settings
         self._http = run.http
         self._certificate = Certificate(run.http) if run.http.certificate else None
-        self._metrics: socket.socket | None = None
-        self._main: socket.socket | None = None
+        self._metrics: Door | None = None
+        self._main: Door | None = None
         self.trouble: str | None = None
         if run.metrics_port is not None:
             self._metrics = listen(run.metrics_host, run.metrics_port, "metrics")
@@ -115,7 +116,7 @@ class _Thread:
             if each is not None:
                 each.close()
 
-    def _try_tolisten(self) -> socket.socket | None:
+    def _try_tolisten(self) -> Door | None:
         """None where another process has the address."""
         assert self._http.port is not None
         try:
@@ -212,11 +213,11 @@ class _Thread:
         return not self._stopping.is_set()
 
     async def _serve_app(
-        self, app: Any, sock: socket.socket, certificate: Certificate | None = None
+        self, app: Any, door: Door, certificate: Certificate | None = None
     ) -> None:
-        server = _server(app, certificate)
+        server = _server(app, door, certificate)
         self._servers.append(server)
-        await server.serve(sockets=[sock])
+        await server.serve(sockets=[door])
 
     async def _await_address(self) -> None:
         """Until it is ours, or the run ends."""
@@ -235,10 +236,10 @@ class _Thread:
             certificate.renew()
 
 
-def _server(app: Any, certificate: Certificate | None = None) -> PatientServer:
+def _server(app: Any, door: Door, certificate: Certificate | None = None) -> PatientServer:
     from uvicorn import Config
 
-    from causeway.http.protocol import BoundedProtocol, PatientServer
+    from causeway.http.protocol import BoundedProtocol, PatientServer, in_pieces
 
     context: Callable[..., ssl.SSLContext] | None = None
     if certificate is not None:
@@ -250,8 +251,9 @@ def _server(app: Any, certificate: Certificate | None = None) -> PatientServer:
             await app(scope, receive, send)
 
     config = Config(
-        until_cut_off,
-        http=BoundedProtocol,
+        in_pieces(until_cut_off),
+        http=partial(BoundedProtocol, room=door.room),  # type: ignore[arg-type]
+        backlog=BACKLOG,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from causeway.config.settings import HttpSettings, RunSettings, Settings
-from causeway.http import listener, protocol
+from causeway.dev.certificates import create_certificates
+from causeway.http import protocol, room
 from causeway.http.server import served
 from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
@@ -96,23 +105,154 @@ def test_who_says_nothing_more_is_not_waited_for(
         assert all_of(sock) == b""  # and it ends
 
 
-def test_more_connections_than_the_driver_spares_are_closed(
-    place: tuple[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_head_with_too_many_headers_is_cut_off(place: tuple[str, int]) -> None:
+    with socket.create_connection(place, timeout=30) as sock:
+        sock.sendall(HEAD + b"a:\r\n" * 90 + b"Connection: close\r\n\r\n")
+        assert b" 200 " in all_of(sock)
+    with socket.create_connection(place, timeout=30) as sock, suppress(ConnectionError):
+        sock.sendall(HEAD + b"a:\r\n" * 200 + b"Connection: close\r\n\r\n")
+        assert b" 200 " not in all_of(sock)
+
+
+def test_requests_before_their_answers_are_read_one_after_the_other(
+    place: tuple[str, int],
 ) -> None:
-    """The ones that are there go on, and are made room of."""
-    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)
+    """Whoever sends 24 MB of requests and reads no answer makes the driver hold some kilobytes."""
+    assert answers(place)
+    requests = (HEAD + b"\r\n") * (24_000_000 // len(HEAD))
+    before = psutil.Process().memory_info().rss
+    with socket.create_connection(place, timeout=30) as sock:
+        sock.settimeout(1)
+        sent = 0
+        with suppress(TimeoutError, ConnectionError):
+            while sent < len(requests):
+                sent += sock.send(requests[sent : sent + 65536])
+        assert sent < len(requests), "the server reads no more than it answers"
+        assert psutil.Process().memory_info().rss - before < 30_000_000
+        assert answers(place)
+
+
+def test_each_of_many_requests_at_once_is_answered(place: tuple[str, int]) -> None:
+    many = 3_000
+    body = b"POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    requests = [
+        HEAD + b"\r\n",
+        body + b"Content-Length: 2\r\n\r\n{}",
+        body + b"Content-Length: 5000\r\n\r\n{" + b" " * 4998 + b"}",
+    ]
+    with socket.create_connection(place, timeout=30) as sock:
+        sender = threading.Thread(
+            target=lambda: sock.sendall(
+                b"".join(requests[number % 3] for number in range(many))
+                + HEAD
+                + b"Connection: close\r\n\r\n"
+            )
+        )
+        sender.start()
+        found = all_of(sock)
+        sender.join()
+    assert found.count(b"HTTP/1.1 200 OK") == many // 3 + 1
+    assert found.count(b"HTTP/1.1 404 Not Found") == many // 3 * 2
+
+
+def test_a_client_that_takes_no_byte_of_its_answer_is_not_waited_for(
+    place: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answers(place)
+    monkeypatch.setattr(protocol, "UNREAD_S", 0.3)
+    with socket.create_connection(place, timeout=30) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        requests = (HEAD + b"\r\n") * 500_000
+        with pytest.raises(ConnectionError):
+            sock.sendall(requests)
+
+
+def test_a_long_answer_is_written_in_pieces(place: tuple[str, int]) -> None:
+    sent: list[Any] = []
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"x" * 200_000})
+
+    async def note(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(protocol.in_pieces(app)({}, None, note))  # type: ignore[arg-type]
+    assert [len(each.get("body", b"")) for each in sent] == [0, 65536, 65536, 65536, 3392]
+    assert [each.get("more_body", False) for each in sent] == [False, True, True, True, False]
+
+
+def until_closed(sock: socket.socket) -> bool:
+    """Whether the server has closed it by now."""
+    sock.settimeout(0.01)
+    try:
+        return sock.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("begun", [b"", HEAD, BODY_TO_COME], ids=["nothing", "head", "body"])
+def test_the_oldest_connection_that_waits_for_its_client_makes_room(
+    place: tuple[str, int],
+    begun: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """So a probe gets in, however many connections wait."""
+    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
     await_until(lambda: answers(place), 30, "it answers")
     with caplog.at_level(logging.WARNING, "causeway.http"), ExitStack() as stack:
         held = []
-
-        def enough() -> bool:
+        for _ in range(40):
             one = stack.enter_context(socket.create_connection(place, timeout=30))
+            one.sendall(begun)
             held.append(one)
-            return not answers(place)
+            assert b" 200 " in call(place), "a probe"
+        await_until(lambda: all(until_closed(one) for one in held[:36]), 30, "the oldest left")
+        assert not until_closed(held[-1])
+        assert not until_closed(held[-2])
+    assert caplog.messages == ["connections closed to make room"]
 
-        await_until(enough, 60, "it takes no more")
-        assert len(held) <= 4
-        held[0].sendall(HEAD + b"Connection: close\r\n\r\n")
-        assert b" 200 " in all_of(held[0])
-        await_until(lambda: answers(place), 30, "there is room again")
-    assert "connections refused" in caplog.messages
+
+def test_a_connection_whose_request_is_worked_on_stays(
+    place: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answers(place)
+    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
+    going_on = threading.Event()
+
+    async def slow(*_: Any) -> Any:
+        while not going_on.is_set():
+            await asyncio.sleep(0.01)
+        return SimpleNamespace(snapshot=full())
+
+    monkeypatch.setattr("causeway.http.paced.Paced.newest", slow)
+    with ExitStack() as stack:
+        oldest = stack.enter_context(socket.create_connection(place, timeout=30))
+        oldest.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(place, timeout=30))
+            assert answers(place)
+        going_on.set()
+        assert b" 200 " in all_of(oldest)
+
+
+def test_handshakes_that_nobody_goes_on_with_make_room_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
+    files = create_certificates(tmp_path)
+    http = HttpSettings(port=0, certificate=str(files.broker), key=str(files.broker))
+    run = RunSettings(http=http)
+    context = ssl.create_default_context(cafile=str(files.ca))
+    with served(Settings(links=(settings(),), run=run, spark={})) as serving, ExitStack() as stack:
+        serving.take(full)
+        host, _, port = str(serving.address).removeprefix("https://").partition(":")
+        held = []
+        for _ in range(20):
+            held.append(stack.enter_context(socket.create_connection((host, int(port)))))
+            with urlopen(f"https://localhost:{port}/healthz", timeout=30, context=context) as found:
+                assert found.status == 200
+        await_until(lambda: all(until_closed(one) for one in held[:16]), 30, "the oldest left")
