@@ -167,11 +167,12 @@ def _show_transform(out: Output, planned: TransformPlan) -> None:
     settings, checked = planned.settings, planned.checked
     if not planned.topics:
         out.print(Text("note", "yellow"), f"transform {settings.name} matches no mirrored topic")
-    makes = f"makes anew {', '.join(checked.replaces)}" if checked.replaces else "only drops"
+    makes = f"replaces {', '.join(checked.replaces)}" if checked.replaces else "only drops"
+    way = "plain records need no Spark" if checked.without_spark else "all records need Spark"
     refused = settings.dead_letters or "its partition stops"
     out.print(
         Text(f"transform {settings.name}", "bold"),
-        f" ({settings.kind}): {makes}; a record that cannot be treated: {refused}",
+        f" ({settings.kind}): {makes}; {way}; a record that cannot be treated: {refused}",
         sep="",
     )
     for line in (checked.sql or settings.python or "").strip().splitlines():

@@ -78,8 +78,10 @@ def number(value: int | None) -> str:
 
 
 def outcomes(counts: Transformed) -> str:
-    """What a transform did: `1,000 in, 990 out, 10 dropped, 0 refused`."""
-    return (
+    """What a transform did: `1,000 in, 990 out, 10 dropped, 0 refused; 12 through Spark`."""
+    told = (
         f"{counts.records_in:,} in, {counts.records_out:,} out, {counts.dropped:,} dropped,"
         f" {counts.refused:,} refused"
     )
+    ways = counts.without_spark or counts.through_spark  # else an earlier version counted
+    return f"{told}; {counts.through_spark:,} through Spark" if ways else told

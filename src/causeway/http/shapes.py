@@ -253,6 +253,8 @@ class Transform(Shape):
     records_out: int
     dropped: int
     refused: int
+    without_spark: int = Field(description="Of the records that went in: a worker treated them.")
+    through_spark: int = Field(description="Of the records that went in: Spark treated them.")
     unseen: list[str] = Field(description="Rules that protect nothing so far.")
     troubles: list[str]
 

@@ -158,6 +158,8 @@ def transform(link: str, one: TransformStatus) -> shapes.Transform:
         records_out=counts.records_out,
         dropped=counts.dropped,
         refused=counts.refused,
+        without_spark=counts.without_spark,
+        through_spark=counts.through_spark,
         unseen=list(one.unseen),
         troubles=list(one.troubles),
     )

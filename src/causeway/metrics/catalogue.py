@@ -213,6 +213,12 @@ TRANSFORM_RECORDS: Final = Metric(
     "and those that it dropped (`dropped`) or could not treat (`refused`).",
     labels=(*_TRANSFORM, "outcome"),
 )
+TRANSFORM_WAYS: Final = Metric(
+    name="causeway_transform_ways_total",
+    help="Records that went into the transform in this run, by the way that they took: a worker "
+    "treated them itself (`worker`), or the transform's query in Spark did (`spark`).",
+    labels=(*_TRANSFORM, "way"),
+)
 TRANSFORM_PARTITIONS: Final = Metric(
     name="causeway_transform_partitions",
     help="Partitions whose records go through the transform.",
@@ -303,6 +309,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     ),
     "Transforms": (
         TRANSFORM_RECORDS,
+        TRANSFORM_WAYS,
         TRANSFORM_PARTITIONS,
         TRANSFORM_STAGES,
         TRANSFORM_TROUBLES,

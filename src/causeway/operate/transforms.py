@@ -18,11 +18,13 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """`sql`: what Spark runs, None for a Python function; `replaces`: which parts of a record it
-    makes anew."""
+    """`sql`: what Spark runs, None for a Python function; `replaces`: the parts of a record that it
+    replaces; `without_spark`: whether workers treat plain records themselves, see
+    docs/decisions/0029 and 0030."""
 
     sql: str | None
     replaces: tuple[str, ...]
+    without_spark: bool = False
 
 
 # By the link's name and the transform's.
@@ -58,7 +60,11 @@ def check(settings: Settings, told: Told) -> Checks:
                 wrong.append(error)
             else:
                 replaces = tuple(sorted(found.replaces))
-                checks[link, transform.name] = Checked(sql=found.sql, replaces=replaces)
+                checks[link, transform.name] = Checked(
+                    sql=found.sql,
+                    replaces=replaces,
+                    without_spark=found.shortcut is not None,
+                )
     if wrong:
         raise together(wrong)
     return checks
@@ -117,6 +123,7 @@ def as_json(planned: TransformPlan) -> dict[str, Any]:
         "python": settings.python,
         "rules": settings.rules,
         "replaces": list(planned.checked.replaces),
+        "plain_records_without_spark": planned.checked.without_spark,
         "dead_letter_topic": settings.dead_letters,
     }
 
@@ -178,6 +185,8 @@ def state_json(state: TransformState) -> dict[str, Any]:
         "records_out": counts and counts.records_out,
         "dropped": counts and counts.dropped,
         "refused": counts and counts.refused,
+        "without_spark": counts and counts.without_spark,
+        "through_spark": counts and counts.through_spark,
         "unseen_rules": list(state.unseen),
         "reason": state.reason,
     }

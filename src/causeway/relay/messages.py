@@ -238,13 +238,16 @@ class Trace(_Message):
 
 class Transformed(_Message):
     """What a transform did with the records of a partition, since it was assigned to this lane.
-    `seen`: a bit for each rule whose path was in some record."""
+    `seen`: a bit for each rule whose path was in some record. `without_spark` and `through_spark`:
+    the way that the records took, which earlier versions did not count."""
 
     records_in: int = 0
     records_out: int = 0
     dropped: int = 0
     refused: int = 0
     seen: int = 0
+    without_spark: int = 0
+    through_spark: int = 0
 
 
 class PartitionReport(_Message):

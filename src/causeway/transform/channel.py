@@ -89,7 +89,8 @@ class Refusal(NamedTuple):
 
 class Outcome(NamedTuple):
     """What became of a chunk. No batch of `outputs` reaches over a refused offset. `seen`: a bit
-    for each rule whose path was in some record (see causeway.transform.rules)."""
+    for each rule whose path was in some record (see causeway.transform.rules). `without_spark`: how
+    many of the records that came in a worker treated itself; Spark treated the others."""
 
     number: int
     outputs: tuple[Output, ...]
@@ -98,6 +99,7 @@ class Outcome(NamedTuple):
     records_out: int = 0
     dropped: int = 0
     seen: int = 0
+    without_spark: int = 0
 
 
 class Odd(NamedTuple):
@@ -152,7 +154,7 @@ def encode(frame: Frame) -> list[bytes]:
                     for out in frame.outputs
                 ],
                 "refused": [list(refusal) for refusal in frame.refused],
-                "counts": [frame.records_in, frame.records_out, frame.dropped, frame.seen],
+                "counts": list(frame[3:]),
             }
     text = json.dumps(head, separators=(",", ":")).encode()
     return [_LENGTHS.pack(len(text), sum(map(len, body))), text, *body]

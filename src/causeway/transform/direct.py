@@ -1,7 +1,7 @@
-"""Chunks that rules alone can treat, answered by the source worker itself, without Spark.
+"""Chunks of records that need no Spark, answered by the worker itself.
 
-Where a chunk has a record that only the query can treat, all its records go through Spark, those
-that are treated already as rows that it lets pass.
+If a chunk has records that only the query can treat, those alone go through Spark. What became of
+the others goes with the marker that closes the chunk, as one value that Spark does not look at.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome
 from causeway.transform.rules.shortcut import Treat, Treated
 from causeway.transform.source_rows import TIMES, Known, Rows, is_row, mark_of, offsets_of
-from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
+
+    from causeway.transform.encode import Columns
 
 # An Outcome, or rows for Spark.
 Answer = Outcome | Iterator["pa.RecordBatch"]
@@ -40,39 +43,52 @@ class Direct:
         if self._paused:
             self._paused -= 1
             return self._rows.of(chunk)
-        read: list[Sequence[Record]] = []
+        records: list[Record] = []
         size = 0
         for batch in chunk.batches:
             try:
-                read.append(records_of(batch))
+                more = records_of(batch)
             except ProtocolError:
                 return self._rows.of(chunk)
-            size += sum(len(one.key or b"") + len(one.value or b"") for one in read[-1])
+            size += sum(len(one.key or b"") + len(one.value or b"") for one in more)
             if size > MOST_BYTES:
                 return self._rows.of(chunk)  # batch by batch
-        spot = f"{chunk.topic}\0{chunk.partition}\0".encode()
-        treated = [
-            self._all(records, batch, spot)
-            for records, batch in zip(read, chunk.batches, strict=True)
-        ]
-        known = [one for part in treated for one in part if one is not None]
-        seen = 0
-        for bits in {one[2] for one in known if one}:
-            seen |= bits
-        records = sum(map(len, read))
-        if len(known) == records:
-            outcome = self._outcome(chunk, read, treated, seen)
-            if outcome is not None:
-                self._pauses = 0
-                return outcome
-        self._pause(len(known), records)
-        return self._rows.of(chunk, treated, seen)
+            records += more
+        return self._answer(chunk, records)
 
-    def _all(self, records: Sequence[Record], batch: Batch, spot: bytes) -> Known:
+    def _answer(self, chunk: Chunk, records: Sequence[Record]) -> Answer:
+        import numpy as np
+
+        from causeway.transform.outcome import batch_of, outcome_without_spark
+
+        offsets = np.concatenate([offsets_of(batch) for batch in chunk.batches])
+        treated = self._all(chunk, records, offsets)
+        try:
+            columns = self._columns(records, offsets, treated)
+        except ValueError:
+            treated = [
+                one if is_row(record) else None
+                for one, record in zip(treated, records, strict=True)
+            ]
+            columns = self._columns(records, offsets, treated)
+        seen = 0
+        for bits in {one[2] for one in treated if one}:
+            seen |= bits
+        odd = [at for at, one in enumerate(treated) if one is None]
+        known = len(records) - len(odd)
+        self._pause(known, len(records))
+        if not odd:
+            return outcome_without_spark(chunk.number, mark_of(chunk, seen), columns)
+        left = [records[at] for at in odd]
+        return self._rows.of(chunk, Known(left, offsets[odd], known, batch_of(columns), seen))
+
+    def _all(
+        self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
+    ) -> list[Treated | None]:
         treat = self._treat
+        spot = f"{chunk.topic}\0{chunk.partition}\0".encode()
         found: list[Treated | None] = []
-        offsets = batch.offsets or range(batch.first, batch.first + batch.records)
-        for record, offset in zip(records, offsets, strict=True):
+        for record, offset in zip(records, offsets.tolist(), strict=True):
             try:
                 made = treat(record.key, record.value, spot, offset)
             except (ValueError, RecursionError):
@@ -88,36 +104,27 @@ class Direct:
             return
         self._paused = self._pauses = min(2 * self._pauses + 1, _MOST_PAUSES)
 
-    def _outcome(
+    def _columns(
         self,
-        chunk: Chunk,
-        read: Sequence[Sequence[Record]],
-        treated: Sequence[Known],
-        seen: int,
-    ) -> Outcome | None:
-        """None where Spark is to refuse some record."""
+        records: Sequence[Record],
+        offsets: npt.NDArray[np.int64],
+        treated: Sequence[Treated | None],
+    ) -> Columns:
+        """What was made of the records that are kept. Raises ValueError for one that is no row."""
         import numpy as np
         import pyarrow as pa
 
         from causeway.transform.encode import Columns
-        from causeway.transform.outcome import outcome_without_spark
 
-        made = [one for part in treated for one in part]
-        records = [record for part in read for record in part]
-        offsets = np.concatenate([offsets_of(batch) for batch in chunk.batches])
-        kept = [at for at, one in enumerate(made) if one]
-        if len(kept) < len(made):
-            made, records = [made[at] for at in kept], [records[at] for at in kept]
-            offsets = offsets[kept]
+        kept = [at for at, one in enumerate(treated) if one]
+        if len(kept) < len(records):
+            records, offsets = [records[at] for at in kept], offsets[kept]
         times = np.array([record.timestamp for record in records], np.int64)
         if len(times) and (times.min() <= -TIMES or times.max() >= TIMES):
-            return None
-        try:
-            headers = self._rows.headers([record.headers for record in records])
-        except UnicodeEncodeError:
-            return None
+            raise ValueError
+        headers = self._rows.headers([record.headers for record in records])
+        made = [one for one in treated if one]
         keys, values, _ = zip(*made, strict=True) if made else ((), (), ())
-        columns = Columns(
+        return Columns(
             offsets, times, pa.array(keys, pa.binary()), pa.array(values, pa.binary()), headers
         )
-        return outcome_without_spark(chunk.number, mark_of(chunk, seen), columns)

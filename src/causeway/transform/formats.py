@@ -63,11 +63,13 @@ class Part:
 
         if self.type is None:
             return []
+        # A marker's value is no text.
+        text = sf.when(sf.col("__mark").isNull(), self._text())
         shape, options = self.type, {"allowSingleQuotes": "false"}
         if isinstance(shape, StructType):
             shape = StructType([*shape.fields]).add(_MISFIT, StringType())
             options["columnNameOfCorruptRecord"] = _MISFIT
-        return [sf.from_json(self._text(), shape, options).alias(self._parsed)]
+        return [sf.from_json(text, shape, options).alias(self._parsed)]
 
     def reason(self) -> Column:
         """Why it cannot be read, never what is in it; null: it can."""
@@ -92,7 +94,6 @@ class Part:
             if isinstance(self.type, StructType):
                 wrong = wrong | parsed.getField(_MISFIT).isNotNull()
             reason = f"{self.name} does not fit its schema"
-        # What the source worker has treated is no longer what it was.
         given = sf.col("__mark").isNull() & sf.col(self.raw).isNotNull()
         return sf.when(given & wrong, sf.lit(reason))
 

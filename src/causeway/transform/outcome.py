@@ -18,11 +18,22 @@ BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
 NO_NAME = "a header that it would get has no name"
 
 
-def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]) -> Outcome:
-    """What became of a chunk, by its marker and the rows before it."""
+def outcome_of(
+    number: int,
+    mark: dict[str, Any],
+    rows: Sequence[pa.RecordBatch],
+    treated: pa.RecordBatch | None = None,
+) -> Outcome:
+    """What became of a chunk, by its marker and the rows before it. `treated`: what became of the
+    records that needed no Spark, if there were some."""
+    if treated is not None:
+        rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
-        return Outcome(number, (), (), mark["records"], 0, mark["records"])
+        dropped = mark["records"]
+        return Outcome(number, (), (), dropped, 0, dropped, mark["seen"], mark["without_spark"])
     table = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+    if treated is not None and len(rows) > 1:
+        table = table.take(np.argsort(table.column("offset").to_numpy(), kind="stable"))
     seen = table.column(SEEN).drop_null()
     table, refused = _refuse(table)
     refusals = np.array(sorted(refused), np.int64)
@@ -40,26 +51,63 @@ def outcome_of(number: int, mark: dict[str, Any], rows: Sequence[pa.RecordBatch]
         for batch in _batches(part, mark, refusals)
     )
     bits = int(np.bitwise_or.reduce(seen.to_numpy())) if len(seen) else 0
-    treated = len(np.unique(offsets)) + len(refused)
+    left = len(np.unique(offsets)) + len(refused)
     return Outcome(
         number,
         outputs,
         tuple(Refusal(offset, refused[offset]) for offset in refusals.tolist()),
         mark["records"],
         len(offsets),
-        mark["records"] - treated,
-        bits | mark.get("seen", 0),
+        mark["records"] - left,
+        bits | mark["seen"],
+        mark["without_spark"],
     )
 
 
 def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -> Outcome:
-    """What became of a chunk, all of whose records the source worker has treated."""
-    count = len(columns.offsets)
+    """What became of a chunk, all of whose records a worker has treated itself."""
+    count, records = len(columns.offsets), mark["records"]
     none = np.array([], np.int64)
     batches = _batches(columns, mark, none) if count else ()
     outputs = tuple(Output(None, None, batch) for batch in batches)
-    dropped = mark["records"] - count
-    return Outcome(number, outputs, (), mark["records"], count, dropped, mark["seen"])
+    return Outcome(number, outputs, (), records, count, records - count, mark["seen"], records)
+
+
+def batch_of(columns: Columns) -> pa.RecordBatch:
+    """Records that a worker has treated itself, as `outcome_of` takes them."""
+    times = pa.array(columns.timestamps * 1000)
+    arrays = [pa.array(columns.offsets), times, columns.keys, columns.values, columns.headers]
+    return pa.RecordBatch.from_arrays(
+        arrays, names=["offset", "timestamp", "key", "value", "headers"]
+    )
+
+
+# Of a chunk of which Spark has dropped each record that it was given.
+_ROWS = pa.schema(
+    [
+        (REASON, pa.string()),
+        (SEEN, pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """As Spark's rows are; what they have besides is null, which is each record's own."""
+    there = set(treated.schema.names)
+    arrays = [
+        treated.column(one.name).cast(one.type)
+        if one.name in there
+        else pa.nulls(len(treated), one.type)
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.transform.catalyst import Node, Place, each, id_of, name, place
 from causeway.transform.formats import Part
 from causeway.transform.refusals import Facts, Problem
-from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, REASON, SEEN, TREATED
+from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, REASON, SEEN
 from causeway.transform.schemas import HEAD, NO_HEAD
 
 if TYPE_CHECKING:
@@ -166,9 +166,10 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
                 columns[one.name] = sf.when(ready, _encoded(one))
             case _:
                 columns[one.name] = sf.when(ready, _encoded(one))
-        if one.name in ("key", "value"):
-            treated = sf.col("__mark") == TREATED
-            columns[one.name] = columns[one.name].when(treated, sf.col(f"__{one.name}"))
+        if one.name == "value":  # a marker's holds what needs no Spark
+            columns["value"] = columns["value"].when(
+                sf.col("__mark").isNotNull(), sf.col("__value")
+            )
         if wrong := _wrong(one):
             reasons.append(sf.when(ready & wrong[0], sf.lit(wrong[1])))
     return rows.select(

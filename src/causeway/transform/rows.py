@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CHUNK, MARK, REASON, SEEN, SECRETS = "_chunk", "_mark", "_reason", "_seen", "secrets"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-# In MARK, of a record that the source worker has treated: Spark lets it pass as it is. On rows that
-# are no records MARK is '', or JSON that closes a chunk.
-TREATED = "treated"
+# MARK is null on records. On other rows it is '', or JSON that closes a chunk: then `value` holds
+# those of its records that the source worker has treated, as `packed` makes it.
 
 _RECORD = (
     "topic string, `partition` int, `offset` bigint, `timestamp` timestamp, "
@@ -18,3 +22,21 @@ _RECORD = (
 # parts in a registry's wire format.
 INPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {_RECORD}"
 OUTPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {SEEN} bigint, {_RECORD}"
+
+
+def packed(records: pa.RecordBatch) -> bytes:
+    """Records that need no Spark, for the marker that closes their chunk."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema) as stream:
+        stream.write_batch(records)
+    return bytes(sink.getvalue())
+
+
+def unpacked(data: bytes) -> pa.RecordBatch:
+    """What `packed` made."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_next_batch()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from causeway.transform.channel import Outcome, Setup
-from causeway.transform.rows import CHUNK, MARK, TREATED
+from causeway.transform.rows import CHUNK, MARK, unpacked
 from causeway.transform.schemas import Schemas, encoded
 from causeway.transform.worker import Lane, schemas_of, settle
 
@@ -61,14 +61,13 @@ class Chunks:
     def add(self, batch: pa.RecordBatch) -> Iterator[Outcome]:
         """The outcomes of chunks that `batch` closes."""
         import numpy as np
-        import pyarrow.compute as pc
 
         from causeway.transform.outcome import outcome_of
 
         marks = batch.column(MARK)
         at = 0
-        marked = pc.not_equal(marks, TREATED).fill_null(False)
-        for row in np.flatnonzero(marked.to_numpy(zero_copy_only=False)).tolist():
+        marked = marks.is_valid().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(marked).tolist():
             if row > at:
                 self._rows.append(batch.slice(at, row - at))
             at = row + 1
@@ -77,6 +76,8 @@ class Chunks:
                 told = json.loads(mark)
                 if self._schemas is not None:
                     rows = [encoded(each, self._schemas, told["topic"]) for each in rows]
-                yield outcome_of(batch.column(CHUNK)[row].as_py(), told, rows)
+                data = batch.column("value")[row].as_py()
+                treated = None if data is None else unpacked(data)
+                yield outcome_of(batch.column(CHUNK)[row].as_py(), told, rows, treated)
         if at < batch.num_rows:
             self._rows.append(batch.slice(at))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, TREATED
-from causeway.transform.rules.shortcut import DROPPED, Treated
+from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, packed
 from causeway.transform.schemas import Schemas
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
@@ -25,8 +24,17 @@ NOT_A_NAME = "a header's name is not UTF-8"
 NOT_A_BATCH = "its batch cannot be decoded"
 ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at least one record
 
-# Of each record of a batch what rules.shortcut made of it; None: Spark is to treat it.
-Known = Sequence[Treated | None]
+
+class Known(NamedTuple):
+    """What is known of a chunk before Spark: the records that Spark is to treat, with their source
+    offsets; how many others there were; and what became of those, as `rows.packed` takes it.
+    `seen`: bits of the rules whose paths were in the others."""
+
+    odd: Sequence[Record]
+    offsets: npt.NDArray[np.int64]
+    others: int
+    treated: pa.RecordBatch
+    seen: int
 
 
 class Rows:
@@ -66,63 +74,42 @@ class Rows:
         """Rows that only push."""
         return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
 
-    def of(
-        self, chunk: Chunk, treated: Sequence[Known] = (), seen: int = 0
-    ) -> Iterator[pa.RecordBatch]:
-        """The chunk's records, then the marker that closes it. `treated`: what is known of each
-        batch's records by now, if anything, and `seen`, bits of rules, with it."""
-        for number, batch in enumerate(chunk.batches):
+    def of(self, chunk: Chunk, known: Known | None = None) -> Iterator[pa.RecordBatch]:
+        """The chunk's records, or only the odd ones of what is `known`; then the marker that closes
+        the chunk."""
+        if known is not None:
+            yield from self._cut(chunk, known.odd, known.offsets)
+            mark = json.dumps(mark_of(chunk, known.seen, known.others))
+            closing = {CHUNK: [chunk.number], MARK: [mark], "value": [packed(known.treated)]}
+            yield self._batch(1, closing)
+            return
+        for batch in chunk.batches:
             try:
                 records = records_of(batch)
             except ProtocolError:
                 yield self._undecoded(chunk, batch)
-                continue
-            known = treated[number] if treated else None
-            start = size = 0
-            for index, record in enumerate(records):
-                more = len(record.key or b"") + len(record.value or b"")
-                if size and size + more > ROWS_BYTES:
-                    yield self._records(chunk, batch, records, known, start, index)
-                    start, size = index, 0
-                size += more
-            yield self._records(chunk, batch, records, known, start, len(records))
-        mark = json.dumps(mark_of(chunk, seen))
-        yield self._batch(1, {CHUNK: [chunk.number], MARK: [mark]})
+            else:
+                yield from self._cut(chunk, records, offsets_of(batch))
+        yield self._batch(1, {CHUNK: [chunk.number], MARK: [json.dumps(mark_of(chunk))]})
+
+    def _cut(
+        self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        start = size = 0
+        for index, record in enumerate(records):
+            more = len(record.key or b"") + len(record.value or b"")
+            if size and size + more > ROWS_BYTES:
+                yield self._records(chunk, records[start:index], offsets[start:index])
+                start, size = index, 0
+            size += more
+        yield self._records(chunk, records[start:], offsets[start:])
 
     def _records(
-        self,
-        chunk: Chunk,
-        batch: Batch,
-        records: Sequence[Record],
-        treated: Known | None,
-        start: int,
-        stop: int,
+        self, chunk: Chunk, part: Sequence[Record], offsets: npt.NDArray[np.int64]
     ) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
 
-        part = records[start:stop]
-        offsets = offsets_of(batch)[start:stop]
-        parts: dict[str, Any] = {}
-        if treated is None:
-            parts = {
-                "key": [record.key for record in part],
-                "value": [record.value for record in part],
-            }
-        else:
-            known = treated[start:stop]
-            kept = [at for at, one in enumerate(known) if one != DROPPED]
-            part, offsets, known = (
-                [part[at] for at in kept],
-                offsets[kept],
-                [known[at] for at in kept],
-            )
-            both = list(zip(part, known, strict=True))
-            parts = {
-                MARK: [TREATED if one else None for one in known],
-                "key": [one[0] if one else record.key for record, one in both],
-                "value": [one[1] if one else record.value for record, one in both],
-            }
         count = len(part)
         times = np.array([record.timestamp for record in part], np.int64)
         odd_times = (times >= TIMES) | (times <= -TIMES)
@@ -145,7 +132,8 @@ class Rows:
             "offset": offsets,
             "timestamp": pa.array(times * 1000).view(pa.timestamp("us", "UTC")),
             "headers": headers,
-            **parts,
+            "key": [record.key for record in part],
+            "value": [record.value for record in part],
             **self._of_partition(chunk, count),
         }
         if self._schemas is not None:
@@ -230,8 +218,9 @@ class Rows:
         return kept.slice(0, count)
 
 
-def mark_of(chunk: Chunk, seen: int = 0) -> dict[str, Any]:
-    """What the sink worker is told of a chunk where its records end."""
+def mark_of(chunk: Chunk, seen: int = 0, without_spark: int = 0) -> dict[str, Any]:
+    """What the marker of a chunk says. `seen`: bits of the rules whose paths were in the records
+    that the worker treated itself, `without_spark` in number."""
     first = chunk.batches[0] if chunk.batches else None
     return {
         "topic": chunk.topic,
@@ -241,6 +230,7 @@ def mark_of(chunk: Chunk, seen: int = 0) -> dict[str, Any]:
         "epoch": first.leader_epoch if first else -1,
         "records": sum(batch.records for batch in chunk.batches),
         "seen": seen,
+        "without_spark": without_spark,
     }
 
 

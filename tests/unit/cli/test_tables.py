@@ -160,7 +160,9 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
                 TransformPlan(
                     settings=pii,
                     topics=("orders",),
-                    checked=Checked(sql="SELECT value\nFROM records", replaces=("value",)),
+                    checked=Checked(
+                        sql="SELECT value\nFROM records", replaces=("value",), without_spark=True
+                    ),
                 ),
                 TransformPlan(settings=idle, topics=(), checked=Checked(sql=None, replaces=())),
             ),
@@ -172,10 +174,14 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
     rows = [line.split() for line in out.splitlines()]
     assert ["orders", "A.orders", "by", "pii", "(rules)", "1"] in [row[:6] for row in rows]
     assert ["rest", "A.rest", "as", "they", "are", "1"] in [row[:6] for row in rows]
-    assert "transform pii (rules): makes anew value; a record that cannot be treated: dead" in out
+    assert (
+        "transform pii (rules): replaces value; plain records need no Spark; a record that" in out
+    )
+    assert "that cannot be treated: dead" in out
     assert "  SELECT value\n  FROM records\n" in out
     assert "note transform idle matches no mirrored topic" in out
-    assert "idle (python): only drops; a record that cannot be treated: its partition stops" in out
+    assert "idle (python): only drops; all records need Spark; a record that cannot be" in out
+    assert "that cannot be treated: its partition stops" in out
     assert "  mine:filter\n" in out
     assert "orders-19: anew from 19" in out
     assert "orders-20" not in out

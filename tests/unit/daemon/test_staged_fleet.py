@@ -146,7 +146,7 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
     one = Lane(fleet, 0).connect()
     fleet.open([(Stage(key=PII, name="pii"), 1)])
     fleet.add([through(0)])
-    counts = Transformed(records_in=7, records_out=5, dropped=2, seen=1)
+    counts = Transformed(records_in=7, records_out=5, dropped=2, seen=1, without_spark=7)
     thread, got = recalled(fleet)
     until(lambda: isinstance(one.sent[-1], Revoke))
     last = standing(0, 7, records=7, final=True)
@@ -161,12 +161,18 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
 
     assert one.given(0).leader_epoch == 9
     again = standing(0, 9, records=2).replace(
-        transformed=Transformed(records_in=2, refused=2, seen=4)
+        transformed=Transformed(records_in=2, refused=2, seen=4, through_spark=2)
     )
     one.reports(again)
     assert heard.standings[-1].records == 9
     assert heard.standings[-1].transformed == Transformed(
-        records_in=9, records_out=5, dropped=2, refused=2, seen=5
+        records_in=9,
+        records_out=5,
+        dropped=2,
+        refused=2,
+        seen=5,
+        without_spark=7,
+        through_spark=2,
     )
 
 

@@ -77,7 +77,14 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
             TransformStatus(
                 name="pii",
                 partitions=2,
-                counts=Transformed(records_in=100, records_out=120, dropped=7, refused=3),
+                counts=Transformed(
+                    records_in=100,
+                    records_out=120,
+                    dropped=7,
+                    refused=3,
+                    without_spark=88,
+                    through_spark=12,
+                ),
                 unseen=("hash value.name", "drop key"),
                 stages=1,
                 troubles=("no such function",),

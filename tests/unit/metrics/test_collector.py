@@ -181,6 +181,11 @@ def test_what_transforms_do() -> None:
         for outcome in ("in", "out", "dropped", "refused")
     }
     assert found == {"in": 100, "out": 120, "dropped": 7, "refused": 3}
+    ways = {
+        way: of(page, "causeway_transform_ways_total", way=way, **labels)
+        for way in ("worker", "spark")
+    }
+    assert ways == {"worker": 88, "spark": 12}
     assert of(page, "causeway_transform_partitions", **labels) == 2
     assert of(page, "causeway_transform_stages", **labels) == 1
     assert of(page, "causeway_transform_troubles", **labels) == 1

@@ -31,10 +31,13 @@ def test_a_topic_is_treated_by_the_first_that_matches_it() -> None:
     assert (first.settings.name, first.topics) == ("pii", ("customers", "orders"))
     assert (second.settings.name, second.topics) == ("rest", ("x",))
     assert transforms.as_json(first)["sql"] == "SELECT 1"
+    assert not transforms.as_json(first)["plain_records_without_spark"]
 
 
 def test_what_the_progress_topic_says_of_them() -> None:
-    counts = Transformed(records_in=10, records_out=9, dropped=1, seen=0b01)
+    counts = Transformed(
+        records_in=10, records_out=9, dropped=1, seen=0b01, without_spark=7, through_spark=3
+    )
     record = TransformRecord(name="pii", identity="1", counts=counts, reason="no memory")
 
     first, second = transforms.states(
@@ -45,7 +48,8 @@ def test_what_the_progress_topic_says_of_them() -> None:
     assert (first.counts, first.reason) == (counts, "no memory")
     (unseen,) = first.unseen
     assert "mail" in unseen
-    assert transforms.state_json(first)["records_out"] == 9
+    told = transforms.state_json(first)
+    assert (told["records_out"], told["without_spark"], told["through_spark"]) == (9, 7, 3)
     assert (second.counts, second.unseen, second.partitions) == (None, (), 1)
     assert transforms.state_json(second)["records_in"] is None
 

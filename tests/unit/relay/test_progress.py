@@ -78,7 +78,15 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
         TransformRecord(
             name="pii",
             identity="12ab",
-            counts=Transformed(records_in=9, records_out=7, dropped=1, refused=1, seen=5),
+            counts=Transformed(
+                records_in=9,
+                records_out=7,
+                dropped=1,
+                refused=1,
+                seen=5,
+                without_spark=6,
+                through_spark=3,
+            ),
             reason="ValueError",
             written_at=1234,
         ),
@@ -93,6 +101,16 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
 def test_entries_survive_the_format(entry: Entry) -> None:
     key, value = progress.encode(entry, 1234)
     assert progress.decode(key, value) == entry
+
+
+def test_counts_of_a_transform_that_know_no_ways_are_read() -> None:
+    counts = Transformed(records_in=9, records_out=7, dropped=1, refused=1, seen=5)
+    record = TransformRecord(name="pii", identity="12ab", counts=counts, written_at=1234)
+    key, value = progress.encode(record, 1234)
+    assert value is not None
+    fields = json.loads(value)
+    del fields["without_spark"], fields["through_spark"]
+    assert progress.decode(key, json.dumps(fields).encode()) == record
 
 
 def test_what_was_written_before_there_were_transforms_is_read() -> None:

@@ -146,7 +146,7 @@ def test_the_pair_follows_what_came_back_not_what_was_fetched() -> None:
     assert _sent(lane.flow.outlets[0]) == [6, 6]
     assert lane.flow.through == 9
     assert lane.flow.report().transformed == messages.Transformed(
-        records_in=5, records_out=1, seen=1
+        records_in=5, records_out=1, seen=1, through_spark=5
     )
 
 

@@ -15,7 +15,7 @@ from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
 from causeway.transform.plain_json import OddError
-from causeway.transform.rows import MARK, REASON, SEEN, TREATED
+from causeway.transform.rows import MARK, REASON, SEEN
 from causeway.transform.rules.leaves import hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sink_worker import Chunks
@@ -86,29 +86,53 @@ def test_of_several_batches_the_offsets_stay() -> None:
     assert (outcome.outputs, outcome.dropped) == ((), 1)
 
 
-def test_what_is_treated_passes_spark_beside_what_is_not() -> None:
-    answer = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, GONE, PLAIN])))
-    rows = rows_of(answer)
-    assert [row["value"] for row in rows[:-1]] == [
-        b'{"name":"***","n":1}',
-        ODD,
-        b'{"name":"***","n":1}',
+def test_only_what_is_odd_goes_through_spark() -> None:
+    values = [PLAIN, ODD, GONE, PLAIN, ODD, PLAIN]
+    rows = rows_of(direct().answer(chunk_of(1, batch_of(values))))
+    assert [(row["offset"], row["value"], row[MARK]) for row in rows[:-1]] == [
+        (1, ODD, None),
+        (4, ODD, None),
     ]
-    assert [row["offset"] for row in rows[:-1]] == [0, 1, 3]
-    assert [row[MARK] for row in rows[:-1]] == [TREATED, None, TREATED]
     mark = json.loads(str(rows[-1][MARK]))
-    assert (mark["records"], mark["seen"]) == (4, 1)
-    again = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, GONE, PLAIN])))
-    outcome = by_spark(again)
-    assert [record.offset for record in read(outcome)] == [0, 1, 3]
-    assert [record.value for record in read(outcome)][1] == b"by Spark"
-    assert (outcome.records_out, outcome.dropped, outcome.seen) == (3, 1, 1)
+    assert (mark["records"], mark["seen"], mark["without_spark"]) == (6, 1, 4)
+    outcome = by_spark(direct().answer(chunk_of(1, batch_of(values))))
+    masked = b'{"name":"***","n":1}'
+    assert [(record.offset, record.value) for record in read(outcome)] == [
+        (0, masked),
+        (1, b"by Spark"),
+        (3, masked),
+        (4, b"by Spark"),
+        (5, masked),
+    ]
+    assert (outcome.records_out, outcome.dropped, outcome.seen) == (5, 1, 1)
+    assert (outcome.records_in, outcome.without_spark) == (6, 4)
+
+
+def test_an_odd_record_that_the_query_drops_leaves_the_others() -> None:
+    answer = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, PLAIN])))
+    assert not isinstance(answer, Outcome)
+    *_, marker = list(answer)
+    marker = marker.append_column(SEEN, pa.nulls(1, pa.int64()))
+    (outcome,) = Chunks().add(marker)
+    assert [record.offset for record in read(outcome)] == [0, 2]
+    assert (outcome.records_in, outcome.records_out, outcome.dropped) == (3, 2, 1)
+
+
+def test_headers_and_times_of_what_needs_no_spark_stay() -> None:
+    records = [
+        PlainRecord(5, 1_000, b"k", PLAIN, [("h", b"1"), ("h", None)]),
+        PlainRecord(6, 2_000, b"k", ODD, [("h", b"2")]),
+        PlainRecord(7, -1, None, None, []),
+    ]
+    outcome = by_spark(direct().answer(chunk_of(1, batch_of(records, first=5))))
+    masked = records[0]._replace(value=b'{"name":"***","n":1}')
+    assert list(read(outcome)) == [masked, records[1]._replace(value=b"by Spark"), records[2]]
 
 
 def test_a_time_that_spark_cannot_express_is_refused_as_ever() -> None:
     records = [PlainRecord(0, 2**60, None, PLAIN, []), PlainRecord(1, 1, None, PLAIN, [])]
     rows = rows_of(direct().answer(chunk_of(1, batch_of(records))))
-    assert [row[REASON] for row in rows] == [NOT_A_TIME, None, None]
+    assert [(row["offset"], row[REASON]) for row in rows[:-1]] == [(0, NOT_A_TIME)]
 
 
 def test_what_cannot_be_decoded_and_what_only_asks_goes_to_spark() -> None:
@@ -204,5 +228,4 @@ def test_what_spark_refuses_before_any_rule_is_not_dropped() -> None:
     assert [(row["offset"], row[REASON]) for row in rows] == [
         (0, NOT_A_TIME),
         (1, NOT_A_NAME),
-        (3, None),
     ]

@@ -19,7 +19,10 @@ from causeway.transform.source_worker import bounded
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 
-MARKED = {"topic": "o", "partition": 0, "next": 100, "codec": 0, "epoch": 3, "records": 50}
+MARKED = {
+    **{"topic": "o", "partition": 0, "next": 100, "codec": 0, "epoch": 3, "records": 50},
+    **{"seen": 0, "without_spark": 0},
+}
 _SCHEMA = (
     Rows({}).schema.append(pa.field(SEEN, pa.int64())).remove(1)  # its marks are given by each test
 )

@@ -175,6 +175,8 @@ def plus(one: Transformed | None, other: Transformed | None) -> Transformed | No
         dropped=one.dropped + other.dropped,
         refused=one.refused + other.refused,
         seen=one.seen | other.seen,
+        without_spark=one.without_spark + other.without_spark,
+        through_spark=one.through_spark + other.through_spark,
     )
 
 

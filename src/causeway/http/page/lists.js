@@ -123,6 +123,7 @@ export function Transforms({ overview, parameters }) {
       ["Out", (one) => number(one.records_out), RIGHT],
       ["Dropped", (one) => number(one.dropped), RIGHT],
       ["Refused", (one) => number(one.refused), RIGHT],
+      ["Through Spark", (one) => number(one.through_spark), RIGHT],
       ["", (one) => html`${one.troubles.map((each) => html`<div class="reason">${each}</div>`)}
         ${one.unseen.length > 0 && html`<div class="faint">protects nothing so far: ${one.unseen.join(", ")}</div>`}`],
     ]} />`;

@@ -245,6 +245,8 @@ def _counted(counts: Transformed, piece: Piece) -> Transformed:
         dropped=counts.dropped + outcome.dropped,
         refused=counts.refused + len(outcome.refused),
         seen=counts.seen | outcome.seen,
+        without_spark=counts.without_spark + outcome.without_spark,
+        through_spark=counts.through_spark + outcome.records_in - outcome.without_spark,
     )
 
 
