@@ -12,6 +12,8 @@ import pytest
 from causeway.errors import ConfigError
 from causeway.transform.analysis import SESSION, prepare
 from causeway.transform.rows import OUTPUT
+from causeway.transform.strict_json import NOT_JSON
+from tests.harness.hostile import texts
 from tests.harness.transforms import (
     TIME,
     record,
@@ -128,7 +130,7 @@ def test_json_that_is_none_is_refused_where_it_is_read(session: Any) -> None:
     sql = "SELECT get_json_object(value, '$.a') AS value FROM records"
     found = run(session, settings(sql, value_format="json"), values(*texts))
     reasons = [row._reason for row in found]
-    no = "value is not JSON"
+    no = NOT_JSON.format("value")
     assert reasons == [None, no, no, no, no, None, None, no]
     assert found[0].value == b"1"
     assert all(row.value is None for row in found[1:])
@@ -150,7 +152,105 @@ def test_a_struct_is_read_by_its_schema_and_written_as_json(session: Any) -> Non
     found = run(session, transform, values(*texts))
     assert [row.offset for row in found] == [0, 2, 3, 4, 5]
     assert json.loads(found[0].value) == {"a": 3, "b": "X"}
-    assert {row._reason for row in found[1:]} == {"value does not fit its schema"}
+    misfit = "value does not fit its schema"
+    reasons = [row._reason for row in found[1:]]
+    assert reasons == [misfit, misfit, NOT_JSON.format("value"), misfit]
+
+
+# Of each a reader may see one country, and another reader another.
+TWO_COUNTRIES = [
+    b'{"country":"US","country":"DE"}',
+    b'{"country":"US","co\\u0075ntry":"DE"}',
+    b'{"country":"US","a":{"b":1,"\\u0062":2}}',
+    b"{'country':'US'}",
+    b'{"country":"US"} {"country":"DE"}',
+    b'{"country":"US"}{"country":"DE"}',
+    b'{"country":"US"},{"country":"DE"}',
+    b'{"country":"US"}],[{"country":"DE"}',
+    b'{"country":"US"}},{"v":{"country":"DE"}',
+    b'{"country":"US"},"v":{"country":"DE"}',
+    b'{"country":"US"}],"v":[{"country":"DE"}',
+    b'{"country":"US"}}',
+    b'{"country":"US"}]',
+    b'{"country":"US"} x',
+    b'{"country":"US"}\x00',
+    b'{"country":"US"} // DE',
+    b'{"country":"US","n":NaN}',
+    b'{"country":"US","n":-Infinity}',
+    b'{"country":"US","n":01}',
+    b'{"country":"US","n":+1}',
+    b'{"country":"US","n":.5}',
+    b'{"country":"US",}',
+    b'{country:"US"}',
+    b'{"country":"US","n":"\x01"}',
+    b'{"country":"US","n":"\\x"}',
+    b'/**/{"country":"US"}',
+    b'\xef\xbb\xbf{"country":"US"}',
+    b'{"country":"US","n":"\xff"}',
+    b'\xa0{"country":"US"}',
+]
+_FILTER = "SELECT * FROM records WHERE {} = 'US'"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sql": _FILTER.format("get_json_object(value, '$.country')")},
+        {"sql": _FILTER.format("value.country"), "value_schema": "country STRING"},
+        {"sql": _FILTER.format("value.country"), "value_schema": "country STRING, n DOUBLE"},
+        {"rules": "drop record where value.$.country is not 'US'"},
+        {"rules": "mask value.$.n", "value_schema": "country STRING, n STRING"},
+    ],
+    ids=["sql", "schema", "schema with numbers", "rules", "rules with schema"],
+)
+def test_no_record_names_two_countries(session: Any, fields: dict[str, Any]) -> None:
+    transform = settings(**fields, value_format="json")
+    good = [b' {"country": "US"}\r\n', b'{"n":null,"a":[],"country":"US","b":{"country":"DE"}}']
+    found = run(session, transform, values(*TWO_COUNTRIES, *good))
+    refused = {row.offset: row._reason for row in found if row._reason is not None}
+    assert [text for at, text in enumerate(TWO_COUNTRIES) if at not in refused] == []
+    assert all("value is not JSON" in reason for reason in refused.values())
+    assert offsets(found)[-2:] == [len(TWO_COUNTRIES), len(TWO_COUNTRIES) + 1]
+    assert len(refused) == len(TWO_COUNTRIES)
+    if (shortcut := prepare(session, transform).shortcut) is not None:
+        for text in TWO_COUNTRIES:
+            with pytest.raises((ValueError, RecursionError)):
+                shortcut.open({})(b"k", text, b"t\x003\x00", 0)
+
+
+def strict(text: bytes) -> bool:
+    """JSON by RFC 8259 without a name twice, as Python sees it."""
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        assert len({name for name, _ in pairs}) == len(pairs)
+
+    def refuse(_: str) -> None:
+        raise ValueError
+
+    try:
+        json.loads(text.decode(), object_pairs_hook=members, parse_constant=refuse)
+    except (ValueError, AssertionError):
+        return False
+    return True
+
+
+def test_json_is_what_a_strict_parser_takes(session: Any) -> None:
+    within = [text for text in texts(2_000) if max(map(text.count, (b"[", b"3"))) < 900]
+    transform = settings("SELECT upper(value) AS value FROM records", value_format="json")
+    found = run(session, transform, values(*within))
+    taken = [row._reason is None for row in found]
+    assert [text for text, took in zip(within, taken, strict=True) if took != strict(text)] == []
+    assert 500 < sum(taken) < len(taken) - 500
+
+
+def test_a_number_that_is_none_fits_no_schema(session: Any) -> None:
+    transform = settings(
+        "SELECT struct(value.n AS n) AS value FROM records",
+        value_format="json",
+        value_schema="n DOUBLE",
+    )
+    found = run(session, transform, values(b'{"n":"NaN"}', b'{"n":"Infinity"}', b'{"n":1.5}'))
+    assert [row._reason for row in found] == ["value does not fit its schema"] * 2 + [None]
 
 
 def test_a_text_must_be_utf_8(session: Any) -> None:

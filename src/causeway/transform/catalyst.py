@@ -73,7 +73,7 @@ _NEVER_THROW = frozenset(
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual"),
         *("GreaterThan", "GreaterThanOrEqual", "Contains", "StartsWith", "EndsWith"),
         *("Length", "OctetLength", "Substring", "SubstringIndex", "Concat", "BitwiseOr"),
-        "XxHash64",
+        "LengthOfJsonArray",
         *("SchemaOfVariant", "IsVariantNull"),
     }
 )

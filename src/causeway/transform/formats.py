@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.config.settings import TransformFormat, TransformSettings
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, VISIBLE
 from causeway.transform.schemas import FORMATS
+from causeway.transform.strict_json import NOT_JSON, is_json, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,7 +35,7 @@ class Part:
     name: str  # key or value
     format: TransformFormat
     type: Any = None
-    checked: bool = True  # whether it is JSON; rules see to that themselves
+    checked: bool = True  # whether it is JSON; rules check that themselves
 
     @property
     def raw(self) -> str:
@@ -56,6 +57,12 @@ class Part:
             return sf.col(f"__{TEXTS[self.name]}")
         return sf.col(self.raw).cast("string")
 
+    @property
+    def _is_json(self) -> bool:
+        """Whether its text is checked here: rules check the text of a part without a schema
+        themselves, and what has a registry's schema became JSON in the source worker."""
+        return self.format == "json" and (self.checked or self.type is not None)
+
     def parsed(self) -> list[Column]:
         """One column for what `reason` and `column` both need, if anything."""
         from pyspark.sql import functions as sf
@@ -65,7 +72,8 @@ class Part:
             return []
         # A marker's value is no text.
         text = sf.when(sf.col("__mark").isNull(), self._text())
-        shape, options = self.type, {"allowSingleQuotes": "false"}
+        shape = self.type
+        options = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
         if isinstance(shape, StructType):
             shape = StructType([*shape.fields]).add(_MISFIT, StringType())
             options["columnNameOfCorruptRecord"] = _MISFIT
@@ -74,28 +82,39 @@ class Part:
     def reason(self) -> Column:
         """Why it cannot be read, never what is in it; null: it can."""
         from pyspark.sql import functions as sf
-        from pyspark.sql.types import StructType
 
         text = self._text()
-        if self.format == "binary" or (self.of_schema and self.type is None):
-            return sf.lit(None).cast("string")
+        reasons: list[tuple[Column, str]] = []
         if self.format == "string":
-            wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not UTF-8"
-        elif not self.checked:
-            wrong, reason = ~sf.is_valid_utf8(text), f"{self.name} is not JSON"
-        elif self.type is None:
-            # Within brackets, as Spark's functions for JSON mind nothing that follows.
-            count = sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit("]")))
-            wrong = ~sf.is_valid_utf8(text) | (sf.coalesce(count, sf.lit(0)) != 1)
-            reason = f"{self.name} is not JSON"
-        else:
-            parsed = sf.col(self._parsed)
-            wrong = ~sf.is_valid_utf8(text) | parsed.isNull()
-            if isinstance(self.type, StructType):
-                wrong = wrong | parsed.getField(_MISFIT).isNotNull()
-            reason = f"{self.name} does not fit its schema"
+            reasons.append((~sf.is_valid_utf8(text), f"{self.name} is not UTF-8"))
+        elif self._is_json:
+            wrong = ~sf.is_valid_utf8(text) | ~self._strict()
+            reasons.append((wrong, NOT_JSON.format(self.name)))
+        elif self.format == "json":
+            reasons.append((~sf.is_valid_utf8(text), f"{self.name} is not JSON"))
+        if self.type is not None:
+            reasons.append((self._misfits(), f"{self.name} does not fit its schema"))
+        if not reasons:
+            return sf.lit(None).cast("string")
+        found = sf.coalesce(*(sf.when(wrong, sf.lit(reason)) for wrong, reason in reasons))
         given = sf.col("__mark").isNull() & sf.col(self.raw).isNotNull()
-        return sf.when(given & wrong, sf.lit(reason))
+        return sf.when(given, found)
+
+    def _strict(self) -> Column:
+        from pyspark.sql import functions as sf
+
+        text = f"cast({self.raw} AS string)"
+        return sf.expr(is_json(text, reading(text)))
+
+    def _misfits(self) -> Column:
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import StructType
+
+        parsed = sf.col(self._parsed)
+        wrong = parsed.isNull()
+        if isinstance(self.type, StructType):
+            wrong = wrong | parsed.getField(_MISFIT).isNotNull()
+        return wrong
 
     def column(self) -> Column:
         """As the query sees it."""

@@ -19,6 +19,7 @@ from causeway.config.settings import Secret, TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform.local_modules import sources
 from causeway.transform.session import MEANING, RUNNING
+from causeway.transform.strict_json import is_json, reading
 
 _FINGERPRINT = b"causeway transform secret"
 _WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
@@ -46,6 +47,7 @@ def identity(
         "libraries": _libraries(transform),
         "java": java,
         "formats": [transform.key_format, transform.value_format],
+        **_of_json(transform),
         "schemas": [transform.key_schema, transform.value_schema],
         "registry": None if registry is None else registry.url,
         "secrets": {name: _fingerprint(value) for name, value in transform.secrets.items()},
@@ -67,6 +69,12 @@ def _of_rules(transform: TransformSettings) -> list[str] | None:
 
     query = rules.to_sql(transform)
     return [query, version("fastfpe")] if "causeway_tokenise" in query else [query]
+
+
+def _of_json(transform: TransformSettings) -> dict[str, str]:
+    """Which texts are JSON: rules say that in their query."""
+    by_query = transform.rules is None and "json" in (transform.key_format, transform.value_format)
+    return {"json": is_json("text", reading("text"))} if by_query else {}
 
 
 def _libraries(transform: TransformSettings) -> dict[str, str | None]:

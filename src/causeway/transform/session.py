@@ -17,11 +17,12 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
+# What JSON is, see strict_json.py: a name twice in an object would hide what is under the first.
+JSON: Mapping[str, str] = {"spark.sql.variant.allowDuplicateKeys": "false"}
 # And what rules mean besides: their query has backslashes in its literals and a column named
-# `offset`, and a name that stands twice in an object would hide what is under the first.
+# `offset`.
 OF_RULES: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.variant.allowDuplicateKeys": "false",
     "spark.sql.ansi.enforceReservedKeywords": "false",
 }
 # How it runs, which changes nothing of what comes out.
@@ -39,7 +40,7 @@ RUNNING: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
-SESSION: Mapping[str, str] = {**MEANING, **RUNNING}
+SESSION: Mapping[str, str] = {**MEANING, **JSON, **RUNNING}
 
 
 def require_spark() -> None:

@@ -7,8 +7,8 @@ from causeway.transform.rules import treat, variants
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
-    Element,
     Encrypt,
+    Field,
     Generalise,
     Hash,
     Mask,
@@ -22,25 +22,17 @@ from causeway.transform.rules.model import (
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.splice import can_splice, splice
 from causeway.transform.rules.sql import literal
+from causeway.transform.strict_json import NAME, NOT_JSON, is_json, reading
 
-_DOCUMENT = (Element(0),)  # where it lies in what is read
+_DOCUMENT = (Field(NAME),)  # where it lies in what is read
 
 
 def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
-    """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`.
-
-    The document is parsed within an array, with a checksum of the text behind it: only so does
-    Spark see what stands behind the end of a JSON text, which else would pass unread. A text may
-    hold any number but its own checksum.
-    """
-    read, whole, checksum = f"_{part}_read", f"_{part}_whole", f"xxhash64({text})"
-    query.extend(**{read: f"try_parse_json(concat('[', {text}, ',', {checksum}, ']'))"})
-    is_whole = f"coalesce(try_variant_get({read}, '$[1]', 'bigint') = {checksum}, false)"
-    query.extend(**{whole: is_whole})
-    query.refuse(
-        f"{part} IS NOT NULL AND NOT {whole}",
-        f"the {part} is not JSON, or an object in it has a name twice",
-    )
+    """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`."""
+    read, whole = f"_{part}_read", f"_{part}_whole"
+    query.extend(**{read: reading(text)})
+    query.extend(**{whole: is_json(text, read)})
+    query.refuse(f"{part} IS NOT NULL AND NOT {whole}", NOT_JSON.format(f"the {part}"))
     for rule in rules:
         if isinstance(rule.kind, DropRecord):
             condition = _condition(rule.kind, f"_x{rule.number}")
