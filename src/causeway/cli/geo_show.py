@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from causeway.cli.common import console
+from causeway.cli.tables import table
 from causeway.cli.words import count, duration, moment, number, printable
 
 if TYPE_CHECKING:
@@ -165,26 +167,21 @@ def _notes(each: Destination) -> Iterator[RenderableType]:
 
 def _table(each: Destination) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("topic", overflow="fold")
-    table.add_column(f"on {each.name}", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    table.add_column("behind", justify="right", no_wrap=True)
-    table.add_column("in time", justify="right", no_wrap=True)
-    table.add_column("chosen", overflow="fold")
-    for one in each.topics:
-        table.add_row(
+    columns = ("topic", f"on {each.name}", "state", ">behind", ">in time", "~chosen")
+    rows = [
+        (
             one.topic,
             one.target,
-            Text(one.state, _STYLES.get(one.state, "")),
+            one.state,
             number(one.lag_records),
             duration(one.lag_ms),
             f"{one.by.who} {moment(one.by.at)}" + (f": {one.by.why}" if one.by.why else ""),
         )
-    return Group(table, *_reasons(each.topics))
+        for one in each.topics
+    ]
+    found = table(columns, rows, console().width, styles={"state": _STYLES})
+    return Group(found, *_reasons(each.topics))
 
 
 def _reasons(topics: Sequence[TopicStanding]) -> Iterator[RenderableType]:

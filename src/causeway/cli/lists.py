@@ -11,7 +11,8 @@ from causeway.cli.common import FileArgument, JsonOption, console, load, print_j
 from causeway.cli.directives import LinkOption
 from causeway.cli.guard import complain
 from causeway.cli.status import WIDE
-from causeway.cli.words import count, duration, moment, number, printable, size
+from causeway.cli.tables import table
+from causeway.cli.words import count, duration, moment, number, size
 
 if TYPE_CHECKING:
     from causeway.operate.explain.values import Explanation
@@ -51,7 +52,7 @@ def topics(
     found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
     if as_json:
         return _print_json("topics", found, listing.as_json)
-    columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "reason")
+    columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "~reason")
     _table(columns, [_topic(one) for one in found.lines], "topic")
     return _unasked(found)
 
@@ -95,7 +96,7 @@ def groups(
     found = listing.groups(load(file, quiet=True), link=link, match=match, codes=code or ())
     if as_json:
         return _print_json("groups", found, as_json_of)
-    _table(("link", "group", "code", "answer"), [_group(one) for one in found.lines], "group")
+    _table(("link", "group", "code", "~answer"), [_group(one) for one in found.lines], "group")
     for text in dict.fromkeys(each for one in found.lines for each in one.unknown):
         console().print(f"not known: {text}")
     return _unasked(found)
@@ -162,7 +163,7 @@ def events(
     )
     if as_json:
         return _print_json("events", found, listing.as_json)
-    columns = ("time", "level", "link", "event", "about")
+    columns = ("time", "level", "link", "event", "~about")
     _table(columns, [_event(one) for one in found.lines], "event")
     return _unasked(found)
 
@@ -195,24 +196,14 @@ def _code(found: Listed[Any]) -> int:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
-    """A column that begins with `>` is of figures. On a narrow screen, reasons stand below."""
-    from rich.table import Table
-
+    """On a narrow screen, reasons stand below."""
     out = console()
     below: list[str] = []
-    if columns[-1] == "reason" and out.width < WIDE:
+    if columns[-1] == "~reason" and out.width < WIDE:
         below = [f"{row[1]}: {row[-1]}" for row in rows if row[-1]]
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     if rows:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for name in columns:
-            if name.startswith(">"):
-                table.add_column(name[1:], justify="right", no_wrap=True)
-            else:
-                table.add_column(name, overflow="fold")
-        for row in rows:
-            table.add_row(*map(printable, row))
-        out.print(table)
+        out.print(table(columns, rows, out.width))
     for line in below:
         out.print(line)
     out.print(count(len(rows), what))

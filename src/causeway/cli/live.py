@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.standing import standing
+from causeway.cli.tables import TEXT_AT_LEAST
 from causeway.cli.words import count, duration, number, outcomes, printable, size
 from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.daemon.topics import WORST, TopicRow, topic_rows
@@ -31,6 +32,8 @@ _STYLES: Final = {
     State.FAILED: "red",
     State.STOPPED: "bold red",
 }
+_FIGURES: Final = ("records", "records/s", "bytes/s", "lag", "lag in time", "state")
+_SPARED: Final = ("records", "bytes/s", "records/s")  # on a narrow screen, in this order
 _TOLD: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 
 
@@ -70,8 +73,9 @@ def transforms(link: LinkStatus) -> list[Text]:
     return lines
 
 
-def render(snapshot: Snapshot, lines: int) -> RenderableType:
-    """All links, in at most about `lines` lines: what is worst and furthest behind is kept."""
+def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
+    """All links, in at most about `lines` lines of `width` characters: what is worst and furthest
+    behind is kept."""
     share = max(4, lines // max(1, len(snapshot.links)) - 3)
     parts: list[RenderableType] = []
     for link in snapshot.links:
@@ -81,7 +85,7 @@ def render(snapshot: Snapshot, lines: int) -> RenderableType:
         treated = transforms(link)[: max(1, (share - len(told)) // 3)]
         asked = list(islice(standing(link.directives), max(1, (share - len(told)) // 3)))
         left = max(1, share - len(told) - len(treated) - len(asked))
-        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), left))
+        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), left, width))
         parts += treated
         parts += asked
         parts += told
@@ -106,36 +110,66 @@ def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
     return Text.assemble((link.name, "bold"), "  ", " · ".join(parts))
 
 
-def _table(topics: Sequence[TopicRow], most: int) -> Table:
+def _table(topics: Sequence[TopicRow], most: int, width: int) -> Table:
+    """A line a topic. Where `width` would cut the names, the columns that matter least are left
+    out."""
+    shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
+    rows = [_cells(row) for row in sorted(shown, key=lambda row: row.topic)]
+    if len(shown) < len(topics):
+        rows.append(_rest([row for row in topics if row not in shown]))
+    kept = _kept(rows, width)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("topic", overflow="ellipsis", no_wrap=True, ratio=1)
-    for name in ("records", "records/s", "bytes/s", "lag", "lag in time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
-    for row in sorted(shown, key=lambda row: row.topic):
-        table.add_row(
-            Text(printable(row.topic)),
-            number(row.records),
-            f"{row.records_per_s:,.0f}",
-            f"{size(row.bytes_per_s)}/s",
-            number(row.lag_records),
-            duration(row.lag_ms),
-            Text(row.state, _STYLES[row.state]),
-        )
-    if len(shown) < len(topics):
-        rest = [row for row in topics if row not in shown]
-        table.add_row(
-            f"and {count(len(rest), 'topic')} more",
-            number(sum(row.records for row in rest)),
-            f"{sum(row.records_per_s for row in rest):,.0f}",
-            f"{size(sum(row.bytes_per_s for row in rest))}/s",
-            number(sum(row.lag_records or 0 for row in rest)),
-            duration(max((row.lag_ms or 0 for row in rest), default=0)),
-            "",
-            style="dim",
-        )
+    for name in kept:
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    for row in rows:
+        more = "state" not in row
+        cells = [_styled(name, row.get(name, "")) for name in kept]
+        table.add_row(Text(row["topic"]), *cells, style="dim" if more else None)
     return table
+
+
+def _cells(row: TopicRow) -> dict[str, str]:
+    return {
+        "topic": printable(row.topic),
+        "records": number(row.records),
+        "records/s": f"{row.records_per_s:,.0f}",
+        "bytes/s": f"{size(row.bytes_per_s)}/s",
+        "lag": number(row.lag_records),
+        "lag in time": duration(row.lag_ms),
+        "state": str(row.state),
+    }
+
+
+def _rest(rows: Sequence[TopicRow]) -> dict[str, str]:
+    return {
+        "topic": f"and {count(len(rows), 'topic')} more",
+        "records": number(sum(row.records for row in rows)),
+        "records/s": f"{sum(row.records_per_s for row in rows):,.0f}",
+        "bytes/s": f"{size(sum(row.bytes_per_s for row in rows))}/s",
+        "lag": number(sum(row.lag_records or 0 for row in rows)),
+        "lag in time": duration(max((row.lag_ms or 0 for row in rows), default=0)),
+    }
+
+
+def _styled(name: str, cell: str) -> Text:
+    return Text(cell, _STYLES[State(cell)] if name == "state" and cell else "")
+
+
+def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
+    """The columns beside the topic's that leave its name, or TEXT_AT_LEAST characters of the name,
+    in sight."""
+    names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
+    widths = {
+        name: max(len(name), *(len(row.get(name, "")) for row in rows)) if rows else len(name)
+        for name in _FIGURES
+    }
+    kept = list(_FIGURES)
+    for name in _SPARED:
+        if names + sum(2 + widths[each] for each in kept) + 2 <= width:
+            break
+        kept.remove(name)
+    return kept
 
 
 def _urgency(row: TopicRow) -> tuple[int, int, float]:

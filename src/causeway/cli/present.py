@@ -82,7 +82,8 @@ def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
         def draw(snapshot: Snapshot) -> None:
-            shown: RenderableType = render(snapshot, console.height - (2 if bounded else 1))
+            lines = console.height - (2 if bounded else 1)
+            shown: RenderableType = render(snapshot, lines, console.width)
             if bounded:
                 done, total = share(snapshot)
                 known = all(link.planned for link in snapshot.links)

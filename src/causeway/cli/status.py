@@ -12,6 +12,7 @@ import typer
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.directives import LinkOption, TopicOption
 from causeway.cli.standing import standing
+from causeway.cli.tables import fits, table
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.cli.words import count, duration, number, outcomes, printable
 from causeway.errors import ConfigError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 WIDE = 120  # characters: on a narrower screen, reasons stand below the table
 _BESIDES = 8  # lines of a screen that are no partitions
+_COLUMNS = ("topic", ">partition", ">source end", ">mirrored to", ">lag", ">lag in time", "state")
+_SPARED = ("source end",)  # where all is mirrored to, and the lag
 
 
 def command(
@@ -110,12 +113,11 @@ def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
     for place, each in enumerate(links):
         if place:
             parts.append(Text())
-        parts += _parts(each, wide=width >= WIDE)
+        parts += _parts(each, width)
     return Group(*parts)
 
 
-def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
-    from rich.table import Table
+def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     from causeway.daemon.states import SOURCE_UNAVAILABLE
@@ -132,32 +134,7 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
     if each.unavailable is not None:
         yield Text.assemble((SOURCE_UNAVAILABLE, "red"), " ", printable(each.unavailable))
     if each.partitions:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("topic", overflow="fold")
-        for name in ("partition", "source end", "mirrored to", "lag", "lag in time"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("state", no_wrap=True)
-        if wide:
-            table.add_column("reason", overflow="fold")
-        for one in each.partitions:
-            table.add_row(
-                one.topic,
-                str(one.partition),
-                _of(one.source_end, one.held),
-                "–" if one.mirrored_to is None else number(one.mirrored_to),
-                _of(one.lag_records, one.held),
-                duration(one.lag_ms),
-                one.state,
-                *((one.reason or "",) if wide else ()),
-            )
-        yield table
-        if not wide:
-            said = [one.by for one in each.asked.standing]  # below, once for all of a scope
-            yield from _reasons(
-                one
-                for one in each.partitions
-                if one.state != "paused" or (one.reason or "").removeprefix("paused ") not in said
-            )
+        yield from _partitions(each, width)
     for step in each.link.treatments:
         yield _line("", f"each record is {step.text}")
     for transform in each.transforms:
@@ -183,6 +160,33 @@ def _parts(each: LinkStatus, *, wide: bool) -> Iterator[RenderableType]:
         yield _line("", f"{topic}: {note}")
     for problem in each.problems:
         yield _line("problem", f"{problem.topic}: {problem.error}", "red")
+
+
+def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
+    """A row each. The reasons are a column if there is room, else they follow the table."""
+    rows = [
+        (
+            one.topic,
+            str(one.partition),
+            _of(one.source_end, one.held),
+            "–" if one.mirrored_to is None else number(one.mirrored_to),
+            _of(one.lag_records, one.held),
+            duration(one.lag_ms),
+            str(one.state),
+        )
+        for one in each.partitions
+    ]
+    reasons = [(*row, one.reason or "") for row, one in zip(rows, each.partitions, strict=True)]
+    if width >= WIDE and fits((*_COLUMNS, "~reason"), reasons, width):
+        yield table((*_COLUMNS, "~reason"), reasons, width)
+        return
+    yield table(_COLUMNS, rows, width, spared=_SPARED)
+    said = [one.by for one in each.asked.standing]  # below, once for all of a scope
+    yield from _reasons(
+        one
+        for one in each.partitions
+        if one.state != "paused" or (one.reason or "").removeprefix("paused ") not in said
+    )
 
 
 def _reasons(partitions: Iterable[PartitionStatus]) -> Iterator[RenderableType]:

@@ -13,6 +13,7 @@ import typer
 
 from causeway.cli import complete
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
+from causeway.cli.tables import table
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
 
@@ -163,12 +164,11 @@ def progress_line(progress: Progress) -> str:
 
 
 def show(out: Output, report: Report) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from causeway.operate.verify import Verdict
 
-    styles = {
+    styles: dict[str, str] = {
         Verdict.AGREES: "green",
         Verdict.IN_PART: "yellow",
         Verdict.NOT_COMPARED: "yellow",
@@ -179,23 +179,28 @@ def show(out: Output, report: Report) -> None:
         one for one in report.partitions if one.verdict is not Verdict.AGREES or len(agree) <= _ROWS
     ]
     if rows:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("topic", overflow="fold")
-        table.add_column("mirror", overflow="fold")
-        for name in ("source offsets", "target offsets", "records", "bytes"):
-            table.add_column(name, justify="right")
-        table.add_column("verdict", no_wrap=True)
-        for one in rows:
-            table.add_row(
+        columns = (
+            "topic",
+            "mirror",
+            ">source offsets",
+            ">target offsets",
+            ">records",
+            ">bytes",
+            "verdict",
+        )
+        cells = [
+            (
                 f"{one.topic}-{one.partition}",
                 _mirror(one),
                 _span(one.source_from, one.source_to),
                 _span(one.target_from, one.target_to),
                 f"{one.records:,}",
                 size(one.size),
-                Text(one.verdict, styles[one.verdict]),
+                str(one.verdict),
             )
-        out.print(table)
+            for one in rows
+        ]
+        out.print(table(columns, cells, out.width, styles={"verdict": styles}))
     for one in rows:
         name = f"{one.topic}-{one.partition}"
         for each in one.differences[:_TOLD]:

@@ -7,7 +7,7 @@ import pytest
 from causeway.cli import lists
 from causeway.cli.output import Output
 
-COLUMNS = ("link", "topic", ">lag", "reason")
+COLUMNS = ("link", "topic", ">lag", "~reason")
 ROWS = [("A->B", "orders", "1", "the source was truncated [red]"), ("A->B", "x\x1b", "2", "")]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from causeway.cli.live import render
@@ -69,9 +70,9 @@ def snapshot(*partitions: PartitionStatus, **changes: Any) -> Snapshot:
     )
 
 
-def shown(taken: Snapshot, lines: int = 40) -> str:
+def shown(taken: Snapshot, lines: int = 40, width: int = 160) -> str:
     out = StringIO()
-    Console(file=out, width=160).print(render(taken, lines))
+    Console(file=out, width=width).print(render(taken, lines, width))
     return out.getvalue()
 
 
@@ -109,6 +110,23 @@ def test_the_view_names_what_is_wrong() -> None:
     assert "u: needs 2 brokers, B has 1" in text
     assert "1.0 kB/s" not in text  # two partitions: 2.0
     assert "2.0 kB/s" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_names_are_in_sight_on_each_screen(width: int) -> None:
+    """The columns that matter least make room: at 80 characters, four letters of a name were
+    left."""
+    taken = snapshot(
+        partition("payments.by-customer", position=10, source_end=12_345_678, records=98_765_432),
+        partition("orders", state=State.FAILED, reason="no leader"),
+    )
+
+    lines = shown(taken, width=width).splitlines()
+
+    assert any(line.startswith("payments.by-customer ") for line in lines)
+    assert {"lag", "state"} <= set(lines[1].split())
+    assert ("98,765,432" in "".join(lines)) is (width > 80)
+    assert max(map(len, lines)) <= width
 
 
 def test_a_standby_says_who_leads() -> None:

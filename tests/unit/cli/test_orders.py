@@ -43,7 +43,7 @@ def test_the_live_table(capsys: pytest.CaptureFixture[str]) -> None:
     )
     standby = replace(link, role=Role.STANDBY, reason=EVIL)
     snapshot = replace(full(), links=(evil, standby), lane_trouble=EVIL)
-    console().print(render(snapshot, 60))
+    console().print(render(snapshot, 60, 160))
     out = capsys.readouterr().out
     assert not ORDERS.search(out)
     assert r"x\x1b[2J\x9b2J\x07\u202e\rforged\ny" in out
