@@ -22,7 +22,7 @@ from causeway.config.settings import (
 )
 from causeway.config.typed import read
 from causeway.errors import ConfigError
-from causeway.filters import compile_patterns
+from causeway.filters import compile_patterns, split_list
 from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]
@@ -185,6 +185,7 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         lane_buffer_bytes=keys.lane_buffer_bytes,
         metrics_port=keys.metrics_port,
         metrics_host=keys.metrics_host,
+        metrics_names=tuple(split_list(keys.metrics_names)),
         http=_http(own, keys, problems),
         webhook=_webhook(own, keys, problems),
     )

@@ -87,6 +87,12 @@ class RunKeys(Keys):
         "Address for that port: only this machine reads there unless you name another one, such as"
         " 0.0.0.0 for all.",
     )
+    metrics_names: str = key(
+        "causeway.metrics.names",
+        "",
+        "Names, besides this machine's own and its addresses, under which that port is called, such"
+        " as a Kubernetes service's: `causeway.mirrors.svc`. Calls under others are refused.",
+    )
     http_port: Annotated[int, whole(0, 65535, (-1,))] = key(
         "causeway.http.port",
         8490,

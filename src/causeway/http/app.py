@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from causeway.config.settings import Secret, Settings
+from causeway.config.settings import RunSettings, Secret, Settings
 from causeway.http import api, connect, geo, health, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
@@ -33,18 +34,24 @@ from causeway.metrics.collector import text as metrics_text
 _FILES: Final = Path(__file__).parent / "page"
 # What tells nothing of the mirror, and must be there before a token can be asked for.
 _OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
+_NO_NAME: Final = (
+    "this port is not called so: use an address of this machine, or add the name to"
+    " causeway.metrics.names"
+)
 _ABOUT: Final = (
     "What `causeway run` knows of its mirror. Errors have Kafka Connect's form: `error_code`, the "
     "HTTP status, and `message`."
 )
 
 
-def metrics_app(sight: Sight) -> FastAPI:
-    """/metrics and the probes, to whoever asks: of `causeway.metrics.port`."""
+def metrics_app(sight: Sight, run: RunSettings) -> Guard:
+    """/metrics and the probes, without a token, to calls under this machine's names and addresses:
+    of `causeway.metrics.port`."""
     app = _bare()
     app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)
-    return app
+    names = (*run.metrics_names, socket.gethostname())
+    return Guard(app, host=run.metrics_host, tls=False, token=None, names=names, not_ours=_NO_NAME)
 
 
 def main_app(

@@ -1,7 +1,7 @@
 """Who may call: decided before any route is looked for.
 
-    Host     on this machine without TLS: only names of this machine, or a page of somebody else's
-             could have its own name lead here and read (DNS rebinding). With TLS, the browser has
+    Host     without TLS: only this machine's addresses and names, or another site's page could
+             have its own name lead here and read (DNS rebinding). With TLS, the browser has
              compared the name with our certificate.
     token    where one is set, for all but probes and the page's own files
     changes  anything but GET, HEAD and OPTIONS: never for another site's page, and in JSON, which
@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import logging
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("causeway.http")
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a body
+_NOT_OURS: Final = "this server is not called so: use its address as it is told"
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -54,8 +56,9 @@ class _Refusal:
 
 
 class Guard:
-    """An ASGI application around another. `open_paths`: what needs no token; those that end in a
-    slash with all below."""
+    """An ASGI application around another. `host`: the address that is listened at; `names`: more
+    names under which it may be called. `open_paths`: what needs no token; those that end in a
+    slash with all below. `not_ours`: what callers under another name are told."""
 
     def __init__(
         self,
@@ -64,13 +67,17 @@ class Guard:
         host: str,
         tls: bool,
         token: Secret | None,
+        names: tuple[str, ...] = (),
         open_paths: tuple[str, ...] = (),
+        not_ours: str = _NOT_OURS,
     ) -> None:
         self._app = app
-        self._host = host.casefold()
+        self._here = is_loopback(host)
+        self._names = {each.casefold().removesuffix(".") for each in (host, *names)}
         self._tls = tls
         self._token = None if token is None else _digest(token.reveal())
         self._open = open_paths
+        self._not_ours = not_ours
         self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +102,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:
         if not self._tls and not self._is_ours(headers.get("host", "")):
-            return _Refusal(403, "this server is not called so: use its address as it is told")
+            return _Refusal(403, self._not_ours)
         if self._token is not None and not self._is_open(scope["path"]):
             kind, _, given = headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given), self._token):
@@ -122,13 +129,24 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         name = name.casefold().removesuffix(".")
-        return bool(name) and (name == self._host or is_loopback(name))
+        if name in self._names or is_loopback(name):
+            return bool(name)
+        # A site can lead its own name here, but an address is no name.
+        return not self._here and _is_address(name)
 
     def _is_open(self, path: str) -> bool:
         return any(
             path.startswith(each) if each.endswith("/") and each != "/" else path == each
             for each in self._open
         )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _digest(text: str) -> bytes:

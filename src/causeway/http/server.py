@@ -182,7 +182,7 @@ class _Thread:
         if await self._called(self._metrics):
             from causeway.http.app import metrics_app
 
-            await self._serve_app(metrics_app(self._sight), self._metrics)
+            await self._serve_app(metrics_app(self._sight, self._settings.run), self._metrics)
 
     async def _serve_main(self) -> None:
         await self._await_address()

@@ -10,7 +10,8 @@ _HEAD = """# Metrics
 
 `causeway run` answers Prometheus at `/metrics` of [its server](http.md), and with
 `causeway.metrics.port` set on that port as well: on this machine only unless
-`causeway.metrics.host` names another address, without TLS or token.
+`causeway.metrics.host` names another address, without TLS or token. It refuses calls
+under names that are not this machine's: list others that you use in `causeway.metrics.names`.
 [deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's

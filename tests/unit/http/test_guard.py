@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
-from causeway.config.settings import Secret
-from causeway.http.app import guarded
+from causeway.config.settings import RunSettings, Secret
+from causeway.http.app import guarded, metrics_app
 from causeway.http.guard import Guard
 from causeway.http.refusals import Refusals
+from causeway.http.sight import Sight
 from tests.unit.http.served import TOKEN, client
+from tests.unit.metrics.snapshots import full
 
 HOME = "http://127.0.0.1:8490"
 
@@ -56,6 +59,38 @@ def test_another_name_is_refused(host: str, caplog: pytest.LogCaptureFixture) ->
     assert vars(record)["path"] == "/x"
     assert vars(record)["client"] == "testclient"
     assert "not called so" in vars(record)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "status"),
+    [
+        ("0.0.0.0", "10.1.2.3:9404", 200),  # as a kubelet and Prometheus call a pod
+        ("0.0.0.0", "[2001:db8::1]:9404", 200),
+        ("0.0.0.0", "localhost:9404", 200),
+        ("0.0.0.0", f"{socket.gethostname()}:9404", 200),
+        ("0.0.0.0", "causeway.mirrors.svc:9404", 200),
+        ("0.0.0.0", "evil.example:9404", 403),
+        ("0.0.0.0", "10.1.2.3.evil.example:9404", 403),
+        ("0.0.0.0", "", 403),
+        ("127.0.0.1", "127.0.0.1:9404", 200),
+        ("127.0.0.1", "10.1.2.3:9404", 403),
+        ("127.0.0.1", "evil.example", 403),
+    ],
+)
+def test_the_metrics_port_is_called_by_addresses_and_by_known_names(
+    host: str, name: str, status: int
+) -> None:
+    sight = Sight()
+    sight.take(full)
+    run = RunSettings(metrics_host=host, metrics_names=("causeway.mirrors.svc",))
+    try:
+        app = TestClient(metrics_app(sight, run), raise_server_exceptions=False)
+        for path in ("/metrics", "/healthz"):
+            answer = app.get(path, headers={"host": name})
+            assert answer.status_code == status
+            assert status == 200 or "causeway.metrics.names" in answer.json()["message"]
+    finally:
+        sight.views.close()
 
 
 def test_with_tls_the_browser_has_compared_the_name() -> None:

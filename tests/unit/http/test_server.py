@@ -172,8 +172,8 @@ def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:
 
 
 def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
-    """And for nobody else: of 100,000 partitions it takes a second. The port answers whoever asks,
-    and has metrics and probes alone."""
+    """And for nobody else: of 100,000 partitions it takes a second. The port has metrics and probes
+    alone, for calls under known names."""
     looks: list[Snapshot] = []
 
     def look() -> Snapshot:
@@ -181,7 +181,7 @@ def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
         return looks[-1]
 
     http = HttpSettings(port=None)
-    with served(running(http, metrics_port=port)) as serving:
+    with served(running(http, metrics_port=port, metrics_names=("known.example",))) as serving:
         serving.take(full)
         serving.take(look)
         assert not looks
@@ -190,9 +190,12 @@ def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
         assert get(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
         with pytest.raises(URLError, match="404"):
             get(f"http://127.0.0.1:{port}/api/v1/links")
-        name = Request(f"http://127.0.0.1:{port}/metrics", headers={"host": "mirror.example"})
+        name = Request(f"http://127.0.0.1:{port}/metrics", headers={"host": "known.example"})
         with urlopen(name, timeout=30) as answer:
             assert answer.status == 200
+        name.add_header("host", "evil.example")
+        with pytest.raises(URLError, match="403"):
+            urlopen(name, timeout=30)
     assert len(looks) in (1, 2)
     assert found["causeway_lanes_wanted"] == 7
     assert found["process_resident_memory_bytes"] > 0
