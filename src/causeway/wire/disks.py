@@ -1,4 +1,7 @@
-"""Where brokers keep their logs, and how much room is left there."""
+"""How large the disks are that brokers keep their logs on, and how much room is left there.
+
+Brokers tell it since Kafka 3.3 (KIP-827, DescribeLogDirs version 4).
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDir:
-    """Bytes. `usable` is -1 where the broker does not tell (before Kafka 3.3)."""
+class Disk:
+    """The file system of one directory of logs, in bytes: all that it holds counts, not only logs.
+    None where the broker does not tell."""
 
     broker: int
     path: str
-    used: int  # by logs
-    usable: int
+    total: int | None
+    usable: int | None
 
 
-def log_dirs(cluster: Client) -> tuple[LogDir, ...]:
+def disks(cluster: Client) -> tuple[Disk, ...]:
     """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster (before
     Kafka 3.2 brokers tell of none then); CausewayError, also for a disk that has failed."""
     found = []
     for node in sorted(cluster.metadata([]).brokers):
+        # Without topics: the sizes of logs are not asked for.
         answer = cluster.call(
-            DescribeLogDirsRequest(topics=None, max_version=DESCRIBE_LOG_DIRS.highest), node
+            DescribeLogDirsRequest(topics=[], max_version=DESCRIBE_LOG_DIRS.highest), node
         )
         if code := getattr(answer, "error_code", 0) or 0:
             raise broker_error(
@@ -40,14 +45,17 @@ def log_dirs(cluster: Client) -> tuple[LogDir, ...]:
             if each.error_code:
                 where = f"broker {node} of {cluster} for its disk {each.log_dir}"
                 raise broker_error(each.error_code, "ask", where)
-            sizes = (part.partition_size for topic in each.topics for part in topic.partitions)
-            usable = getattr(each, "usable_bytes", None)
             found.append(
-                LogDir(
+                Disk(
                     broker=node,
                     path=each.log_dir,
-                    used=sum(sizes),
-                    usable=-1 if usable is None else usable,
+                    total=_known(getattr(each, "total_bytes", None)),
+                    usable=_known(getattr(each, "usable_bytes", None)),
                 )
             )
     return tuple(found)
+
+
+def _known(size: int | None) -> int | None:
+    """Before version 4 there is no such field; -1 says that the broker could not find it out."""
+    return None if size is None or size < 0 else size

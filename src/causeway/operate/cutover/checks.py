@@ -220,24 +220,38 @@ def _open_by_default(source: Cluster) -> bool:
 
 
 def _disks(target: Cluster) -> Iterator[Check]:
+    """Whether each disk of the target has room: the whole disk counts, not only Kafka's logs."""
     try:
-        found = disks.log_dirs(target)
+        found = disks.disks(target)
     except CausewayError as error:
         yield Check(name="disk", mark=Mark.NOTE, text=f"not known: {error}")
         return
+    free: list[tuple[int, float]] = []
+    silent = set()
     for each in found:
-        if each.usable < 0:
+        if each.usable is None or not each.total:
+            silent.add(each.broker)
             continue
-        whole = each.used + each.usable
-        if whole and each.usable < _LEAST_FREE * whole:
-            text = f"broker {each.broker} of {target} has {each.usable / 1e9:.1f} GB left"
+        share = each.usable / each.total
+        free.append((each.usable, share))
+        if share < _LEAST_FREE:
+            text = (
+                f"broker {each.broker} of {target} has {_size(each.usable)} of {_size(each.total)} "
+                f"left on the disk of {each.path}"
+            )
             yield Check(name="disk", mark=Mark.BAD, text=text)
-    known = [each.usable for each in found if each.usable >= 0]
-    if not known:
-        yield Check(name="disk", mark=Mark.NOTE, text=f"{target} does not tell how much is free")
-    else:
-        text = f"at least {min(known) / 1e9:,.0f} GB free on {target}"
+    if silent or not found:
+        who = f"broker {', '.join(map(str, sorted(silent)))} of {target}" if free else str(target)
+        text = f"{who} does not tell how large its disks are and how full: Kafka does since 3.3"
+        yield Check(name="disk", mark=Mark.NOTE, text=text)
+    if free:
+        usable, share = min(free, key=lambda one: one[1])
+        text = f"at least {share:.0%} of each disk free on {target}, {_size(usable)}"
         yield Check(name="disk", mark=Mark.GOOD, text=text)
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
 
 
 def _groups(
