@@ -237,10 +237,10 @@ def _show(out: Output, result: Result, *, act: bool) -> None:
 
 
 def _standing_fence(look: Look) -> str:
-    until = max(fence.record.until for fence in look.fences.values())
-    left = duration(max(0, until - look.at_ms))
+    left = duration(max(0, *(look.left_ms(fence.record) for fence in look.fences.values())))
     return (
-        f"the fence is lifted in {left}, unless the topics are promoted; --undo --yes lifts it now"
+        f"the fence is lifted in {left} by the driver's clock, unless the topics are promoted; "
+        "--undo --yes lifts it now"
     )
 
 

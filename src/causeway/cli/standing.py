@@ -32,7 +32,7 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
             to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
             what, about = "throttled", f"{each.scope} to {to}"
         elif each.kind.value == "fence":
-            what, about = "fenced", f"{each.scope} until {moment(each.until)}"
+            what, about = "fenced", f"{each.scope} until {moment(each.until)} (driver's clock)"
         elif each.kind.value == "cutover":
             what, about = "cut over", str(each.scope)
         elif each.kind is Kind.END:

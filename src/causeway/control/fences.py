@@ -110,8 +110,9 @@ def fences(standing: Standing, topics: Collection[str] | None = None) -> dict[st
 
 
 def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
-    """Those whose time is over, by topic. Where the mirror has ended a fence stands on, as nobody
-    copies what is written there any more; where it is about to, it is given a little more."""
+    """Those whose time is over, by topic; `now_ms`: by the clock of the driver that leads, which
+    lifts them. A fence of a mirror that has ended is never over, as no mirror copies what is
+    written there; one of a mirror that is about to end gets a little more time."""
     return tuple(
         each
         for _, each in sorted(fences(standing).items())
@@ -273,14 +274,15 @@ def bindings(fence: Directive) -> list[AclBinding]:
 
 
 def wish(
-    topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, for_s: float
+    topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, until_ms: int
 ) -> Directive:
-    """A fence to be set now, that is over after `for_s`."""
+    """A fence to be set now, `now_ms` by the clock of this machine. It is over at `until_ms` by the
+    clock of the driver that leads, which lifts it."""
     return Directive(
         kind=Kind.FENCE,
         scope=Scope(topic),
         who=who,
         at=now_ms,
-        until=now_ms + round(for_s * 1000),
+        until=until_ms,
         acls=acls,
     )

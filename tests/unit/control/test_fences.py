@@ -141,7 +141,9 @@ class Sides:
 
     def set_up(self, name: str, until: int) -> None:
         planned = fences.plan(frozenset(self.acls), ["orders"], "A", open_by_default=False)
-        wish = fences.wish("orders", planned.acls["orders"], who="anna@ops", now_ms=0, for_s=until)
+        wish = fences.wish(
+            "orders", planned.acls["orders"], who="anna@ops", now_ms=0, until_ms=1_000 * until
+        )
         me = cast(Any, self)
         fences.set_up(me, me, self.links[name], [wish], self.others(name))
 

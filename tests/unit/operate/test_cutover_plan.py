@@ -176,7 +176,9 @@ def test_who_writes_behind_the_fence_is_named() -> None:
     seen = fenced(still_s=0.1, appended=9, producers=(GOING_ON,))
     found = step_of(seen, "fence")
     assert "1 producer goes on" in found.text
-    assert "lifted in 1 min" in found.text
+    assert "lifted in 1 min by the driver's clock" in found.text
+    far = replace(seen, ahead_ms=-360_000)
+    assert "in 7 min by the driver's clock, which is 6 min behind" in step_of(far, "fence").text
     assert "producer id 7, transactional id shop-1" in found.lines[0]
     nameless = replace(GOING_ON, producer_id=None)
     assert "not idempotent" in step_of(replace(seen, producers=(nameless,)), "fence").lines[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -94,7 +95,9 @@ def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
     monkeypatch.setattr("causeway.operate.cutover.run.promote", promoted)
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     run = acting(
-        _eyes=SimpleNamespace(link=mirror, groups_changed=lambda: None),
+        _eyes=SimpleNamespace(
+            link=mirror, groups_changed=lambda: None, driver_ms=lambda: int(time.time() * 1000)
+        ),
         _turn=SimpleNamespace(writing=lambda _: nullcontext(), refuse_others=lambda _: None),
         _settings=None,
         _who="me",

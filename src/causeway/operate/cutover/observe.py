@@ -17,10 +17,10 @@ from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.clusters import Connect, recognise
 from causeway.operate.cutover.chosen import reverse_of, sharers_of
+from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
 from causeway.operate.cutover.watch import Watch
-from causeway.operate.status import driver_of
 from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.acls import AclFilter
@@ -55,6 +55,7 @@ class Eyes:
             if self._reverse is None
             else DirectiveLog(self.source, self._reverse.directives_topic)
         )
+        self._clock = DriverClock()
         self._watch = Watch(self.source)
         self._places = Places(settings, link)
         self._unread = UnreadByProgress(link, self.target)
@@ -73,6 +74,7 @@ class Eyes:
         if self._contents.end or self._progress.exists():
             self._contents.update(self._progress.read(self._contents.end))
             recognise(self.link, self._connect, self._contents)
+        self._clock.see(self._contents.leases, _now_ms())
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ended = self._ended()
@@ -85,10 +87,10 @@ class Eyes:
         if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
             self._groups = self._look_at_groups(readable)
             self._groups_at = time.monotonic()
-        now_ms = int(time.time() * 1000)
-        driver = driver_of(self._contents.leases, now_ms)
+        driver = self._clock.driver
         return Look(
-            at_ms=now_ms,
+            at_ms=_now_ms(),
+            ahead_ms=self._clock.ahead_ms,
             topics=self.topics,
             checks=checks,
             places=places,
@@ -105,6 +107,10 @@ class Eyes:
             per_s=self._watch.per_s(sum(place.left or 0 for place in places)),
             verified=self.verified,
         )
+
+    def driver_ms(self) -> int:
+        """Now, by the clock of the driver that leads."""
+        return _now_ms() + self._clock.ahead_ms
 
     def groups_changed(self) -> None:
         """They are asked for with the next look."""
@@ -184,7 +190,7 @@ class Eyes:
         records = fences.fences(self._log.standing, self.topics)
         if not records:
             return {}
-        over = fences.expired(self.standing, int(time.time() * 1000))
+        over = fences.expired(self.standing, self.driver_ms())
         everywhere = self._denied({at for at in parts if at.topic in records})
         found = {}
         for topic, record in records.items():
@@ -301,6 +307,10 @@ class Eyes:
 
 def _offsets(found: Ends) -> dict[TopicPartition, int]:
     return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _reached(progress: Progress | None) -> int | None:

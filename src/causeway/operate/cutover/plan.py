@@ -34,6 +34,7 @@ from causeway.operate.cutover.values import (
 from causeway.operate.cutover.words import count, cut, time
 
 BEFORE_THE_END: Final = "before the end"
+_CLOCKS_MS = 5_000  # a smaller difference of clocks is not worth a word
 _MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
 
@@ -212,21 +213,29 @@ def _fence(look: Look, wishes: Wishes) -> _Found:
     if lacking:
         text = f"deny WRITE on {count(len(lacking), 'topic')} for {time(wishes.fence_for_s)}"
         return _Found(text, Act.FENCE)
-    until = min(fence.record.until for fence in look.fences.values())
-    left = (until - look.at_ms) / 1000
+    left = min(look.left_ms(fence.record) for fence in look.fences.values()) / 1000
+    lifted = f"lifted in {time(left)} by the driver's clock{_ahead(look)}"
     if not all(fence.everywhere for fence in look.fences.values()):
         return _Found("brokers take it up", Act.WAIT, left_s=None)
     if hidden := [place for place in look.places if _is_hidden(place)]:
         lines = cut(f"{place.at} from offset {place.end} to {place.log_end}" for place in hidden)
         text = f"followers have yet to copy records of {count(len(hidden), 'partition')}"
-        return _Found(f"{text}; the fence is lifted in {time(left)}", Act.WAIT, lines)
+        return _Found(f"{text}; the fence is {lifted}", Act.WAIT, lines)
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
-        ends = f"the fence is lifted in {time(left)}"
+        ends = f"the fence is {lifted}"
         return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, _named(look))
     if left < _MARGIN_S:
         return _Found("its time is nearly over, and then it is lifted", Act.WAIT)
-    return _Found(f"nobody writes any more; lifted in {time(left)} unless promoted before")
+    return _Found(f"nobody writes any more; {lifted}, unless promoted before")
+
+
+def _ahead(look: Look) -> str:
+    """How far the driver's clock is from this machine's, where a person would notice."""
+    if abs(look.ahead_ms) < _CLOCKS_MS:
+        return ""
+    way = "ahead of" if look.ahead_ms > 0 else "behind"
+    return f", which is {time(abs(look.ahead_ms) / 1000)} {way} this machine's"
 
 
 def _is_hidden(place: Place) -> bool:

@@ -1,4 +1,5 @@
-"""A cutover as JSON: stable keys, no secrets."""
+"""A cutover as JSON: stable keys, no secrets. `fenced_until_ms` is by the clock of the driver that
+leads, which is `driver_clock_ahead_ms` ahead of this machine's."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "end": result.end.value,
         "first": result.wishes.first.value,
         "pause_ms": result.pause_ms,
+        "driver_clock_ahead_ms": look.ahead_ms,
         "steps": [
             {
                 "step": step.name,

@@ -221,13 +221,14 @@ class _Run:
         for error in planned.problems.values():
             raise error
         now_ms = int(time.time() * 1000)
+        until_ms = eyes.driver_ms() + round(wishes.fence_for_s * 1000)
         found = [
             fences.wish(
                 topic,
                 planned.acls[topic],
                 who=self._who,
                 now_ms=now_ms,
-                for_s=wishes.fence_for_s,
+                until_ms=until_ms,
             )
             for topic in lacking
         ]
@@ -260,7 +261,7 @@ class _Run:
 
         def guard(standing: Standing) -> None:
             self._turn.refuse_others(standing)
-            fences.refuse_lifted(standing, fenced, int(time.time() * 1000))
+            fences.refuse_lifted(standing, fenced, self._eyes.driver_ms())
 
         promote(
             self._settings,
@@ -316,7 +317,7 @@ class _Run:
 
         def tell(progress: Progress) -> None:
             self._turn.check()
-            if until is not None and time.time() * 1000 > until:
+            if until is not None and self._eyes.driver_ms() > until:
                 raise _OverError
             self._told(under_way(checklist, progress), look)
 

@@ -138,9 +138,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the clusters say at `at_ms`. `still_s`: so long nothing was appended to the topics.
-    `ended`: by topic, the directive by which its mirror has ended; of those in `unfinished`, what
-    follows from it is not done yet. `back`: the topics that
+    """What the clusters say at `at_ms`, by the clock of this machine; that of the driver that
+    leads is `ahead_ms` ahead, and measures the time of fences. `still_s`: so long nothing was
+    appended to the topics. `ended`: by topic, the directive by which its mirror has ended; of
+    those in `unfinished`, what follows from it is not done yet. `back`: the topics that
     `reverse`, the link the other way, was told to mirror from the cut on. `per_s`: by how many
     records the lag shrinks. `appended`: offsets since the fence held everywhere."""
 
@@ -160,6 +161,11 @@ class Look:
     appended: int = 0
     per_s: float | None = None
     verified: Verified | None = None
+    ahead_ms: int = 0
+
+    def left_ms(self, fence: Directive) -> int:
+        """Until the driver lifts it, by the driver's clock; negative where that is over."""
+        return fence.until - self.at_ms - self.ahead_ms
 
 
 class State(StrEnum):

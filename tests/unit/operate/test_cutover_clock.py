@@ -1,0 +1,101 @@
+"""A fence's time is measured on the driver's clock, which may differ from this machine's."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from causeway.control import fences
+from causeway.control.directives import Directive, Standing
+from causeway.control.fences import DENY_WRITE, FencePlan
+from causeway.operate.cutover.clock import DriverClock
+from causeway.operate.cutover.values import Look
+from causeway.relay.progress import LeaseRecord
+from tests.unit.operate.test_cutover_run import acting
+
+NOW = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def lease(written_at: int, *, owner: str = "host-1", released: bool = False) -> LeaseRecord:
+    return LeaseRecord(
+        link="A->B",
+        owner=owner,
+        producer_id=1,
+        producer_epoch=0,
+        lease_s=10,
+        written_at=written_at,
+        released=released,
+    )
+
+
+def test_a_driver_whose_clock_is_ahead() -> None:
+    clock = DriverClock()
+    clock.see([lease(NOW + HOUR_MS - 3_000)], NOW)
+    assert clock.ahead_ms == HOUR_MS - 3_000
+    clock.see([lease(NOW + HOUR_MS - 3_000)], NOW + 400)
+    assert clock.ahead_ms == HOUR_MS - 3_000, "the same renewal is no older clock"
+    clock.see([lease(NOW + HOUR_MS + 500)], NOW + 600)
+    assert clock.ahead_ms == HOUR_MS - 100
+    assert clock.driver is not None
+    assert clock.driver.running
+
+
+def test_a_driver_whose_clock_is_behind_runs_as_its_renewals_tell() -> None:
+    clock = DriverClock()
+    clock.see([lease(NOW - HOUR_MS)], NOW)
+    assert clock.ahead_ms == 0, "it may have died an hour ago"
+    clock.see([lease(NOW - HOUR_MS + 3_300)], NOW + 3_400)
+    assert clock.ahead_ms == -HOUR_MS - 100
+    assert clock.driver is not None
+    assert clock.driver.running
+
+
+def test_without_a_running_driver_this_machine_s_clock_counts() -> None:
+    clock = DriverClock()
+    clock.see([], NOW)
+    assert (clock.driver, clock.ahead_ms) == (None, 0)
+    clock.see([lease(NOW + HOUR_MS)], NOW)
+    clock.see([lease(NOW + HOUR_MS)], NOW + 21_000)
+    assert clock.ahead_ms == 0, "it has not renewed its lease for two of them"
+    clock.see([lease(NOW + HOUR_MS, released=True)], NOW)
+    assert clock.ahead_ms == 0
+
+
+def test_another_driver_has_another_clock() -> None:
+    clock = DriverClock()
+    clock.see([lease(NOW + HOUR_MS)], NOW)
+    clock.see([lease(NOW + HOUR_MS), lease(NOW + 50, owner="host-2")], NOW + 60)
+    assert clock.ahead_ms == -10
+
+
+def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver's clock is an hour ahead: by this machine's it would have been over at once."""
+    made: list[Directive] = []
+    plan = FencePlan(acls={"orders": (DENY_WRITE,)}, problems={})
+    monkeypatch.setattr("causeway.operate.cutover.checks.plan_fence", lambda *_: plan)
+    monkeypatch.setattr(fences, "set_up", lambda *given: made.extend(given[3]))
+    monkeypatch.setattr("time.time", lambda: NOW / 1000)
+    eyes = SimpleNamespace(
+        source=None, target=None, link=None, sharers=(), driver_ms=lambda: NOW + HOUR_MS
+    )
+    run = acting(
+        _eyes=eyes,
+        _turn=SimpleNamespace(writing=nullcontext),
+        _wishes=SimpleNamespace(fence_for_s=300.0),
+        _who="me",
+        _fenced=set(),
+    )
+    seen = Look(at_ms=NOW, topics={"orders": "A.orders"}, checks=(), places=(), driver="host-1")
+
+    run._fence(seen)
+
+    (fence,) = made
+    standing = Standing({fence.key: fence})
+    by_the_driver = NOW + HOUR_MS
+    assert fences.expired(standing, by_the_driver + 299_000) == ()
+    assert fences.expired(standing, by_the_driver + 300_000) == (fence,)
