@@ -56,6 +56,14 @@ MASK_SQL = {
 }
 AES = {"rules": "encrypt value.$.tailnum with name_key", "secret.name_key": _AES_KEY}
 
+
+def _with_odd() -> Iterator[tuple[bytes | None, bytes]]:
+    """The flights; one of a hundred is not plain, by a field that no rule treats."""
+    for number, (key, value) in enumerate(SHAPES[0].records()):
+        odd = number % 100 == 50
+        yield key, value.replace(b'"dest":"', b'"dest":"\\/', 1) if odd else value
+
+
 _FLIGHTS = replace(SHAPES[0], backlog=1_000_000, warm_up=400_000, known=known_flight)
 SHAPE_OF = {
     name: replace(_FLIGHTS, name=name)
@@ -64,6 +72,7 @@ SHAPE_OF = {
     "transform-filter": replace(
         _FLIGHTS, name="transform-filter", survives=lambda value: b'"origin":"LGA"' not in value
     ),
+    "transform-odd": replace(_FLIGHTS, name="transform-odd", records=lambda: list(_with_odd())),
     "transform-quiet": replace(SHAPES[0], name="transform-quiet", known=known_flight),
 }
 TITLES = {
@@ -71,6 +80,7 @@ TITLES = {
     "transform-quiet": "JSON, copied, three rounds",
     "transform-filter": "JSON, about two thirds kept by a field",
     "transform-mask": "JSON, one field masked, one hashed",
+    "transform-odd": "JSON, one field masked, one hashed; 1 % with a backslash in another field",
     "transform-aes": "JSON, one field encrypted with AES",
 }
 # MirrorMaker 2 has four tasks; two lanes are as many as there are cores.
@@ -78,6 +88,7 @@ _LANES = {"lanes": "2"}
 _OURS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "transform-filter": {CAUSEWAY: FILTER},
     "transform-mask": {CAUSEWAY: MASK, CAUSEWAY_SQL: MASK_SQL},
+    "transform-odd": {CAUSEWAY: MASK},
     "transform-aes": {CAUSEWAY: AES},
 }
 

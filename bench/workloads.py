@@ -235,6 +235,7 @@ def _transforms(*, quick: bool) -> Iterator[Workload]:
         "transform-quiet": [CAUSEWAY, CAUSEWAY_QUIET],
         "transform-filter": [CAUSEWAY, MM2_SMT],
         "transform-mask": [CAUSEWAY, CAUSEWAY_SQL, MM2_SMT],
+        "transform-odd": [CAUSEWAY],
         "transform-aes": [CAUSEWAY],
     }
     for name, title in transforms.TITLES.items():
