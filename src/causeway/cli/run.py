@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import ClustersOption, FileArgument, into, load, parse_timestamp
+from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.config.settings import Settings
@@ -20,6 +21,14 @@ def command(
         bool,
         typer.Option(
             "--until-caught-up", help="Copy what is there now, then exit; 0 if all of it arrived."
+        ),
+    ] = False,
+    finish_in_flight: Annotated[
+        bool,
+        typer.Option(
+            "--finish-in-flight",
+            help="Finish what a killed process left in flight, mirror no more, then exit. "
+            "For a transform that is to be replaced.",
         ),
     ] = False,
     start: Annotated[
@@ -41,9 +50,12 @@ def command(
     clusters: ClustersOption = None,
 ) -> int:
     """Mirror every flow of the file until SIGTERM or SIGINT, then drain and exit."""
+    if until_caught_up and finish_in_flight:
+        raise ConfigError("use", "--until-caught-up and --finish-in-flight", "give one of them")
     return run_settings(
         into(load(file), clusters),
         until_caught_up=until_caught_up,
+        finish_in_flight=finish_in_flight,
         start_from=None if start is None else parse_timestamp(start),
         adopt=adopt,
     )
@@ -53,6 +65,7 @@ def run_settings(
     settings: Settings,
     *,
     until_caught_up: bool = False,
+    finish_in_flight: bool = False,
     start_from: int | None = None,
     adopt: bool = False,
     stop: threading.Event | None = None,
@@ -65,11 +78,12 @@ def run_settings(
     from causeway.daemon.spark.java import check_java
     from causeway.http.server import served
 
+    bounded = until_caught_up or finish_in_flight
     check_java()  # before any cluster is asked, which may take its time
     with (
         short_looks(),
         served(settings) as server,
-        presenter(bounded=until_caught_up, address=server.address, trouble=server.trouble) as show,
+        presenter(bounded=bounded, address=server.address, trouble=server.trouble) as show,
     ):
 
         def on_status(look: Look) -> None:
@@ -79,6 +93,7 @@ def run_settings(
         return run(
             settings,
             until_caught_up=until_caught_up,
+            finish_in_flight=finish_in_flight,
             start_from=start_from,
             adopt=adopt,
             on_status=on_status,

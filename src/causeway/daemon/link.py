@@ -51,7 +51,7 @@ _FINAL_S = 5.0  # so long the last progress is tried to be written
 
 class Link:
     """`source_key` and `target_key` name its clusters to lanes; `also`: more tasks to run while it
-    is led; `sharers`: the other links of its source."""
+    is led; `sharers`: the other links of its source; `finish`: see Intake."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Link:
         target_key: str,
         wish: Wish,
         bounded: bool,
+        finish: bool,
         transforms: Transforms,
         staging: Staging,
         also: Sequence[Task] = (),
@@ -90,6 +91,7 @@ class Link:
             target_key=target_key,
             wish=wish,
             bounded=bounded,
+            finish=finish,
             transforms=transforms,
             writing=self._writing,
             on_created=self.control.protect,

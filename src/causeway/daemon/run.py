@@ -58,6 +58,7 @@ def run(
     settings: Settings,
     *,
     until_caught_up: bool = False,
+    finish_in_flight: bool = False,
     start_from: int | None = None,
     adopt: bool = False,
     on_status: OnStatus | None = None,
@@ -65,7 +66,9 @@ def run(
 ) -> int:
     """Mirrors all links until SIGTERM, SIGINT or `stop`, then drains and returns 0.
 
-    With `until_caught_up` it ends by itself when the source's ends of the start are reached.
+    With `until_caught_up` it ends by itself when the source's ends of the start are reached. With
+    `finish_in_flight` it ends by itself once the records that a killed process left in flight are
+    accounted for, and what of them some target partitions have and others lack is there.
     `start_from` (ms since 1970) and `adopt` say how to go on where a partition has no progress or
     was stopped. `on_status` is called twice a second, with what to look with. Raises a
     CausewayError for what keeps it from running at all, PartitionsFailedError where a bounded run
@@ -76,7 +79,8 @@ def run(
     daemon = Daemon(
         settings,
         Wish(start_from=start_from, adopt=adopt),
-        bounded=until_caught_up,
+        bounded=until_caught_up or finish_in_flight,
+        finish=finish_in_flight,
         on_status=on_status,
         stop=stop or threading.Event(),
     )
@@ -91,6 +95,7 @@ class Daemon:
         wish: Wish,
         *,
         bounded: bool,
+        finish: bool,
         on_status: OnStatus | None,
         stop: threading.Event,
     ) -> None:
@@ -145,6 +150,7 @@ class Daemon:
                 target_key=self._clusters.key(link.target),
                 wish=wish,
                 bounded=bounded,
+                finish=finish,
                 transforms=transforms[link.name],
                 staging=self._staging,
                 also=[task for name, task in heartbeats if name == link.name],

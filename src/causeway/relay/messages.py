@@ -71,6 +71,8 @@ class Assignment(_Message):
     settled: bool = False  # its last lane had no batch unanswered when it let go
     throttled_s: float = 0.0  # that lane's requests may wait at the target this long, by a quota
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
+    # Relay only what some of its outlets have and others lack, then report DONE.
+    finish: bool = False
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
     sole_writer: bool = True  # an unexpected base offset stops the partition

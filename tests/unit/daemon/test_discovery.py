@@ -164,6 +164,7 @@ def _intake(
         target_key="",
         wish=wish,
         bounded=True,
+        finish=False,
         transforms=Transforms(test_claims.LINK, {}),
         writing=threading.Lock(),
     )

@@ -44,6 +44,7 @@ def new_link(run: RunSettings) -> Link:
         target_key="b",
         wish=Wish(),
         bounded=True,
+        finish=False,
         transforms=Transforms(LINK, {}),
         staging=Staging((), fleet),
     )

@@ -70,7 +70,7 @@ def test_another_transform_begins_behind_or_stops(before: str | None, now: str |
     assert isinstance(found, BeginBehind)
     assert found.progress == known
     assert isinstance(found.otherwise, Stop)
-    assert "run once more with the earlier one" in found.otherwise.reason
+    assert "run once with the earlier one and --finish-in-flight" in found.otherwise.reason
     assert "--from" in found.otherwise.reason
     assert "--adopt" in found.otherwise.reason
 

@@ -52,7 +52,7 @@ class _Stage:
         pass
 
 
-def _flow(topic: str, stage: str | None) -> Flow:
+def _flow(topic: str, stage: str | None, outlets: int = 1, *, finish: bool = False) -> Flow:
     assignment = Assignment(
         link="A->B",
         source="a",
@@ -61,17 +61,19 @@ def _flow(topic: str, stage: str | None) -> Flow:
         partition=0,
         topic_id="a" * 32,
         leader_epoch=-1,
-        outlets=(
+        outlets=tuple(
             Outlet(
                 topic=f"A.{topic}",
-                partition=0,
+                partition=number,
                 topic_id="b" * 32,
                 producer_id=1,
                 producer_epoch=0,
                 pair=Pair(0, 0, 0),
-            ),
+            )
+            for number in range(outlets)
         ),
         transform=stage,
+        finish=finish,
     )
     flow = Flow.of(assignment)
     if stage is not None:
@@ -209,6 +211,34 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
     finding.doubt(flows[0], Doubt("a new leader", failure=False))
     assert list(finding._lost) == [flows[0]]
     assert flows[0] in touched
+
+
+@pytest.mark.parametrize(("starts", "state"), [((7, 7), State.DONE), ((3, 7), State.RUNNING)])
+def test_what_only_finishes_is_done_once_all_outlets_are_at_one_place(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int], state: State
+) -> None:
+    """Else it goes on up to the outlet that is furthest, and no further."""
+    outlets = tuple(
+        ResumedOutlet(pair=Pair(at, at, at), end=at, exclusive=True, append_times=False, node=0)
+        for at in starts
+    )
+    found = Resumption(outlets=outlets, leader_epoch=0, source_leader=Led(0, 0), source_end=9999)
+    monkeypatch.setattr(
+        places, "recover", lambda asked, *_: {a.assignment.source_partition: found for a in asked}
+    )
+    done: list[str] = []
+    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: done.append("done"))
+    flow = _flow("t", "stage", 2, finish=True)
+    finding.lost(flow)
+    finding.find([flow], time.monotonic())
+    _until(helpers, lambda: flow.state is not State.RECOVERING)
+    assert flow.state is state
+    assert bool(done) == (state is State.DONE)
+    assert (flow.position, flow.assignment.stop_at) == (min(starts), 7)
+    if state is State.RUNNING:
+        flow.position = flow.through = 7
+        assert finding.done(flow)
+    assert {outlet.pair.source for outlet in flow.outlets} == {7}
 
 
 def test_the_first_batch_of_each_new_try_is_read(

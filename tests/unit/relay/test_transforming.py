@@ -170,6 +170,17 @@ def test_large_fetches_go_in_several_chunks() -> None:
     assert [work.next for work in lane.stage.works] == [1, 2, 3, 4, 7]
 
 
+def test_a_flow_that_only_finishes_sends_nothing_beyond_its_end_through_the_stage() -> None:
+    lane = _Lane()
+    lane.flow.assignment = lane.flow.assignment.replace(finish=True, stop_at=5)
+    lane.send(_batch(0, 2), _batch(3, 4, 5, 6), _batch(7, 8), upto=9)
+    (work,) = lane.stage.works
+    sent = [batch.source_offset(at) for batch in work.batches for at in range(batch.records)]
+    assert (sent, work.next) == ([0, 2, 3, 4], 5)
+    lane.stage.answer(Output(None, None, _batch(3)))
+    assert lane.flow.through == 5
+
+
 def test_records_go_to_the_outlets_that_their_places_name() -> None:
     """The mirror's own by no name, by its own name, or by both."""
     lane = _Lane(

@@ -175,8 +175,9 @@ def _begin_behind(
     else:
         what = "the transform or treatment" if progress.transform else "what was relayed"
         otherwise = Stop(
-            reason=f"{what} of {topic.source} {_UNDER_WAY}: run once more with the earlier one, "
-            "--until-caught-up, to end it in order, or start with --from TIMESTAMP or --adopt"
+            reason=f"{what} of {topic.source} {_UNDER_WAY}: run once with the earlier one and "
+            "--finish-in-flight, which mirrors no more than those, or start with --from TIMESTAMP "
+            "or --adopt"
         )
     return BeginBehind(progress=_with_ids(progress, topic), otherwise=otherwise)
 

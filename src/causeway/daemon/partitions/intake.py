@@ -39,7 +39,8 @@ _log = logging.getLogger("causeway.link")
 class Intake:
     """Not thread-safe but for `revoke` and `pauses`. `source_key` and `target_key` name clusters to
     lanes; `writing` is held from taking rows to be written until they are; `on_created`: a
-    transform has topics come into being."""
+    transform has topics come into being; `finish`: partitions only finish what an earlier process
+    left in flight."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Intake:
         target_key: str,
         wish: Wish,
         bounded: bool,
+        finish: bool,
         transforms: Transforms,
         writing: threading.Lock,
         on_created: Callable[[], None] = lambda: None,
@@ -65,7 +67,7 @@ class Intake:
         self._registry = registry
         self._leadership = leadership
         self._source_key, self._target_key = source_key, target_key
-        self._bounded = bounded
+        self._bounded, self._finish = bounded, finish
         self._writing = writing
         self.pauses = Pauses(link.name, registry, self._recall, by_file(link))
         self._claimer = Claimer(sides, link, wish, leadership, transforms, self.pauses.start_of)
@@ -130,7 +132,7 @@ class Intake:
                 left[at] = progress.replace(state=State.STOPPED, reason=reason)
         turned = self._turned({topic.source for topic, _ in wanted})
         taken = self._claimer.take_up(wanted, left, maps, led, found, turned)
-        if self._bounded:
+        if self._bounded and not self._finish:
             for row in taken.rows:
                 at = row.progress.source
                 row.stop_at = self._ends.setdefault(at, taken.ends[at])
@@ -242,6 +244,7 @@ class Intake:
                 source_key=self._source_key,
                 target_key=self._target_key,
                 stop_at=row.stop_at,
+                finish=self._finish,
                 settled=settled.get(row.progress.source, row.begun),
                 stage=None if row.transform is None else row.transform.key,
                 clusters=self._leadership.clusters,

@@ -232,6 +232,9 @@ class Places:
         flow.reason = None
         flow.changed = True
         self._touched[flow] = None
+        if flow.assignment.finish:
+            furthest = max(outlet.start for outlet in flow.outlets)
+            flow.assignment = flow.assignment.replace(stop_at=furthest)
         if not self.done(flow):
             self._connections.attach(flow)
 

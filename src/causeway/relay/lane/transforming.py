@@ -27,6 +27,7 @@ from causeway.relay.series import Series, as_relayed, treated
 from causeway.relay.source import Kept
 from causeway.transform.channel import Output, Refusal
 from causeway.wire.batches import Batch
+from causeway.wire.records import split
 
 CHUNK_BYTES = 512 * 1024
 Place = tuple[str, int]  # topic, as on the source, and partition
@@ -51,6 +52,8 @@ class Transforming:
 
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
         """What was `kept` of a fetch goes to the flow's stage."""
+        if flow.assignment.finish and flow.assignment.stop_at is not None:
+            kept = _up_to(flow.assignment.stop_at, kept)
         if not kept.batches:
             if on_the_way.idle:
                 flow.through = kept.position
@@ -166,6 +169,18 @@ class Transforming:
         for outlet in touched:
             self._connections.offer(flow, outlet)
         return True
+
+
+def _up_to(stop_at: int, kept: Kept) -> Kept:
+    """Only what lies below source offset `stop_at`: a faulty transform is to see no more."""
+    batches = []
+    for batch in kept.batches:
+        below = sum(batch.source_offset(at) < stop_at for at in range(batch.records))
+        if below == batch.records:
+            batches.append(batch)
+        elif below:
+            batches.append(split(batch, 0, below))
+    return Kept(min(kept.position, stop_at), batches, kept.leader_epoch)
 
 
 def _all_sent(flow: Flow) -> bool:
