@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -16,3 +17,13 @@ def test_its_version(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"causeway {version('causeway')}\n"
+
+
+def test_a_run_ends_in_one_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = A, B\nA.bootstrap.servers = a\nB.bootstrap.servers = b\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(file), "--until-caught-up", "--finish-in-flight"])
+
+    assert ended.value.code == 2
+    assert "give one of them" in capsys.readouterr().err
