@@ -6,13 +6,18 @@ argument, whether the row is a record that it may see, and answers null by itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import wraps
 from typing import Any
 
 # Of pyspark.util.PythonEvalType.
-_ROW_BY_ROW = {100, 101}  # pickled, Arrow
+_PICKLED, _ARROW = 100, 101  # row by row
+_ROW_BY_ROW = {_PICKLED, _ARROW}
 _SERIES, _ARRAYS = 200, 250  # pandas and Arrow scalar functions
+_DIGITS = 1_000  # of a decimal: more are no number that somebody means
+Check = Callable[[Any], None]  # raises for what may not leave the worker
 
 
 def cannot_guard(udf: Any) -> str | None:
@@ -33,7 +38,8 @@ def guarded(udf: Any) -> Any:
 
     function, type_ = _unpickled(udf)
     guard = {_SERIES: _of_series, _ARRAYS: _of_arrays}.get(int(udf.evalType()), _of_values)
-    asked = guard(_discreet(function))
+    check = check_of(type_) if int(udf.evalType()) == _PICKLED else None
+    asked = guard(_discreet(function, check))
     return _wrap_function(SparkContext._active_spark_context, asked, type_)
 
 
@@ -56,16 +62,124 @@ class FunctionError(Exception):
     may quote the record: Spark shows it in its log, its pages and its event log."""
 
 
-def _discreet(function: Callable[..., Any]) -> Callable[..., Any]:
+def discreet_worker() -> None:
+    """Has this process, if it is a Python worker of Spark's, tell only the class of an exception.
+
+    Spark converts arguments and results outside the function, and what Arrow, pandas and PySpark
+    raise there quotes them. The traceback goes too: with SPARK_TRACEBACK_WITH_LOCALS it shows them.
+    """
+    worker = sys.modules.get("pyspark.worker")
+    tell = getattr(worker, "handle_worker_exception", None)
+    if tell is None or isinstance(tell, _Discreet):
+        return
+    setattr(worker, "handle_worker_exception", _Discreet(tell))  # noqa: B010  mypy knows it not
+
+
+class _Discreet:
+    """PySpark's `handle_worker_exception`, given a FunctionError instead of other exceptions."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+
+    def __call__(self, error: BaseException, *given: Any, **_: Any) -> None:
+        if not isinstance(error, FunctionError):
+            error = FunctionError(type(error).__name__)
+        self._tell(error, *given[:1], hide_traceback=True)
+
+
+class _Arrival:
+    """Makes a worker discreet as it unpickles a function, so before the first record is there."""
+
+    def __reduce__(self) -> tuple[Callable[[], _Arrival], tuple[()]]:
+        return _arrive, ()
+
+
+def _arrive() -> _Arrival:
+    discreet_worker()
+    return _ARRIVAL
+
+
+_ARRIVAL = _Arrival()
+
+
+def _discreet(function: Callable[..., Any], check: Check | None = None) -> Callable[..., Any]:
+    """`function`, whose exceptions are FunctionErrors; so are those of `check`, which gets the
+    result."""
+
     @wraps(function)
     def asked(*args: Any, **named: Any) -> Any:
         try:
-            return function(*args, **named)
+            found = function(*args, **named)
+            if check is not None:
+                check(found)
         except Exception as error:
             raised = type(error).__name__
+        else:
+            return found
         raise FunctionError(raised)
 
+    setattr(asked, "arrival", _ARRIVAL)  # noqa: B010  pickled with the function
     return asked
+
+
+def check_of(type_: Any) -> Check | None:
+    """Raises ValueError for a decimal that is too large for its type, at any depth. Of a pickled
+    result Spark's JVM would say so itself, and quote it; or count its digits for hours. None where
+    `type_` has no decimals."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    match type_:
+        case DecimalType():
+            whole = type_.precision - type_.scale
+            unit = Decimal(1).scaleb(-type_.scale)
+            return lambda x: _check_decimal(x, whole, unit)
+        case ArrayType():
+            of_element = check_of(type_.elementType)
+            return of_element and (lambda x: _check_each(of_element, x))
+        case MapType():
+            of_key, of_value = check_of(type_.keyType), check_of(type_.valueType)
+            checks = [
+                (check, attribute)
+                for check, attribute in ((of_key, dict.keys), (of_value, dict.values))
+                if check is not None
+            ]
+            return (lambda x: _check_map(checks, x)) if checks else None
+        case StructType():
+            fields = [(at, one.name, check_of(one.dataType)) for at, one in enumerate(type_.fields)]
+            known = [(at, name, check) for at, name, check in fields if check is not None]
+            return (lambda x: _check_struct(known, x)) if known else None
+    return None
+
+
+def _check_decimal(x: Any, whole: int, unit: Decimal) -> None:
+    if not isinstance(x, Decimal):
+        return  # Spark makes NULL of it
+    if not x.is_finite() or x.adjusted() >= whole or x.as_tuple().exponent < -_DIGITS:  # type: ignore[operator]
+        raise ValueError("a decimal does not fit its type")
+    rounded = x.quantize(unit, ROUND_HALF_UP, Context(prec=_DIGITS))
+    if rounded and rounded.adjusted() >= whole:
+        raise ValueError("a decimal does not fit its type")
+
+
+def _check_each(check: Check, x: Any) -> None:
+    for one in x or ():
+        check(one)
+
+
+def _check_map(checks: Sequence[tuple[Check, Callable[..., Any]]], x: Any) -> None:
+    if isinstance(x, dict):
+        for check, of in checks:
+            _check_each(check, of(x))
+
+
+def _check_struct(fields: Sequence[tuple[int, str, Check]], x: Any) -> None:
+    for at, name, check in fields:
+        if isinstance(x, dict):
+            check(x.get(name))
+        elif isinstance(x, tuple | list):
+            check(x[at] if at < len(x) else None)
+        else:
+            check(getattr(x, name, None))
 
 
 def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from causeway.transform.channel import Frame, Greeting, Setup, Waiting
 from causeway.transform.registry import Registry
 from causeway.transform.schemas import Schemas
 from causeway.transform.sealed import Connection
+from causeway.transform.udfs import discreet_worker
 from causeway.wire.memory import keep_freed_memory
 
 
@@ -53,6 +54,7 @@ def settle() -> None:
     """Prepares this process for the one thing that it does from now on."""
     import pyarrow
 
+    discreet_worker()
     keep_freed_memory()
     # Arrow's own pools give back what is free: each batch would pay for new pages.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import traceback
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from causeway.transform.udfs import FunctionError, _discreet, _of_arrays, _of_series, _of_values
+from causeway.transform.udfs import (
+    FunctionError,
+    _discreet,
+    _of_arrays,
+    _of_series,
+    _of_values,
+    check_of,
+)
 
 LARGE = 2**53 + 1  # no float is this number
 
@@ -58,3 +79,67 @@ def test_arrays_come_back_where_the_records_were() -> None:
     found = asked(pa.array([False, True, True]), pa.array([0, LARGE, 5]))
     assert found.to_pylist() == [None, LARGE, 5]
     assert asked(pa.array([False]), pa.array([0])).to_pylist() == [None]
+
+
+def test_a_worker_that_gets_a_function_tells_only_the_class_of_what_spark_raises_around_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyspark.cloudpickle import dumps, loads
+    from pyspark.util import handle_worker_exception
+
+    worker = SimpleNamespace(handle_worker_exception=handle_worker_exception)
+    monkeypatch.setitem(sys.modules, "pyspark.worker", worker)
+    monkeypatch.setenv("SPARK_TRACEBACK_WITH_LOCALS", "1")
+    secret = "4111 1111"
+
+    def told() -> str:
+        said = io.BytesIO()
+        try:
+            pa.array([secret], pa.int64())
+        except pa.ArrowInvalid as error:
+            worker.handle_worker_exception(error, said)
+        return said.getvalue().decode(errors="replace")
+
+    assert secret in told()
+    asked = loads(dumps(_of_values(_discreet(lambda value: value))))
+    assert asked(True, secret) == secret
+    assert secret not in told()
+    assert "FunctionError: ArrowInvalid" in told()
+    loads(dumps(_of_values(_discreet(lambda value: value))))
+    assert told().count("FunctionError") == 1
+
+
+_SMALL = DecimalType(4, 2)
+_BOTH = StructType([StructField("a", IntegerType()), StructField("b", _SMALL)])
+
+
+@pytest.mark.parametrize(
+    ("type_", "fits", "does_not"),
+    [
+        (_SMALL, Decimal("99.994"), Decimal("99.995")),
+        (_SMALL, Decimal("0"), Decimal("1e99999999")),
+        (_SMALL, None, Decimal("1e-99999999")),
+        (_SMALL, "no decimal", Decimal("NaN")),
+        (ArrayType(_SMALL), [None, Decimal(1)], [Decimal(1), Decimal(100)]),
+        (MapType(StringType(), _SMALL), {"a": Decimal(1)}, {"a": Decimal(100)}),
+        (_BOTH, (1, Decimal(1)), (1, Decimal(100))),
+        (_BOTH, {"b": Decimal(1)}, {"b": Decimal(100)}),
+        (_BOTH, SimpleNamespace(b=Decimal(1)), SimpleNamespace(b=Decimal(100))),
+        (ArrayType(_BOTH), None, [{"b": Decimal(100)}]),
+    ],
+)
+def test_a_decimal_that_does_not_fit_its_type_is_the_functions_failure(
+    type_: Any, fits: Any, does_not: Any
+) -> None:
+    asked = _discreet(lambda value: value, check_of(type_))
+    assert asked(fits) == fits
+    with pytest.raises(FunctionError, match=r"^ValueError$"):
+        asked(does_not)
+
+
+def test_what_has_no_decimals_is_not_looked_at() -> None:
+    fields = [
+        StructField("a", ArrayType(IntegerType())),
+        StructField("b", MapType(StringType(), DateType())),
+    ]
+    assert check_of(StructType(fields)) is None
